@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from learners.passes.inference import infer_schema as infer_schema
     from learners.passes.learner import drive as drive
     from learners.passes.sources.source import Source as Source
+    from learners.registry.bif_networks import network_model as network_model
     from learners.registry.model_kinds import load_model as load_model
     from learners.registry.recipes import learner as learner
     from learners.schema import Chunk as Chunk
@@ -56,6 +57,7 @@ _HOME = {
     "infer_schema": "learners.passes.inference",
     "learner": "learners.registry.recipes",
     "load_model": "learners.registry.model_kinds",
+    "network_model": "learners.registry.bif_networks",
     "read_bif": "learners.orders.bif",
     "record_classifier": "learners.schema.encoding.records",
 }

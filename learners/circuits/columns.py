@@ -12,8 +12,9 @@ from learners.circuits.errors import InvalidEvidence
 from learners.errors import UnknownColumn
 from learners.kernels.arrays import Array, Floats
 from learners.models.query import RawValue
-from learners.schema import Attribute, Chunk, Schema
+from learners.schema import Chunk, Schema
 from learners.schema.encoding.records import in_short, number_reader, value_encoders
+from learners.schema.labels import labels_of
 from learners.schema.schema import OTHER
 
 
@@ -228,17 +229,6 @@ def check_left_out(schema: Schema, name: str) -> None:
             raise InvalidEvidence(
                 f"Column {name!r} was left out of the model ({column.reason}), so it cannot be used. Leave it out."
             )
-
-
-def labels_of(attribute: Attribute) -> list[str]:
-    """What the codes of an attribute stand for, each in other words: a value may be called "(missing)" or "(other)", too."""
-    labels = attribute.labels()
-    if attribute.kind == "nominal":
-        special = [0] * attribute.has_missing + [len(labels) - 1] * (attribute.n_folded > 0)
-        for place in special:
-            while labels.count(labels[place]) > 1:
-                labels[place] = f"({labels[place]})"
-    return labels
 
 
 def columns_of(circuit: Circuit, schema: Schema) -> Columns:

@@ -47,7 +47,7 @@ from learners.passes.learner import Passes, RowWork
 from learners.passes.rows import Rows
 from learners.schema import Kept, Overrides, Schema
 from learners.schema.distributions import DISTRIBUTIONS, Distribution
-from learners.schema.inference.binned_schema import binned_schema
+from learners.schema.inference.binned_schema import NO_CUTS, binned_schema
 from learners.schema.inference.summaries import ColumnSummaries
 
 GAUSSIANS = "gaussian-mixture"
@@ -211,10 +211,10 @@ def spn(
     """
     if parameters.learning == "gibbs":
         return (yield from bayesian(target, parameters, given, overrides or {}))
-    read = read_circuit(parameters.circuit) if parameters.structure == "file" else None
+    read, cuts = read_circuit(parameters.circuit) if parameters.structure == "file" else (None, NO_CUTS)
     if parameters.made == GAUSSIANS and parameters.leaves is None:
         parameters = replace(parameters, leaves="gaussian")
-    schema, densities, choices = yield from modelled(target, parameters, given, overrides or {}, read)
+    schema, densities, choices = yield from modelled(target, parameters, given, overrides or {}, read, cuts)
     facts: dict[str, object] = {"learner": "spn", "parameters": asdict(parameters)}
     if choices:
         facts["leaves"] = {name: choice.told() for name, choice in choices.items()}

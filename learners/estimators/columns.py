@@ -14,8 +14,8 @@ from learners.errors import ColumnWarning, SchemaError
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.schema import Attribute, Schema
+from learners.schema.clocks import DICTIONARY
 from learners.schema.encoding.records import reads_text, record_classifier
-from learners.schema.schema import DICTIONARY
 
 MOST_TOLD = 8  # columns of one warning
 

@@ -10,16 +10,18 @@ from uuid import uuid4
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from learners.circuits.model import CircuitModel
 from learners.errors import LearnerError
 from learners.estimators.forms import are_paths, rows_of
 from learners.kernels.arrays import Floats
-from learners.models.query import StructureQuery
+from learners.models.query import AnyQuery, StructureQuery
 from learners.orders.model import OrderModel
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.registry import recipes
+from learners.registry.best_graphs import best_network
 from learners.schema import Schema
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class StructurePosterior(BaseEstimator):
     Parameters
     ----------
     score, method, candidates, max_parents, prior, required, forbidden, tiers, edge_log_odds, alpha_mu, alpha_w, t, \
-standardise, ess, n_bins, max_values, sets, draws, seed
+standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
         As in `learners.orders.parameters.OrderParameters`.
     schema : Schema, optional
         Skips the schema pass.
@@ -83,7 +85,9 @@ standardise, ess, n_bins, max_values, sets, draws, seed
         standardise: bool = True,
         ess: float = 1.0,
         n_bins: int = 4,
+        max_states: int = 10,
         max_values: int = 1024,
+        keep_rows: bool = True,
         sets: int = 400_000,
         draws: int = 200,
         seed: int = 0,
@@ -94,9 +98,12 @@ standardise, ess, n_bins, max_values, sets, draws, seed
         self.score, self.method, self.candidates, self.max_parents = score, method, candidates, max_parents
         self.prior, self.required, self.forbidden, self.tiers = prior, required, forbidden, tiers
         self.edge_log_odds, self.alpha_mu, self.alpha_w, self.t = edge_log_odds, alpha_mu, alpha_w, t
-        self.standardise, self.ess, self.n_bins, self.max_values = standardise, ess, n_bins, max_values
+        self.standardise, self.ess, self.n_bins = standardise, ess, n_bins
+        self.max_states, self.max_values, self.keep_rows = max_states, max_values, keep_rows
         self.sets, self.draws, self.seed = sets, draws, seed
         self.schema, self.columns, self.threads = schema, columns, threads
+
+    _network: tuple[OrderModel, CircuitModel] | None = None
 
     def fit(self, X: Any, y: None = None, on_progress: OnProgress | None = None) -> Self:
         """Learn from a table.
@@ -154,14 +161,27 @@ standardise, ess, n_bins, max_values, sets, draws, seed
         rows = rows_of(X, self)
         return source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex)
 
-    def query(self, query: StructureQuery) -> dict[str, Any]:
+    def query(self, query: AnyQuery) -> dict[str, Any]:
         """The answer to `Edges`, `Graph`, `Graphs`, `Paths`, `Effects` or `Score`; see `learners.orders.queries.queries.Asked.answer`.
+
+        All other queries are answered by the most probable graph with its expected parameters.
 
         Raises
         ------
         UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian
+        NoTables, NetworkTooLarge
+            If the most probable graph is too large to answer.
         """
-        return self._model().answer([query])[0]
+        if isinstance(query, StructureQuery):
+            return self._model().answer([query])[0]
+        return dict(self.network().answer([query])[0])
+
+    def network(self) -> CircuitModel:
+        """The most probable graph as a model of the joint distribution, made once."""
+        model = self._model()
+        if self._network is None or self._network[0] is not model:
+            self._network = (model, best_network(model))
+        return self._network[1]
 
     def to_networkx(self) -> networkx.DiGraph:
         """The most probable graph; every edge has its `probability`.

@@ -100,9 +100,9 @@ class KernelCache(_Cache):
             return None
         try:
             stored_key, data = pickle.loads(content)
+            return CompileResult._rebuild(target_context, *data) if stored_key == key else None
         except (ImportError, AttributeError):  # a release with other modules has compiled it
             return None
-        return CompileResult._rebuild(target_context, *data) if stored_key == key else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled; where nothing can be kept, the next process compiles again."""

@@ -160,6 +160,28 @@ class OrderModel:
             for parent in own
         ]
 
+    def warnings(self) -> list[str]:
+        """What a user should know before the model is used or given to others."""
+        told = []
+        taken = self.facts.get("taken_as")
+        if isinstance(taken, Mapping) and len({how.partition(" ")[0] == "numbers" for how in taken.values()}) > 1:
+            listed = ", ".join(f"{name}: {how}" for name, how in taken.items() if how.startswith("numbers"))
+            told.append(
+                f"The table has columns of states and of numbers, so all are nominal ({listed}). To see numeric columns as "
+                "numbers, drop the others and use score=bge."
+            )
+        at_limit = self.facts.get("columns_at_limit")
+        if isinstance(at_limit, Sequence) and at_limit:
+            told.append(
+                f"{', '.join(map(repr, at_limit))} may want more parents than max_parents={self.facts['max_parents']} allows."
+            )
+        if self.rows is not None:
+            told.append(
+                f"The model keeps the {self.rows.n_distinct:,} distinct rows of its table, to score any graph: whoever may "
+                "download it can read them. keep_rows=false leaves them out."
+            )
+        return told
+
     def to_bif(self, name: str = "fewpass") -> str:
         """The most probable graph in the Bayesian Interchange Format.
 

@@ -48,6 +48,8 @@ class OrderParameters(Parameters):
         Equivalent sample size of BDeu.
     n_bins : int
         Most intervals of a numeric column that is cut.
+    max_states : int
+        A numeric column of at most so many different numbers, all whole, has states: it is nominal, unless the score is BGe.
     max_values : int
         Values that a nominal column keeps; rarer ones share one code.
     keep_rows : bool
@@ -78,6 +80,7 @@ class OrderParameters(Parameters):
     standardise: bool = True
     ess: float = 1.0
     n_bins: int = 4
+    max_states: int = 10
     max_values: int = 1024
     keep_rows: bool = True
     sets: int = 400_000
@@ -89,6 +92,7 @@ class OrderParameters(Parameters):
             ("candidates", 1, 24),
             ("max_parents", 0, 63),
             ("n_bins", 2, 256),
+            ("max_states", 0, 65_000),
             ("max_values", 2, 65_000),
             ("sets", 100, 100_000_000),
             ("draws", 2, 100_000),

@@ -30,7 +30,7 @@ from learners.orders.scores.priors import StructurePrior, with_prior
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.passes.memory import memory_limit
-from learners.schema import Kept, Overrides, Schema
+from learners.schema import Attribute, Kept, Overrides, Schema
 from learners.schema.discretise import Histogram
 from learners.schema.inference.binned_schema import quantile_cut_points
 from learners.schema.inference.summaries import ColumnSummaries
@@ -87,8 +87,12 @@ def orders(
     )
     # Lists for tuples, as a model that was stored has them: what is equal must compare so.
     told = json.loads(json.dumps(asdict(parameters)))
-    left_out = {column.name: column.reason for column in schema.left_out}
-    facts: dict[str, Any] = {"learner": "orders", "parameters": told, "left_out": left_out}
+    facts: dict[str, Any] = {
+        "learner": "orders",
+        "parameters": told,
+        "left_out": {column.name: column.reason for column in schema.left_out},
+        "taken_as": {attribute.name: taken_as(attribute, is_gaussian) for attribute in schema.attributes},
+    }
     standard = Standard.none(schema.n_attributes)
     score: BGe | BDeu
     if is_gaussian:
@@ -127,6 +131,7 @@ def _model(schema: Schema, posterior: OrderPosterior, facts: Mapping[str, Any], 
     best = best_graph(posterior.scores, posterior.lattice)
     tables = conditional_tables(score, best.parents) if isinstance(score, BDeu) else ()
     rows = KeptRows.of(score) if isinstance(score, BDeu) and facts["parameters"]["keep_rows"] else None
+    facts = {**facts, "n_rows_kept": 0 if rows is None else rows.n_distinct}
     return OrderModel(schema, posterior, facts, best=best, tables=tables, rows=rows)
 
 
@@ -135,13 +140,23 @@ def _schema(parameters: OrderParameters, given: Schema | Kept | None, overrides:
         schema = given
     else:
         kept = None if given is None else given.schema
-        summaries = yield ColumnSummaries(None, overrides, max_values=parameters.max_values, kept=kept)
+        states = 0 if parameters.score == "bge" else min(parameters.max_states, parameters.max_values)
+        summaries = yield ColumnSummaries(
+            None, overrides, max_values=parameters.max_values, kept=kept, max_states=states
+        )
         schema = summaries.build_schema(lambda _, histogram: cut_points(histogram, parameters.n_bins))
     if schema.target is not None:
         raise SchemaError(
             f"The schema has the class {schema.target!r}, but learner 'orders' has none. Infer one without a target."
         )
     return schema
+
+
+def taken_as(attribute: Attribute, is_gaussian: bool) -> str:
+    """How the score sees a column, in words."""
+    if attribute.kind == "nominal":
+        return f"{attribute.n_values} states"
+    return "numbers" if is_gaussian else f"numbers cut into {attribute.n_values} intervals"
 
 
 def cut_points(histogram: Histogram, n_bins: int) -> tuple[float, ...]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from learners.circuits.columns import labels_of
 from learners.circuits.model import CircuitModel
 from learners.circuits.structures.from_network import MAX_EDGES, context_probabilities, tables_circuit
 from learners.classifiers.lookup.lookup import LookupModel
@@ -20,6 +19,7 @@ from learners.models.model import Model
 from learners.orders.bif import Network, write_bif
 from learners.orders.model import OrderModel
 from learners.schema import Attribute, Schema
+from learners.schema.labels import labels_of
 
 # Probabilities of all tables together: a text of 20 MB.
 MOST_CELLS = 1 << 20

@@ -78,7 +78,13 @@ LEARNERS: dict[str, Recipe] = {
     "xgboost": Recipe("XGBoost, gradient boosted trees", XGBoostParameters, baselines.xgboost, 1, keeps_schema=False),
     "spn": Recipe("sum-product network", circuits.CircuitParameters, circuits.spn, None, needs_target=False),
     "orders": Recipe(
-        "posterior over structures", OrderParameters, orders.orders, 1, needs_target=False, takes_target=False
+        "posterior over structures",
+        OrderParameters,
+        orders.orders,
+        1,
+        needs_target=False,
+        takes_target=False,
+        cuts_by=("score", "n_bins", "max_states", "max_values"),
     ),
 }
 

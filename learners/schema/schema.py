@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import sys
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Integers, Uint64s, freeze
+from learners.schema.clocks import DICTIONARY, clock_of, words_of_clock
 from learners.schema.distributions import Distribution
 from learners.schema.reading import Reading
 
@@ -26,10 +26,7 @@ OTHER = "(other)"
 # Of one table: 8 KiB stay in the first-level cache.
 MAX_KEYS = 1024
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-CLOCK_TYPE = re.compile(r"(time|duration)(?:32|64)?\[(\w+)\]")
-TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 LARGEST = sys.float_info.max
-DICTIONARY = "dictionary<values="
 
 
 @dataclass(frozen=True)
@@ -109,11 +106,19 @@ class Attribute:
         outermost = (self.quantiles[place] for place in (0, 1, -2, -1)) if self.quantiles else ()
         return tuple(number if abs(number) < LARGEST else math.copysign(math.inf, number) for number in outermost)
 
+    @property
+    def clock(self) -> tuple[str, int] | None:
+        """Of numbers that are times of day or durations, see `clock_of`."""
+        return clock_of(self.arrow_type) if self.kind == "numeric" else None
+
     def number_in_words(self, number: float) -> str | float:
-        """A number as a user would write it: ISO 8601 of a time."""
+        """A number as a user would write it: ISO 8601 of a moment, a time of day or a duration."""
         try:
+            if self.clock is not None:
+                told = words_of_clock(*self.clock, number)
+                return number if told is None else told
             return _time(number) if self.is_time else number
-        except OverflowError:  # before year 1 or after 9999
+        except (OverflowError, ValueError):  # before year 1 or after 9999
             return number
 
     def _cuts_in_words(self) -> list[str]:
@@ -122,7 +127,7 @@ class Attribute:
             words = [f"{cut:.{digits}g}" for cut in self.cuts]
             if len(set(words)) == len(words):
                 break
-        if self.is_time:
+        if self.is_time or self.clock is not None:
             return [
                 told if isinstance(told, str) else word
                 for told, word in zip(map(self.number_in_words, self.cuts), words, strict=True)
@@ -149,12 +154,6 @@ class Attribute:
             edges = ["-inf", *self._cuts_in_words(), "inf"]
             words += [f"({low}, {high}]" for low, high in zip(edges, edges[1:], strict=False)]
         return words + ([OTHER] if self.n_folded else [])
-
-
-def clock_of(arrow_type: str) -> tuple[str, int] | None:
-    """Of times of day and durations: "time" or "duration", and how many of their numbers make a second."""
-    found = CLOCK_TYPE.match(arrow_type.removeprefix(DICTIONARY))
-    return (found[1], TICKS[found[2]]) if found else None
 
 
 def _time(seconds: float) -> str:

@@ -6,8 +6,10 @@ from weakref import WeakKeyDictionary
 from learners.circuits.model import CircuitModel
 from learners.circuits.structures.from_network import MAX_EDGES, network_circuit
 from learners.classifiers.lookup.lookup import LookupModel
+from learners.orders.model import OrderModel
+from learners.registry.best_graphs import best_network
 
-_compiled: WeakKeyDictionary[LookupModel, CircuitModel] = WeakKeyDictionary()
+_compiled: WeakKeyDictionary[LookupModel | OrderModel, CircuitModel] = WeakKeyDictionary()
 _compiling = threading.Lock()
 
 
@@ -17,15 +19,22 @@ def n_kept_edges() -> int:
         return sum(int(kept.circuit.children.size) for kept in _compiled.values())
 
 
-def compiled_network(model: LookupModel, max_edges: int = MAX_EDGES) -> CircuitModel:
-    """A network as a circuit, compiled once per process.
+def compiled_network(model: LookupModel | OrderModel, max_edges: int = MAX_EDGES) -> CircuitModel:
+    """A network, or the best graph of a posterior over networks, as a circuit: compiled once per process.
 
     Raises
     ------
+    NoTables
+        If the best graph was too large for its tables.
     NetworkTooLarge
         If it is not compiled yet, and would have more than `max_edges` edges.
     """
     with _compiling:
-        if model not in _compiled:
-            _compiled[model] = CircuitModel(model.schema, network_circuit(model, max_edges), model.facts)
-        return _compiled[model]
+        if model in _compiled:
+            return _compiled[model]
+        if isinstance(model, OrderModel):
+            made = best_network(model, max_edges)
+        else:
+            made = CircuitModel(model.schema, network_circuit(model, max_edges), model.facts)
+        _compiled[model] = made
+        return made

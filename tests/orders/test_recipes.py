@@ -152,6 +152,71 @@ def test_mixed_tables_are_cut_and_say_so():
     assert model.facts["score"] == "bdeu"
     assert model.facts["cut_columns"] == ["e"]
     assert model.schema.attributes[4].n_values == 3
+    assert model.facts["taken_as"] == {**dict.fromkeys("abcd", "3 states"), "e": "numbers cut into 3 intervals"}
+    told, kept = model.warnings()
+    assert "columns of states and of numbers, so all are nominal (e: numbers cut into 3 intervals)" in told
+    assert "keeps the" in kept
+    assert "whoever may download it can read them. keep_rows=false leaves them out." in kept
+    assert learned(words()[0], keep_rows=False).warnings() == []
+
+
+def xor(n=600, seed=3):
+    x = np.random.default_rng(seed).integers(0, 2, (n, 3))
+    x[:, 2] = x[:, 0] ^ x[:, 1]
+    return x
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.decimal128(5, 1), pa.int8()])
+def test_few_different_whole_numbers_are_states(kind):
+    """Exclusive or of two columns: no linear Gaussian sees it."""
+    x = xor()
+    table = pa.table({name: pa.array(x[:, i].astype(np.int8)).cast(kind) for i, name in enumerate("abc")})
+    model = learned(table)
+    text = learned(pa.table({name: pa.array(x[:, i].astype(str)) for i, name in enumerate("abc")}))
+    assert model.facts["taken_as"] == dict.fromkeys("abc", "2 states")
+    assert [attribute.values for attribute in model.schema.attributes] == [(0, 1)] * 3
+    np.testing.assert_array_equal(model.probabilities, text.probabilities)
+    skeleton = model.probabilities + model.probabilities.T
+    assert skeleton[np.triu_indices(3, 1)].min() > 0.5
+    if kind != pa.int8():  # which is nominal by its type
+        assert learned(table, max_states=1, score="auto").facts["score"] == "bge"
+        assert learned(table.slice(0, 500), score="bge").facts["taken_as"] == dict.fromkeys("abc", "numbers")
+
+
+def test_what_is_no_state():
+    """Fractions, many numbers, and times, however few; `numeric` by the user."""
+    rng = np.random.default_rng(0)
+    table = pa.table(
+        {
+            "half": rng.choice([0.0, 0.5, 1.0], 90),
+            "many": rng.permutation(90),
+            "day": pa.array(rng.integers(0, 3, 90).astype(np.int32)).cast(pa.date32()),
+            "wait": pa.array(rng.integers(0, 3, 90), pa.duration("s")),
+            "said": rng.integers(0, 3, 90),
+        }
+    )
+    source = Source.of_table(table)
+    model = drive(recipes.learner("orders", {}, None, None, {"said": {"kind": "numeric"}}), source)
+    assert set(model.facts["taken_as"].values()) == {"numbers"}
+
+
+def test_states_follow_the_data_when_the_schema_is_kept():
+    x = xor()
+    table = pa.table({name: x[:, i] for i, name in enumerate("abc")})
+    schema = learned(table).schema
+    more = pa.concat_tables([table, pa.table({"a": [2, 2], "b": [0, 1], "c": [0, 1]})])
+    again = drive(recipes.learner("orders", {}, None, Kept(schema)), Source.of_table(more))
+    assert [attribute.values for attribute in again.schema.attributes] == [(0, 1, 2), (0, 1), (0, 1)]
+    halves = pa.table({"a": [0.5, 1.0], "b": [0.0, 1.0], "c": [0.0, 1.0]})
+    with pytest.raises(
+        SchemaError, match="'a' was learned as states, which are whole numbers, and holds fractions now"
+    ):
+        drive(recipes.learner("orders", {}, None, Kept(schema)), Source.of_table(halves))
+    store = MemoryStore()
+    drive(recipes.learner("orders", {}, None), [Part(Source.of_table(more), store)])
+    stored = drive(recipes.learner("orders", {}, None, Kept(schema)), [Part(Source.of_table(more), store)])
+    assert stored.schema == again.schema
+    np.testing.assert_array_equal(stored.probabilities, again.probabilities)
 
 
 def test_a_model_is_stored_and_read_again():
@@ -260,7 +325,7 @@ def with_column(table, name, values):
             r"There are 0 complete rows \(60 have missing numbers\) for 5 columns",
         ),
         (
-            lambda: with_column(sensors(), "e", [None] * 50 + [1.0] * 9 + [2.0]).set_column(
+            lambda: with_column(sensors(), "e", [None] * 50 + [1.5] * 9 + [2.0]).set_column(
                 0, "a", pa.array([*range(59), None], pa.float64())
             ),
             {},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -45,6 +46,8 @@ NAMES = {kind: word for word, kind in WORDS.items()}
 FORMAT = "fewpass circuit 1"
 LARGEST = 2**31
 MOST_SHOWN = 100
+# A column in a comment of `to_text`: its name and its cut points.
+CUTS = re.compile(r'^# \d+ ("(?:[^"\\]|\\.)*") \[.*\] (\[[^\[\]"]*\])$', re.M)
 
 
 class CircuitBuilder:
@@ -225,7 +228,8 @@ def to_text(circuit: Circuit, schema: Schema | None = None) -> str:
 def _lines(circuit: Circuit, schema: Schema | None) -> Iterator[str]:
     yield f"# {circuit!r}"
     for variable, column in enumerate(_told_columns(circuit, schema)):
-        yield f"# {variable} {json.dumps(column['name'])} {json.dumps(column['values'])}"
+        told = [column[name] for name in ("name", "values", "cuts") if name in column]
+        yield f"# {variable} {' '.join(map(json.dumps, told))}"
     yield " ".join(["vars", *map(str, circuit.n_values.tolist())])
     children, weights = circuit.children.tolist(), np.exp(circuit.log_weight).tolist()
     starts, leaf_starts = circuit.child_starts.tolist(), circuit.leaf_starts.tolist()
@@ -266,7 +270,35 @@ def _told_columns(circuit: Circuit, schema: Schema | None) -> list[dict[str, obj
     if schema is None:
         return []
     columns = columns_of(circuit, schema)
-    return [{"name": name, "values": columns.labels(variable)} for variable, name in enumerate(columns.names)]
+    told: list[dict[str, object]] = []
+    for variable, name in enumerate(columns.names):
+        cuts = schema.attributes[variable].cuts if columns.n_values[variable] and variable < schema.n_attributes else ()
+        told.append({"name": name, "values": columns.labels(variable)} | ({"cuts": list(cuts)} if cuts else {}))
+    return told
+
+
+def told_cuts(text: str, where: str) -> dict[str, tuple[float, ...]]:
+    """The cut points of columns that `to_text` and `to_json` have written beside their circuit.
+
+    Raises
+    ------
+    CircuitFormatError
+        If they are no ascending numbers.
+    """
+    try:
+        if text.lstrip().startswith("{"):
+            told = [
+                (column["name"], column["cuts"]) for column in json.loads(text).get("columns", ()) if "cuts" in column
+            ]
+        else:
+            told = [(json.loads(name), json.loads(cuts)) for name, cuts in CUTS.findall(text)]
+        found = {str(name): tuple(map(float, cuts)) for name, cuts in told}
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise CircuitFormatError(where, f"cannot read the cut points of its columns ({error})") from error
+    for name, cuts in found.items():
+        if not all(map(math.isfinite, cuts)) or tuple(sorted(set(cuts))) != cuts:
+            raise CircuitFormatError(where, f"the cut points of column {name!r} are no ascending numbers")
+    return found
 
 
 def from_json(text: str, where: str = "JSON") -> Circuit:

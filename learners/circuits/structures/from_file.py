@@ -12,7 +12,7 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns
 from learners.circuits.errors import CircuitFormatError, InvalidCircuit, InvalidEvidence
-from learners.circuits.formats.text import from_json, parse_text
+from learners.circuits.formats.text import from_json, parse_text, told_cuts
 from learners.circuits.kernels import (
     CATEGORICAL,
     EXPONENTIAL,
@@ -43,8 +43,8 @@ DISTRIBUTIONS: dict[int, Distribution] = {
 ON_GRID: dict[int, Distribution] = {LOG_NORMAL: "rounded-lognormal", QUANTILE: "rounded-quantile"}
 
 
-def read_circuit(uri: str) -> Circuit:
-    """A circuit from a file of either format: JSON, if it begins with a brace, or text.
+def read_circuit(uri: str) -> tuple[Circuit, dict[str, tuple[float, ...]]]:
+    """A circuit from a file of either format: JSON, if it begins with a brace, or text; and the cut points that it tells.
 
     Parameters
     ----------
@@ -62,11 +62,12 @@ def read_circuit(uri: str) -> Circuit:
         text = read_bytes(uri).decode("utf-8-sig")
         circuit = from_json(text, uri) if text.lstrip().startswith("{") else parse_text(text.splitlines(), uri)
         _check_sizes(circuit)
+        cuts = told_cuts(text, uri)
     except UnicodeDecodeError as error:
         raise CircuitFormatError(uri, "not a circuit: neither text nor JSON") from error
     except InvalidCircuit as error:
         raise CircuitFormatError(uri, str(error)) from error
-    return circuit
+    return circuit, cuts
 
 
 def fingerprint(circuit: Circuit) -> str:

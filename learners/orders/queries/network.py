@@ -14,6 +14,7 @@ from learners.orders.lattice.graphs import Graph
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
 from learners.schema import Schema
+from learners.schema.labels import labels_of
 
 # Of all nodes together.
 MOST_CELLS = 1 << 20
@@ -53,6 +54,26 @@ def conditional_tables(score: BDeu, parents: Graph) -> list[Floats]:
     return [table / table.sum(axis=1, keepdims=True) for table in tables]
 
 
+def mean_gaussian(parents: Graph, bge: BGe) -> tuple[Floats, Floats]:
+    """Mean (d,) and covariance (d, d) of a graph's linear Gaussian network with its expected coefficients and variances.
+
+    In the units in which the columns were scored.
+
+    References
+    ----------
+    Geiger, Heckerman (2002): of a node with k parents, 1 / variance is gamma distributed with (N + alpha_w - d + k + 1) / 2.
+    """
+    d, r = bge.d, bge.scale
+    weights, variances = np.zeros((d, d)), np.empty(d)
+    for node, own in enumerate(parents):
+        above = list(own)
+        weights[node, above] = np.linalg.solve(r[np.ix_(above, above)], r[above, node])
+        rest = float(r[node, node] - r[node, above] @ weights[node, above])
+        variances[node] = rest / (bge.degrees + len(above) - 1)
+    through = np.linalg.inv(np.eye(d) - weights)
+    return bge.n_rows / (bge.n_rows + bge.prior.alpha_mu) * bge.mean, (through * variances) @ through.T
+
+
 def nominal_bif(name: str, schema: Schema, parents: Graph, tables: Sequence[Floats]) -> str:
     """The text of a network of nominal columns.
 
@@ -64,7 +85,7 @@ def nominal_bif(name: str, schema: Schema, parents: Graph, tables: Sequence[Floa
     if not tables:
         raise NoTables
     names = [attribute.name for attribute in schema.attributes]
-    values = {attribute.name: attribute.labels() for attribute in schema.attributes}
+    values = {attribute.name: labels_of(attribute) for attribute in schema.attributes}
 
     def rows(node: int) -> Iterator[tuple[tuple[str, ...], list[float]]]:
         combinations = itertools.product(*(values[names[parent]] for parent in parents[node]))
@@ -78,6 +99,7 @@ def gaussian_bif(name: str, schema: Schema, parents: Graph, bge: BGe, spread: Fl
     """The text of a linear Gaussian network: its mean coefficients in the columns' own units, as properties.
 
     The format knows discrete variables only; these have the type "continuous", which programs for discrete networks refuse.
+    A column without parents has no coefficients.
     """
     names = [attribute.name for attribute in schema.attributes]
     properties = {}

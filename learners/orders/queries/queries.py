@@ -50,7 +50,8 @@ class UnscoredFamily(LearnerError, ValueError):
     def __init__(self, name: str, parents: str) -> None:
         super().__init__(
             f"The model has no score of {name!r} with the parents {parents or 'none'}, and keeps no rows to count it from. Train "
-            "again, with these edges in required, more candidates, a larger max_parents, or fewer distinct rows."
+            "again, with keep_rows=true (if the distinct rows fit into 16 MiB), with these edges in required, more candidates, or a "
+            "larger max_parents."
         )
 
 

@@ -9,10 +9,11 @@ import pyarrow.compute as pc
 from learners.errors import SchemaError, UnknownColumn
 from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.chunk import Chunk
+from learners.schema.clocks import DICTIONARY, TICKS, clock_of
 from learners.schema.encoding.batches import BatchEncoder, sound_column
 from learners.schema.encoding.nominal_values import dictionary_of, in_words, nominal_forms, rows_of
 from learners.schema.kernels import interval_codes, translate
-from learners.schema.schema import DICTIONARY, TICKS, Attribute, Schema, clock_of
+from learners.schema.schema import Attribute, Schema
 
 ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from learners.errors import SchemaError
 from learners.kernels.arrays import Codes, Integers, Mask
-from learners.schema.schema import TICKS
+from learners.schema.clocks import TICKS
 
 LEAST, MOST = -(2**63), 2**63 - 1
 DAY = 86_400

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from operator import itemgetter
 from typing import Protocol
 
@@ -17,9 +18,10 @@ from learners.distributions.checks import distribution
 from learners.errors import SchemaError
 from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.chunk import Chunk
+from learners.schema.clocks import DICTIONARY, TICKS, clock_of, seconds_of
 from learners.schema.discretise import EXACT
 from learners.schema.kernels import interval_codes
-from learners.schema.schema import DICTIONARY, EPOCH, TICKS, Attribute, Schema, clock_of
+from learners.schema.schema import EPOCH, Attribute, Schema
 
 MOST_SHOWN = 80
 DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -42,7 +44,9 @@ def _wrong(attribute: Attribute, value: object) -> SchemaError:
         expected = "a time such as '2026-01-31T12:00', or seconds since 1970"
     elif attribute.kind == "numeric" and clock is not None:
         expected = (
-            "a time of day such as '12:00', or " if clock[0] == "time" else ""
+            "a time of day such as '12:00', or "
+            if clock[0] == "time"
+            else "a duration such as 'PT5M' or '0:05:00', or "
         ) + f"a number of {UNITS[clock[1]]}"
     elif attribute.kind == "numeric":
         expected = "a number"
@@ -124,6 +128,8 @@ def _text_reader(attribute: Attribute) -> Callable[[str], time | date | float]:
     clock = clock_of(attribute.arrow_type)
     if clock is not None and clock[0] == "time":
         return _time_of_day
+    if clock is not None:
+        return partial(_duration, clock[1])
     return _decimal if attribute.arrow_type.removeprefix(DICTIONARY).startswith("decimal") else _refused
 
 
@@ -132,6 +138,11 @@ def _time_of_day(text: str) -> time:
     if moment.tzinfo is not None or ":" not in text:  # "12" may be meant as a number
         raise ValueError(text)
     return moment
+
+
+def _duration(ticks: int, text: str) -> float:
+    """In the column's own unit, in which a plain number is, too."""
+    return float(text) if DECIMAL.fullmatch(text) else seconds_of(text) * ticks
 
 
 def _decimal(text: str) -> float:

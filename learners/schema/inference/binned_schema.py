@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 
 from learners.schema import Schema
 from learners.schema.discretise import Histogram, equal_frequency_cut_points
 from learners.schema.inference.summaries import ColumnSummaries
 
+NO_CUTS: Mapping[str, tuple[float, ...]] = MappingProxyType({})
 
-def binned_schema(summaries: ColumnSummaries, max_bin: int) -> Schema:
+
+def binned_schema(summaries: ColumnSummaries, max_bin: int, known: Mapping[str, tuple[float, ...]] = NO_CUTS) -> Schema:
     """The schema with at most `max_bin` intervals for each numeric column, whether or not they tell the classes apart.
 
     Histogram boosting bins numbers by their quantiles before it looks for splits. Doing that in the schema gives trees
@@ -21,13 +26,15 @@ def binned_schema(summaries: ColumnSummaries, max_bin: int) -> Schema:
         With a target.
     max_bin : int
         A column with no more distinct values keeps them all apart; cut points that the user gave stay.
+    known : mapping of str to tuple of float, optional
+        Cut points of columns that have them from elsewhere.
 
     Raises
     ------
     EmptyData, SchemaError
         As `ColumnSummaries.build_schema`.
     """
-    return summaries.build_schema(lambda _, histogram: quantile_cut_points(histogram, max_bin))
+    return summaries.build_schema(lambda name, histogram: known.get(name) or quantile_cut_points(histogram, max_bin))
 
 
 def quantile_cut_points(histogram: Histogram, max_bin: int) -> tuple[float, ...]:

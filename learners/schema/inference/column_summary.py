@@ -8,17 +8,22 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from learners.errors import SchemaError
+from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Floats, Integers
+from learners.schema.clocks import clock_of
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.inference.category_counts import ValueTally
 from learners.schema.inference.numeric_counts import Tally
 from learners.schema.overrides import ColumnOverride
-from learners.schema.schema import Schema, Value, clock_of
+from learners.schema.schema import Attribute, LeftOut, Schema, Value
 
+IDENTIFIER_SHARE = 0.9
+SMALL_TABLE = 20
 WIDEST_NULL = 256  # bytes
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+_NUMBERS = re.compile(r"u?int|halffloat|float|double|decimal")
 
 
 @dataclass
@@ -75,6 +80,33 @@ class Column:
             return ""
         return f"an index that pandas has saved; to learn from it, give its kind in columns: {{{name!r}: …}}"
 
+    def has_states(self, most: int) -> bool:
+        """Whether the numbers are whole, at most `most` different ones, and no times."""
+        histogram = self.histogram
+        if histogram.keys.size > most or histogram.level or not _NUMBERS.match(self.arrow_type):
+            return False
+        numbers = numbers_of(histogram.keys)
+        return bool(np.all(np.abs(numbers) < EXACT) and np.all(np.mod(numbers, 1.0) == 0))
+
+    def states(self) -> dict[Value, int]:
+        """The whole numbers and the rows of each."""
+        numbers = numbers_of(self.histogram.keys).tolist()
+        return {int(x): int(n) for x, n in zip(numbers, self.histogram.counts.sum(axis=1), strict=True)}
+
+    def as_states(self, name: str) -> Column:
+        """The same column as nominal.
+
+        Raises
+        ------
+        SchemaError
+            If there are numbers that are not whole.
+        """
+        if self.kind != "numeric":
+            return self
+        if not self.has_states(self.histogram.keys.size):
+            raise no_states(name)
+        return Column(self.arrow_type, "nominal", self.n_missing, ValueTally(self.states()))
+
     def most_frequent(self, max_values: int) -> tuple[tuple[Value, ...], int]:
         """The values that get a code of their own, in code order, and how many others there are."""
         counts = self.counts
@@ -95,6 +127,28 @@ class Column:
             )
         self.arrow_type = arrow_type if self.kind == "empty" else min(self.arrow_type, arrow_type)
         self.kind = kind
+
+
+def is_state(attribute: Attribute) -> bool:
+    """Whether a nominal attribute has numbers for values."""
+    return attribute.kind == "nominal" and _NUMBERS.match(attribute.arrow_type) is not None
+
+
+def are_whole(column: pa.Array) -> bool:
+    """Whether all numbers of a column are whole."""
+    if not (pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)):
+        return True
+    x = pc.drop_null(pc.cast(column, pa.float64(), safe=False)).to_numpy(zero_copy_only=False)
+    return bool(np.all((np.mod(x, 1.0) == 0) | np.isnan(x)))
+
+
+def no_states(name: str) -> SchemaError:
+    """What is said of fractions in a column that was learned as states."""
+    return SchemaError(
+        f"Column {name!r} was learned as states, which are whole numbers, and holds fractions now. Train once without the "
+        f"earlier schema, or with columns={{{name!r}: {{'kind': 'numeric'}}}}.",
+        name,
+    )
 
 
 def kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
@@ -131,6 +185,36 @@ def _null_bytes(kind: pa.DataType) -> int:
     if pa.types.is_fixed_size_list(kind):
         return kind.list_size * _null_bytes(kind.value_type)
     return kind.byte_width if pa.types.is_fixed_size_binary(kind) else 16
+
+
+def nominal_attribute(
+    name: str, column: Column, override: ColumnOverride, n_rows: int, max_values: int
+) -> Attribute | LeftOut:
+    """The attribute of a nominal column; a constant or an identifier is left out.
+
+    Raises
+    ------
+    InvalidParameter
+        If the user gives more values than an attribute may have.
+    """
+    has_missing = column.n_missing > 0
+    if column.is_overfull:
+        return LeftOut(name, column.values.too_many)
+    n_present = n_rows - column.n_missing
+    n_distinct = len(column.counts)
+    if override.order is not None:
+        unlisted = sorted((v for v in column.counts if v not in set(override.order)), key=str)
+        if len(override.order) > max_values:
+            raise InvalidParameter(
+                f"columns[{name!r}].order", len(override.order), f"at most max_values={max_values} values"
+            )
+        return Attribute(name, "nominal", override.order, (), has_missing, column.arrow_type, len(unlisted))
+    if n_distinct + int(has_missing) < 2:
+        return LeftOut(name, "constant")
+    if override.kind is None and n_present > SMALL_TABLE and n_distinct > IDENTIFIER_SHARE * n_present:
+        return LeftOut(name, f"nearly unique ({n_distinct:,} different values in {n_present:,} rows): an identifier")
+    kept, n_folded = column.most_frequent(max_values)
+    return Attribute(name, "nominal", kept, (), has_missing, column.arrow_type, n_folded)
 
 
 def in_order(found: Mapping[str, Column], names: Iterable[str]) -> dict[str, Column]:

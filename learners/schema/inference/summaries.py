@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +16,22 @@ from learners.schema.classes import check_classes, check_rows_of_classes, distin
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encoding.encode import numbers
 from learners.schema.inference.category_counts import ValueTally, plain
-from learners.schema.inference.column_summary import Column, in_order, kind_of, list_at, pairs, refreshed
+from learners.schema.inference.column_summary import (
+    Column,
+    are_whole,
+    in_order,
+    is_state,
+    kind_of,
+    list_at,
+    no_states,
+    nominal_attribute,
+    pairs,
+    refreshed,
+)
 from learners.schema.inference.value_counts import value_counts
 from learners.schema.overrides import ALL, ColumnOverride, Overrides, reading_of
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
-IDENTIFIER_SHARE = 0.9
-SMALL_TABLE = 20
 NO_CUT = "no cut point tells the classes apart"
 NEARLY_CONSTANT = "nearly constant: its other values are too few for an interval of their own"
 CutPoints = Callable[[str, Histogram], tuple[float, ...]]
@@ -46,6 +56,8 @@ class ColumnSummaries:
         Such summaries can also be subtracted.
     max_classes : int
         A target of more classes is refused.
+    max_states : int
+        A numeric column of at most so many different numbers, all whole, becomes nominal; 0: none does.
     """
 
     schema: Schema | None = None
@@ -59,11 +71,12 @@ class ColumnSummaries:
         n_bins: int = 8,
         kept: Schema | None = None,
         max_classes: int = FEW_CLASSES,
+        max_states: int = 0,
     ) -> None:
         if not 2 <= max_values <= 65_000:
             raise InvalidParameter("max_values", max_values, "from 2 to 65,000")
         self.target, self.max_values, self.n_bins, self.kept = target, max_values, n_bins, kept
-        self.max_classes = max_classes
+        self.max_classes, self.max_states = max_classes, max_states
         self.overrides = {name: ColumnOverride.of(name, entry) for name, entry in (overrides or {}).items()}
         if target is not None and target in self.overrides and self.overrides[target].drop:
             raise InvalidParameter(f"columns[{target!r}]", "drop", "the target cannot be dropped")
@@ -98,6 +111,12 @@ class ColumnSummaries:
         """Whether `subtract` works: a histogram that has become coarser stays so."""
         return self.kept is not None
 
+    @cached_property
+    def _states(self) -> frozenset[str]:
+        """Numeric columns that the schema kept has as states."""
+        kept = () if self.kept is None else self.kept.attributes
+        return frozenset(attribute.name for attribute in kept if is_state(attribute))
+
     def _names(self) -> list[str]:
         assert self.kept is not None
         return sorted(attribute.name for attribute in self.kept.attributes)
@@ -110,7 +129,7 @@ class ColumnSummaries:
     def empty(self) -> ColumnSummaries:
         """No rows."""
         limits = {"max_values": self.max_values, "n_bins": self.n_bins, "max_classes": self.max_classes}
-        return ColumnSummaries(self.target, self.overrides, kept=self.kept, **limits)
+        return ColumnSummaries(self.target, self.overrides, kept=self.kept, max_states=self.max_states, **limits)
 
     def update(self, rows: pa.RecordBatch) -> None:
         """Add a record batch.
@@ -156,6 +175,8 @@ class ColumnSummaries:
 
     def _update_column(self, name: str, column: pa.Array, y: Integers) -> None:
         override = self.overrides.get(name)
+        if self.kept is not None and name in self._states:
+            override = ColumnOverride(kind="nominal")
         seen = self.found.setdefault(name, Column())
         if override is not None and override.drop:
             return
@@ -164,6 +185,8 @@ class ColumnSummaries:
             return
         seen.has_type(str(column.type), kind_of(column.type, override), name)
         if seen.kind == "nominal":
+            if name in self._states and not are_whole(column):
+                raise no_states(name)
             values, counts, n_missing = value_counts(column, name)
             seen.n_missing += n_missing
             seen.values.add(values, counts, name)
@@ -284,39 +307,20 @@ class ColumnSummaries:
             cuts = override.cuts
             if cuts is None and histogram.keys.size < 2 and not has_missing:
                 return LeftOut(name, column.constant)
+            if cuts is None and override.kind is None and column.has_states(self.max_states):
+                return Attribute(name, "nominal", tuple(column.states()), (), has_missing, column.arrow_type)
             if cuts is None:
                 cuts = (cut_points or self._cut_points)(name, histogram)
             if not cuts and not has_missing:
                 return LeftOut(name, NEARLY_CONSTANT if cut_points or self.target is None else NO_CUT)
             found = Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
             return replace(found, quantiles=quantiles_of(column.histogram))
-        return self._nominal(name, column, override, has_missing)
+        return nominal_attribute(name, column, override, self.n_rows, self.max_values)
 
     def _cut_points(self, _: str, histogram: Histogram) -> tuple[float, ...]:
         return (
             mdl_cut_points(histogram) if self.target is not None else equal_frequency_cut_points(histogram, self.n_bins)
         )
-
-    def _nominal(self, name: str, column: Column, override: ColumnOverride, has_missing: bool) -> Attribute | LeftOut:
-        if column.is_overfull:
-            return LeftOut(name, column.values.too_many)
-        n_present = self.n_rows - column.n_missing
-        n_distinct = len(column.counts)
-        if override.order is not None:
-            unlisted = sorted((v for v in column.counts if v not in set(override.order)), key=str)
-            if len(override.order) > self.max_values:
-                raise InvalidParameter(
-                    f"columns[{name!r}].order", len(override.order), f"at most max_values={self.max_values} values"
-                )
-            return Attribute(name, "nominal", override.order, (), has_missing, column.arrow_type, len(unlisted))
-        if n_distinct + int(has_missing) < 2:
-            return LeftOut(name, "constant")
-        if override.kind is None and n_present > SMALL_TABLE and n_distinct > IDENTIFIER_SHARE * n_present:
-            return LeftOut(
-                name, f"nearly unique ({n_distinct:,} different values in {n_present:,} rows): an identifier"
-            )
-        kept, n_folded = column.most_frequent(self.max_values)
-        return Attribute(name, "nominal", kept, (), has_missing, column.arrow_type, n_folded)
 
     def to_arrow(self) -> pa.Table:
         """One row per column, the target's first."""
@@ -369,9 +373,10 @@ class ColumnSummaries:
         summaries = self.from_arrow(table)
         if self.kept is not None and "domains_of" not in spec:
             names = set(self._names())
-            found = summaries.found.items()
             summaries.found = {
-                name: replace(c, merged=Histogram.empty(), tally=None) for name, c in found if name in names
+                name: c.as_states(name) if name in self._states else replace(c, merged=Histogram.empty(), tally=None)
+                for name, c in summaries.found.items()
+                if name in names
             }
         return summaries
 

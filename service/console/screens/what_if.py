@@ -35,7 +35,7 @@ def start_of(served: Served, reference: str) -> JSONObject:
             "name": attribute.name,
             "kind": attribute.kind,
             "type": attribute.arrow_type,
-            "is_time": attribute.is_time,
+            "is_time": attribute.is_time or attribute.clock is not None,
             "values": [{"label": label, "value": value} for label, value in choices(attribute)],
             "is_continuous": attribute.distribution is not None,
         }

@@ -33,7 +33,8 @@ class NoJoint(LearnerError, ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"A model of kind {kind!r} has no joint distribution to ask. Use a circuit (learner spn), a network (nb, tan, kdb, skdb), or an ensemble (auto, eskdb)."
+            f"A model of kind {kind!r} has no joint distribution to ask. Use a circuit (learner spn), a network (nb, tan, kdb, skdb, orders), "
+            "or an ensemble (auto, eskdb)."
         )
 
 
@@ -49,6 +50,8 @@ class WrongQuery(LearnerError, ValueError):
 def queryable(model: Model) -> CircuitModel:
     """The model as a circuit: itself, or its network compiled, see `service.serving.networks`; of an ensemble its joint member.
 
+    Of a posterior over structures, its most probable graph.
+
     Raises
     ------
     NoJoint
@@ -60,7 +63,7 @@ def queryable(model: Model) -> CircuitModel:
         return model
     if isinstance(model, EnsembleModel):
         model = model.joint
-    if not isinstance(model, LookupModel):
+    if not isinstance(model, LookupModel | OrderModel):
         raise NoJoint(model.kind)
     return compiled_network(model)
 
@@ -92,28 +95,20 @@ def written(model: Model) -> CircuitModel:
     return known
 
 
-def of_structures(model: OrderModel, queries: Sequence[AnyQuery]) -> list[StructureQuery]:
-    """The queries, all of them about structures.
-
-    Raises
-    ------
-    WrongQuery
-    """
-    for query in queries:
-        if not isinstance(query, StructureQuery):
-            raise WrongQuery(query.kind, model.kind, get_args(StructureQuery))
+def of_structures(queries: Sequence[AnyQuery]) -> list[StructureQuery]:
+    """Those about structures."""
     return [query for query in queries if isinstance(query, StructureQuery)]
 
 
 def of_joint(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
-    """The queries, none of them about structures.
+    """The queries, none of them about structures; to a posterior over structures those that are about its best graph.
 
     Raises
     ------
     WrongQuery
     """
     for query in queries:
-        if isinstance(query, StructureQuery):
+        if isinstance(query, StructureQuery) and not isinstance(model, OrderModel):
             raise WrongQuery(query.kind, model.kind, get_args(Query))
     return [query for query in queries if not isinstance(query, StructureQuery)]
 
@@ -128,8 +123,7 @@ def limited(model: Model, queries: Sequence[AnyQuery], max_queries: int, time_li
     n_samples = sum(query.n for query in queries if isinstance(query, Sample | Surprise))
     if isinstance(model, OrderModel):
         posterior = model.posterior
-        about = [query for query in queries if isinstance(query, StructureQuery)]
-        n_samples += n_draws(about, posterior.scores.d, posterior.coverage.is_exact)
+        n_samples += n_draws(of_structures(queries), posterior.scores.d, posterior.coverage.is_exact)
     for n, what in ((len(queries), "queries"), (n_samples, "samples")):
         if n > max_queries:
             raise BodyTooLarge(
@@ -155,11 +149,12 @@ def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None
         As `answers`.
     """
     most = VALUES_PER_ROW * max_rows
+    n_told = 0
     if isinstance(model, OrderModel):
-        n_told = structures_size(model.schema.n_attributes, of_structures(model, queries))
-    else:
-        asked, circuit = of_joint(model, queries), queryable(model)
-        n_told = answer_size(circuit.circuit, circuit.schema, asked)
+        n_told = structures_size(model.schema.n_attributes, of_structures(queries))
+    if asked := of_joint(model, queries):
+        circuit = queryable(model)
+        n_told += answer_size(circuit.circuit, circuit.schema, asked)
     if n_told > most:
         raise BodyTooLarge(
             f"The answers would have {n_told:,} values; the limit for one request is {most:,} ({VALUES_PER_ROW} times "
@@ -208,11 +203,12 @@ def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None]
     ImpossibleEdges, NotGaussian, BIFError, InvalidParameter
         Of posteriors over structures.
     """
-    if isinstance(model, OrderModel):
-        about = of_structures(model, queries)
-        with _adding_up:
-            return [_finite(answer) for answer in model.answer(about, pause)]
     asked = of_joint(model, queries)
+    if isinstance(model, OrderModel):
+        with _adding_up:
+            about = iter(model.answer(of_structures(queries), pause))
+        joint = iter([each | {"graph": "best"} for each in queryable(model).answer(asked, pause)] if asked else [])
+        return [_finite(next(about if isinstance(query, StructureQuery) else joint)) for query in queries]
     told = [_finite(answer) for answer in queryable(model).answer(asked, pause)]
     return [answer | {"member": "joint"} for answer in told] if isinstance(model, EnsembleModel) else told
 

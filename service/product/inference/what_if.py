@@ -10,7 +10,7 @@ from typing import Literal, TypedDict, cast
 
 import numpy as np
 
-from learners.circuits.columns import columns_of, labels_of
+from learners.circuits.columns import columns_of
 from learners.circuits.model import CircuitModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, NoClass, UnknownColumn
@@ -20,6 +20,7 @@ from learners.models.query import Conditional, Edges, Evidence, Map, Marginal, M
 from learners.orders.model import OrderModel
 from learners.schema import Attribute, Chunk
 from learners.schema.encoding.records import encode_records
+from learners.schema.labels import labels_of
 from service.product.inference.queries import answers, queryable
 from service.serving.predictor import Served, intervals_of
 

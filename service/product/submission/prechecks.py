@@ -4,7 +4,7 @@ import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from learners.circuits.columns import check_left_out, knows_nothing_of, labels_of, never_had
+from learners.circuits.columns import check_left_out, knows_nothing_of, never_had
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import check
 from learners.classifiers.lookup.lookup import LookupModel
@@ -15,11 +15,12 @@ from learners.models.query import AnyQuery, Marginal, Query, Surprise
 from learners.orders.model import OrderModel
 from learners.registry import recipes
 from learners.schema.encoding.records import encode_records
+from learners.schema.labels import labels_of
 from service.jobs.limits import check_limits
 from service.product.datasets.data_roots import check_roots, files_of, plain, refuse_secrets
 from service.product.datasets.datasets import get_dataset
 from service.product.forgetting.forgetting import check_condition
-from service.product.inference.queries import NoJoint, of_joint, of_structures
+from service.product.inference.queries import NoJoint, of_joint, of_structures, queryable
 from service.product.promotion.promotion import checked_train
 from service.product.training.training import target_of
 from service.product.versions.registry import find_version, served
@@ -126,10 +127,14 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
     InvalidParameter, BIFError
     """
     if isinstance(model, OrderModel):
-        for about in of_structures(model, queries):
+        for about in of_structures(queries):
             model.asked.check(about)
-        return
     asked = of_joint(model, queries)
+    if isinstance(model, OrderModel):
+        if asked:
+            known = queryable(model)
+            check(known.circuit, known.schema, asked)
+        return
     if isinstance(model, EnsembleModel):
         model = model.joint
     if isinstance(model, CircuitModel):

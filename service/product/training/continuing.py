@@ -94,7 +94,7 @@ def continuation(
     if dict(version.parameters) != dict(request.parameters):
         return _anew("the parameters have changed")
     file = request.parameters.get("circuit")
-    if file and fingerprint(read_circuit(file)) != model.facts.get("circuit_sha256"):
+    if file and fingerprint(read_circuit(file)[0]) != model.facts.get("circuit_sha256"):
         return _anew("the circuit of its file has changed")
     if model.facts.get("chosen") != how:
         return _anew("the target, the columns or the choice of rows have changed")

@@ -12,6 +12,7 @@ from learners.classifiers.table_warnings import table_warnings
 from learners.errors import SchemaError
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
+from learners.orders.model import OrderModel
 from learners.passes.cluster import connected
 from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.passes.memory import allocate_frugally, limit_memory
@@ -104,8 +105,9 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def warnings_of(model: Model) -> list[str]:
-    """What is worth knowing of the model's table."""
-    return table_warnings(model.schema, network_of(model))
+    """What is worth knowing of the model's table, and how it was taken."""
+    more = model.warnings() if isinstance(model, OrderModel) else []
+    return [*table_warnings(model.schema, network_of(model)), *more]
 
 
 def fit(

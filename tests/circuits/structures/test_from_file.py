@@ -199,7 +199,7 @@ def test_files_of_other_systems_are_read(tmp_path):
     circuit = parse_text(SMALL.splitlines())
     for number, content in enumerate(("\ufeff" + SMALL, SMALL.replace("\n", "\r\n"), "\ufeff" + to_json(circuit))):
         (tmp_path / str(number)).write_bytes(content.encode())
-        assert read_circuit(str(tmp_path / str(number))) == circuit
+        assert read_circuit(str(tmp_path / str(number)))[0] == circuit
     (tmp_path / "chain").write_text("vars 2\n0 cat 0 1 3\n" + "".join(f"{i} prod {i - 1}\n" for i in range(1, 20_000)))
     data = table().select(["a"])
     logs = trained(tmp_path / "chain", data, learning="none").log_likelihood(Chunk(np.array([[0, 1]], np.uint8), None))
@@ -219,3 +219,27 @@ def test_a_mixture_of_several_kinds_takes_the_numbers_of_the_widest(tmp_path):
 def test_a_file_belongs_to_structure_file(parameters):
     with pytest.raises(InvalidParameter, match="name a file, and only with structure 'file'"):
         learner("spn", parameters, None)
+
+
+@pytest.mark.parametrize("form", [to_text, to_json])
+def test_what_is_written_of_a_model_trains_back_with_its_cut_points(form, tmp_path):
+    rng = np.random.default_rng(0)
+    number = rng.normal(size=300)
+    data = pa.table(
+        {
+            'a "name" [1]': pa.array(number, mask=rng.random(300) < 0.1),
+            "b": np.where(number > 0, "x", "y"),
+            "c": pa.array(rng.integers(0, 9000, 300), pa.duration("s")),
+        }
+    )
+    asked = {"structure": "hclt", "states": 2, "passes": 1, "n_bins": 3}
+    model = drive(learner("spn", asked, None), Source.of_table(data))
+    path = tmp_path / "written"
+    path.write_text(form(model.circuit, model.schema))
+    again = trained(path, data, learning="none")
+    assert again.schema == model.schema
+    rows = encode(data, model.schema)
+    np.testing.assert_allclose(again.log_likelihood(rows), model.log_likelihood(rows))
+    other = data.rename_columns(["d", "b", "c"])
+    with pytest.raises(SchemaError, match="'d'"):
+        trained(path, other, learning="none")

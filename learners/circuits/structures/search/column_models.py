@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from learners.circuits.circuit import Circuit
@@ -12,7 +12,7 @@ from learners.circuits.structures.search.leaf_selection import LeafChoice, chose
 from learners.errors import SchemaError
 from learners.passes.learner import Passes
 from learners.schema import Attribute, Kept, Overrides, Schema
-from learners.schema.inference.binned_schema import binned_schema
+from learners.schema.inference.binned_schema import NO_CUTS, binned_schema
 from learners.schema.inference.summaries import ColumnSummaries
 
 AUTO = "auto"
@@ -54,8 +54,9 @@ def modelled(
     given: Schema | Kept | None,
     overrides: Overrides,
     read: Circuit | None,
+    cuts: Mapping[str, tuple[float, ...]] = NO_CUTS,
 ) -> Passes[tuple[Schema, dict[int, Densities], dict[str, LeafChoice]]]:
-    """The schema, as a circuit that was read has it if there is one, the densities of its continuous attributes, and how they were chosen."""
+    """The schema, as a circuit that was read has it, with cut points that its file tells, if there is one, the densities of its continuous attributes, and how they were chosen."""
     every = ColumnSummaries(target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins)
     summaries: ColumnSummaries | None = None
     if isinstance(given, Schema):
@@ -68,7 +69,7 @@ def modelled(
     else:
         summaries = yield every
         # Cut points that tell classes apart say little of the columns' own distributions.
-        schema = binned_schema(summaries, parameters.n_bins)
+        schema = binned_schema(summaries, parameters.n_bins, cuts)
     require_columns(schema)
     choices: dict[str, LeafChoice] = {}
     if read is None:

@@ -81,7 +81,7 @@ def test_rest_and_jobs_answer_every_query(site, plant):
 @pytest.mark.parametrize(
     ("query", "code", "word"),
     [
-        ({"kind": "conditional"}, 422, "'orders' does not answer 'conditional'; it answers edges, graph, graphs"),
+        ({"kind": "conditional"}, 422, "All columns of the model are numeric: ask for their moments"),
         ({"kind": "edges", "present": ["flow->heat", "heat->flow"]}, 422, "flow->heat->flow is a cycle"),
         ({"kind": "edges", "present": ["flow->heap"]}, 422, "Column 'heap' is not in the table (similar: heat)"),
         ({"kind": "graph", "absent": ["flow"]}, 422, "absent='flow' is not allowed: write an edge as 'parent->child'"),
@@ -111,7 +111,7 @@ def test_other_models_know_no_structures_and_this_one_no_classes(site, plant, ci
             assert f"{kind!r} has no posterior over structures. Train with --learner orders" in told
     told = problem(site.client.post("/v1/models/plant/predict", json={"records": [{"flow": 1.0}]}), 422)
     assert "or send queries" in told["detail"]
-    assert "no joint distribution" in problem(site.client.get("/v1/models/plant/circuit"), 422)["detail"]
+    assert "has leaves of several columns" in problem(site.client.get("/v1/models/plant/circuit"), 422)["detail"]
 
 
 def titles(text):
@@ -219,3 +219,30 @@ def test_words_have_no_effects(site, tmp_path):
     assert "Effects are of linear Gaussian models, and this one scores nominal columns (BDeu)" in told
     assert "table 0." in site.client.get("/v1/models/words/graph.bif").text
     assert model_of(site, "words").facts["score"] == "bdeu"
+
+
+def test_rows_that_a_model_keeps_are_forgotten_too(site, tmp_path):
+    """Distinct rows lie in a model of words: the new version has none of those forgotten, and the old one is named."""
+    rng = np.random.default_rng(1)
+    columns = {name: rng.choice(["x", "y"], 90) for name in NAMES}
+    columns["flow"][7] = "secret"
+    pq.write_table(pa.table(columns | {"batch": pa.array(np.arange(90))}), tmp_path / "words.parquet")
+    train = {
+        "kind": "train",
+        "uris": [str(tmp_path)],
+        "learner": "orders",
+        "model": "kept",
+        "columns": {"batch": "drop"},
+    }
+    first = finished(site.client, train | {"holdout": 0, "update": True})
+    assert any("whoever may download it can read them" in told for told in first["metrics"]["warnings"])
+    before = model_of(site, "kept@1")
+    assert before.rows.counts.sum() == 90
+    assert "secret" in before.schema.attributes[0].values
+    done = finished(site.client, {"kind": "forget", "model": "kept", "where": "batch = 7"})
+    assert [proof["is_equal"] for proof in done["proofs"]] == [True]
+    assert done["still_holding"] == ["kept@1"]
+    after = model_of(site, "kept@2")
+    assert after.rows.counts.sum() == 89
+    assert after.schema.attributes[0].values == ("x", "y")
+    assert after.rows.n_distinct == after.facts["n_rows_kept"] == before.rows.n_distinct - 1

@@ -1,0 +1,26 @@
+"""Posteriors over structures answer queries of both kinds, in the order in which they are asked."""
+
+import numpy as np
+import pyarrow as pa
+
+from learners import StructurePosterior
+from learners.models.query import Conditional, Edges, Map
+from service.product.inference.queries import answers, check_size, limited
+from service.product.submission.prechecks import check_queries
+
+
+def test_a_posterior_answers_about_structures_and_about_its_best_graph():
+    rng = np.random.default_rng(2)
+    a = rng.choice(["x", "y"], 200)
+    table = pa.table({"a": a, "b": np.where(rng.random(200) < 0.8, a, "z")})
+    model = StructurePosterior().fit(table).model_
+    asked = [Conditional(("a",), {"b": "x"}), Edges(), Map(evidence={"b": "y"})]
+    check_queries(model, asked)
+    check_size(model, limited(model, asked, 10, 5.0), 100)
+    first, edges, best = answers(model, asked)
+    assert first["graph"] == best["graph"] == "best"
+    assert first["distributions"]["a"]["x"] > 0.9
+    assert best["assignment"] == {"a": "y"}
+    assert edges["kind"] == "edges"
+    assert "graph" not in edges
+    assert answers(model, [Edges()])[0] == edges
