@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Route
 from service.console import documentation, live
 from service.console.assets import N_DIGITS, PREFIX, asset
 from service.console.rendering import respond
-from service.console.screens import data, graph, jobs, models, monitoring, overview, settings, what_if
+from service.console.screens import data, graph, jobs, models, monitoring, overview, settings, train, what_if
 
 A_YEAR = "public, max-age=31536000, immutable"
 A_LOOK = "no-cache"
@@ -29,7 +29,7 @@ def routes() -> list[BaseRoute]:
         "/console/monitoring": monitoring.overview,
         "/console/jobs": jobs.jobs,
         "/console/jobs/{job_id}": jobs.job,
-        "/console/train": jobs.train_form,
+        "/console/train": train.train_form,
         "/console/data": data.datasets,
         "/console/data/{name}": data.dataset,
         "/console/settings": settings.settings,

@@ -138,6 +138,19 @@ def test_the_explorer_starts_with_the_columns_of_the_model(site: Site, circuit: 
         assert {"outlook", "humidity", "windy"} <= {column["name"] for column in start["columns"]}
 
 
+@pytest.mark.parametrize("learner", ["auto", "nb", "spn", "orders"])
+def test_the_form_of_a_training_shows_choices_and_sentences(site: Site, learner: str) -> None:
+    """One form, which trains what its own field says; no parameter is JSON to type, and five are unfolded."""
+    text = page(site.client, f"/console/train?learner={learner}").text
+    tags = read(text).tags
+    assert [tag["name"] for kind, tag in tags if tag.get("name") == "learner"] == ["learner"]
+    own = [(kind, tag) for kind, tag in tags if str(tag.get("name")).startswith("parameters.")]
+    assert own and not [tag for kind, tag in own if kind != "select" and tag.get("data-as") == "json"]
+    assert "Literal[" not in text and "tuple[" not in text
+    unfolded = text[text.index('id="parameters"') :].partition("<details>")[0]
+    assert unfolded.count('name="parameters.') == 5
+
+
 def test_rules_and_webhooks_are_shown_as_they_are(site: Site) -> None:
     """Set over REST, and refused there: the pages show what holds, and no secret."""
     rule = site.client.put("/v1/models/weather/alert-rule", json={"nats": 0.0375, "is_muted": True}).json()
