@@ -95,7 +95,10 @@ class KernelCache(_Cache):
         checksum, content = stored[:SUM_BYTES], stored[SUM_BYTES:]
         if hashlib.sha256(content).digest() != checksum:  # a changed byte of machine code does anything
             return None
-        stored_key, data = pickle.loads(content)
+        try:
+            stored_key, data = pickle.loads(content)
+        except (ImportError, AttributeError):  # a type of an argument lives in another module since then
+            return None
         return CompileResult._rebuild(target_context, *data) if stored_key == key else None
 
     def save_overload(self, sig: Any, data: Any) -> None:

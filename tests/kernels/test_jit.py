@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -143,6 +144,17 @@ def test_a_damaged_kernel_is_compiled_anew(tmp_path, monkeypatch):
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
+    assert not n_found(1)
+    assert n_found(1)
+
+
+def test_a_kernel_whose_types_have_moved_to_another_module_is_compiled_anew(tmp_path, monkeypatch):
+    """As after an upgrade: the file is whole, but names a module that is no more."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert not n_found(1)
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    content = b"cno.such.module\nNoClass\n."  # a pickle of that class
+    file.write_bytes(hashlib.sha256(content).digest() + content)
     assert not n_found(1)
     assert n_found(1)
 
