@@ -115,6 +115,23 @@ def test_what_is_missing_is_told_on_a_page(site: Site) -> None:
     assert answer.status_code == 422 and "?left=1" in answer.text
 
 
+def test_an_address_that_is_no_page_is_told_on_a_page_and_similar_models_are_named(site: Site) -> None:
+    answer = site.client.get("/console/modells", headers=BROWSER)
+    assert answer.status_code == 404 and answer.headers["content-type"].startswith("text/html")
+    assert "There is no page /console/modells" in answer.text and "<h1>Not found</h1>" in answer.text
+    program = site.client.get("/console/modells", headers={"accept": "application/json"})
+    assert program.headers["content-type"] == "application/problem+json"
+    assert "similar: weather" in site.client.get("/console/models/wether", headers=BROWSER).text
+    assert "similar: weather" in site.client.get("/v1/models/wether").json()["detail"]
+    assert "similar: weather@champion" in site.client.get("/v1/models/weather@champoin").json()["detail"]
+
+
+def test_pages_are_counted_by_their_route(site: Site) -> None:
+    page(site.client, "/console/models/weather")
+    told = site.client.get("/metrics").text
+    assert 'route="/console/models/{reference}"' in told
+
+
 def test_a_page_is_packed_for_who_takes_it(site: Site) -> None:
     with site.client.stream("GET", "/console", headers=BROWSER | {"accept-encoding": "gzip"}) as answer:
         body = b"".join(answer.iter_raw())
