@@ -62,7 +62,7 @@ def labels(
     import pyarrow.parquet as pq
 
     from learners.errors import UnknownColumn
-    from service.product.monitoring.labels import Label
+    from service.product.watching.labels import Label
     from service.workspace import Workspace
 
     names = pq.read_schema(file).names

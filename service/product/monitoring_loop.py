@@ -10,11 +10,11 @@ from typing import cast
 import structlog
 
 from learners.monitoring.drift_tests import estimates
-from service.product.monitoring.alerts import alert_rule, look
-from service.product.monitoring.labels import realised_of
-from service.product.monitoring.webhooks import send
-from service.product.monitoring.windows import Watching, monitoring, rows_of
 from service.product.promotion.rollback import judged
+from service.product.watching.alerts import alert_rule, look
+from service.product.watching.labels import realised_of
+from service.product.watching.webhooks import send
+from service.product.watching.windows import Watching, monitoring, rows_of
 from service.requests.problems import InvalidRequest, is_expected
 from service.telemetry import MONITOR, SERIES
 from service.workspace import Workspace

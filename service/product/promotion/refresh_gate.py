@@ -10,8 +10,8 @@ from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import ServedCounts
 from service.jobs.steps import Run
 from service.product.datasets.data_roots import open_source
-from service.product.monitoring.windows import monitoring
 from service.product.training.scored_counts import scored_counts
+from service.product.watching.windows import monitoring
 from service.requests.json_values import JSONObject
 from service.requests.problems import Conflict
 from service.requests.requests import RefreshRequest

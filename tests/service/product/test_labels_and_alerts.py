@@ -20,10 +20,10 @@ from learners.monitoring.raw import BatchRows
 from learners.schema.encoding.encode import encode
 from service import product
 from service.product import monitoring_loop
-from service.product.monitoring import alerts, webhooks
-from service.product.monitoring.labels import Label
-from service.product.monitoring.windows import Watching
 from service.product.promotion.rollback import judged
+from service.product.watching import alerts, webhooks
+from service.product.watching.labels import Label
+from service.product.watching.windows import Watching
 from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
 from service.serving.monitoring_counts import Observer

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import cast
 
 from learners.monitoring.drift_tests import Limits
-from service.product.monitoring.windows import monitoring
 from service.product.versions.registry import find_version
+from service.product.watching.windows import monitoring
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.errors import NotFound
