@@ -123,7 +123,9 @@ def test_an_address_that_is_no_page_is_told_on_a_page_and_similar_models_are_nam
     assert program.headers["content-type"] == "application/problem+json"
     assert "similar: weather" in site.client.get("/console/models/wether", headers=BROWSER).text
     assert "similar: weather" in site.client.get("/v1/models/wether").json()["detail"]
-    assert "similar: weather@champion" in site.client.get("/v1/models/weather@champoin").json()["detail"]
+    assert site.client.put("/v1/models/weather/aliases/nearby", json={"version": 1}).is_success
+    assert "similar: weather@nearby" in site.client.get("/v1/models/weather@nearbi").json()["detail"]
+    assert site.client.delete("/v1/models/weather/aliases/nearby").is_success
 
 
 def test_pages_are_counted_by_their_route(site: Site) -> None:
