@@ -1,28 +1,15 @@
 """What a training, a refresh and an evaluation have come to, in sentences and small tables."""
 
+from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED
 from service.requests.json_values import JSONMapping, JSONObject
 from service.terminal import err, escape, jsonable, out, show_table, text_of
 
-WORDS = {
-    "zero_one_loss": "share of wrong answers",
-    "rmse": "root mean squared error",
-    "log_loss": "log loss",
-    "class_shares_log_loss": "log loss of the class shares",
-    "brier": "Brier score",
-    "ece": "calibration error",
-    "log_likelihood": "log likelihood per row",
-    "n_test_rows": "rows",
-    "evaluated_on": "measured on",
-    "train_s": "seconds of training",
-    "rows_per_s": "rows per second",
-}
-MEASURED_ON = {"hold-out": "rows kept back"}
 COMPARED = ("log_loss", "zero_one_loss", "rmse", "brier", "ece", "n_test_rows")
 
 
 def verdict(metrics: JSONMapping) -> str:
     """The metrics that say most, as one line; empty if nothing was evaluated."""
-    rows = f"{metrics.get('n_test_rows', 0):,} {MEASURED_ON.get(str(metrics.get('evaluated_on')), 'rows measured')}"
+    rows = f"{metrics.get('n_test_rows', 0):,} {ROWS_MEASURED.get(str(metrics.get('evaluated_on')), 'rows measured')}"
     if metrics.get("zero_one_loss") is not None:
         floor = metrics.get("class_shares_log_loss")
         beside = "" if floor is None else f" (class shares {floor:.3f})"
@@ -65,7 +52,10 @@ def show_metrics(metrics: JSONMapping) -> None:
     if not metrics:
         err.print("[dim]nothing was evaluated (--holdout 0 and no --test)[/]")
         return
-    rows = [[WORDS.get(name, name), text_of(jsonable(value))] for name, value in metrics.items()]
+    rows = [
+        [METRIC_WORDS.get(name, name), ROWS_MEASURED.get(str(value), text_of(jsonable(value)))]
+        for name, value in metrics.items()
+    ]
     show_table(None, ["metric", "value"], rows)
 
 
@@ -73,7 +63,7 @@ def show_beside(told: JSONObject) -> None:
     """Print the metrics of several models side by side, and what each has more than the first."""
     names = [f"{each['model']}@{each['version']}" for each in told["models"]]
     rows = [
-        [WORDS[metric], *(text_of(each.get(metric)) for each in told["models"])]
+        [METRIC_WORDS[metric], *(text_of(each.get(metric)) for each in told["models"])]
         for metric in COMPARED
         if metric in told["models"][0]
     ]

@@ -5,7 +5,7 @@ from starlette.requests import Request
 from learners.orders.model import OrderModel
 from service import product
 from service.console.pages import page, workspace_of
-from service.console.rendering import Call
+from service.console.rendering import Call, interval
 from service.product.inference.what_if import asked_schema, choices
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Predictor, Served
@@ -41,7 +41,10 @@ def start_of(served: Served, reference: str) -> JSONObject:
             "kind": attribute.kind,
             "type": attribute.arrow_type,
             "is_time": attribute.is_time,
-            "values": [{"label": label, "value": value} for label, value in choices(attribute)],
+            "values": [
+                {"label": label, "value": value, "words": interval(label) if attribute.kind == "numeric" else label}
+                for label, value in choices(attribute)
+            ],
             "is_listed": attribute.kind == "nominal" or attribute.n_values <= MOST_INTERVALS,
             "is_continuous": attribute.distribution is not None,
         }

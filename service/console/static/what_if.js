@@ -129,11 +129,11 @@ function explore(start) {
     if (start.is_of_structures) {
       edgesPanel(latest, document.getElementById("find").value.toLowerCase(), state, toggleEdge);
     } else {
-      answerPanel(latest, start, priors.get(latest.target));
+      answerPanel(latest, start, priors.get(latest.target), wordsOf);
       contributionsPanel(latest);
       askPanel(latest, pick);
       surprisePanel(latest, nEvidence);
-      if (latest.parts.completion || latest.absent.completion) completionPanel(latest, take);
+      if (latest.parts.completion || latest.absent.completion) completionPanel(latest, take, wordsOf);
       besidePanel(latest, kept, swap, drop);
       for (const [name, details] of open) fillColumn(name, details);
     }
@@ -178,6 +178,11 @@ function explore(start) {
     learnPriors([...open.keys()]);
   }
 
+  /** The label of a value as people write it: "≤ 86.35". */
+  function wordsOf(name, label) {
+    return byName.get(name)?.values.find((each) => each.label === label)?.words ?? String(label);
+  }
+
   /** The values that are listed; of numbers with a density, or with very many intervals, only that they are missing. */
   function listed(column) {
     return column.is_continuous || !column.is_listed ? column.values.filter((each) => each.value === null) : column.values;
@@ -206,9 +211,9 @@ function explore(start) {
     if (details.childElementCount > 1) return;
     const column = byName.get(name);
     const values = el("div", { role: "group", "aria-label": name });
-    for (const { label, value } of listed(column)) {
+    for (const { label, value, words } of listed(column)) {
       values.append(el("button", { type: "button", class: "value", "aria-pressed": "false", "data-label": label, onclick: () => toggle(name, value) },
-        el("span", { class: "name" }, label), bar(0), el("span", { class: "n" }, "")));
+        el("span", { class: "name" }, words), bar(0), el("span", { class: "n" }, "")));
     }
     details.append(values);
     if (column.kind === "numeric") {

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from service import product
+from service.console.rendering import interval
 from service.requests.requests import DatasetRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -147,6 +148,21 @@ def test_the_model_page_shows_versions_metrics_and_where_they_come_from(site: Si
     version = site.client.get("/v1/models/weather").json()
     assert version["sha256"] in text and f"{version['metrics']['log_loss']:.4g}" in text
     assert "No champion has met a challenger yet" in text
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("(-inf, 86.35]", "≤ 86.35"),
+        ("(12.65, 15.05]", "12.65 to 15.05"),
+        ("(837.5, inf]", "> 837.5"),
+        ("(-inf, inf]", "any number"),
+        ("(missing)", "(missing)"),
+        ("Tern", "Tern"),
+    ],
+)
+def test_intervals_are_read_as_people_write_them(label: str, words: str) -> None:
+    assert interval(label) == words
 
 
 def test_the_explorer_starts_with_the_columns_of_the_model(site: Site, circuit: ModelVersion) -> None:
