@@ -176,7 +176,7 @@ def choices(attribute: Attribute) -> list[tuple[str, RawValue]]:
 
 
 def _representatives(attribute: Attribute) -> list[RawValue]:
-    """A number in each interval, short where it can be; interval j holds cuts[j - 1] < x <= cuts[j]."""
+    """A number in each interval that training saw, short where it can be; interval j holds cuts[j - 1] < x <= cuts[j]."""
     cuts = attribute.cuts
     if not cuts:
         return [attribute.number_in_words(0.0)]
@@ -184,7 +184,8 @@ def _representatives(attribute: Attribute) -> list[RawValue]:
     found = [cuts[0]]
     for low, high in zip(cuts, cuts[1:], strict=False):
         found.append(_short_between(low, high))
-    found.append(_short_between(cuts[-1], cuts[-1] + 2 * width))
+    greatest = attribute.quantiles[-1] if attribute.quantiles else -math.inf
+    found.append(_short_between(cuts[-1], greatest if greatest > cuts[-1] else cuts[-1] + 2 * width))
     return [attribute.number_in_words(number) for number in found]
 
 

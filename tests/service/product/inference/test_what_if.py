@@ -205,6 +205,12 @@ def test_values_that_training_never_saw_are_told(served: Served) -> None:
     assert not answer_case(served, Case({"humidity": 70.0, "outlook": "sunny"}))["warnings"]
 
 
+def test_no_click_supposes_what_training_never_saw(served: Served) -> None:
+    for column in start_of(served, "all")["columns"]:
+        for each in column["values"]:
+            assert not beyond_training(served.schema, {column["name"]: each["value"]}), (column["name"], each)
+
+
 def test_times_out_of_range_are_told_as_times() -> None:
     attribute = Attribute("at", "numeric", arrow_type="timestamp[us]", quantiles=(0.0, 86_400.0))
     schema = Schema((attribute,), None, ("",))
