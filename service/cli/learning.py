@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from service import product
-from service.cli.verdicts import next_steps, show_beside, show_metrics, verdict, what_was_read
+from service.cli.evaluation import next_steps, show_beside, show_metrics, verdict, what_was_read
 from service.requests.json_values import JSONObject
 from service.terminal import (
     JsonOption,

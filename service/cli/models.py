@@ -7,7 +7,7 @@ import typer
 
 from service import product
 from service.cli import views
-from service.cli.verdicts import show_metrics, what_was_read
+from service.cli.evaluation import show_metrics, what_was_read
 from service.terminal import (
     JsonOption,
     WorkspaceOption,

@@ -34,7 +34,7 @@ def test_each_choice_is_one_that_the_learner_knows(learner):
             except InvalidParameter as told:  # what only goes with another parameter names that one
                 assert "use one of" not in str(told) and "Input should be" not in str(told), (each.name, choice, told)
         if each.choices:
-            with pytest.raises(InvalidParameter):
+            with pytest.raises(InvalidParameter, match=each.name):
                 recipes.parse_parameters(learner, {each.name: "no such word"})
 
 

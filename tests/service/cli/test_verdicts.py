@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from service import product
 from service.cli import app
-from service.cli.verdicts import next_steps, verdict, what_was_read
+from service.cli.evaluation import next_steps, verdict, what_was_read
 from service.http.connections import ServerConfig
 from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
