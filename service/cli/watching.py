@@ -38,7 +38,7 @@ def monitor(
                 "are subtracted from the counts"
             )
             return
-        found = product.monitoring(here, model, window=window, against=against)
+        found = product.monitor(here, model, window=window, against=against)
     if json_output:
         show_json(found)
     elif found["is_drifting"] is None:
@@ -62,7 +62,7 @@ def labels(
     import pyarrow.parquet as pq
 
     from learners.errors import UnknownColumn
-    from service.product.watching.labels import Label
+    from service.product.monitoring.labels import Label
     from service.workspace import Workspace
 
     names = pq.read_schema(file).names

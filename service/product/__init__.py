@@ -27,6 +27,30 @@ if TYPE_CHECKING:
     from service.product.keys import create_key as create_key
     from service.product.keys import list_keys as list_keys
     from service.product.keys import revoke_key as revoke_key
+    from service.product.monitoring.alerts import acknowledge_alert as acknowledge_alert
+    from service.product.monitoring.alerts import alert_rule as alert_rule
+    from service.product.monitoring.alerts import list_alerts as list_alerts
+    from service.product.monitoring.alerts import mute_alert as mute_alert
+    from service.product.monitoring.alerts import resolve_alert as resolve_alert
+    from service.product.monitoring.alerts import set_alert_rule as set_alert_rule
+    from service.product.monitoring.drift import drift as drift
+    from service.product.monitoring.histograms import class_histogram as class_histogram
+    from service.product.monitoring.histograms import counting_version as counting_version
+    from service.product.monitoring.labels import add_labels as add_labels
+    from service.product.monitoring.labels import performance as performance
+    from service.product.monitoring.prediction_counts import monitoring_predictions as monitoring_predictions
+    from service.product.monitoring.prediction_counts import monitoring_slices as monitoring_slices
+    from service.product.monitoring.settings import monitor_of as monitor_of
+    from service.product.monitoring.settings import set_monitor as set_monitor
+    from service.product.monitoring.webhooks import create_webhook as create_webhook
+    from service.product.monitoring.webhooks import delete_webhook as delete_webhook
+    from service.product.monitoring.webhooks import list_deliveries as list_deliveries
+    from service.product.monitoring.webhooks import list_webhooks as list_webhooks
+    from service.product.monitoring.webhooks import test_webhook as test_webhook
+    from service.product.monitoring.windows import monitor as monitor
+    from service.product.monitoring.windows import monitoring_column as monitoring_column
+    from service.product.monitoring.windows import monitoring_families as monitoring_families
+    from service.product.monitoring.windows import monitoring_windows as monitoring_windows
     from service.product.monitoring_loop import model_states as model_states
     from service.product.notes import damaged_notes as damaged_notes
     from service.product.submission.job_steps import clean as clean
@@ -84,46 +108,22 @@ if TYPE_CHECKING:
     from service.product.views.structures import draw_posterior as draw_posterior
     from service.product.views.structures import write_bif as write_bif
     from service.product.views.structures import write_picture as write_picture
-    from service.product.watching.alerts import acknowledge_alert as acknowledge_alert
-    from service.product.watching.alerts import alert_rule as alert_rule
-    from service.product.watching.alerts import list_alerts as list_alerts
-    from service.product.watching.alerts import mute_alert as mute_alert
-    from service.product.watching.alerts import resolve_alert as resolve_alert
-    from service.product.watching.alerts import set_alert_rule as set_alert_rule
-    from service.product.watching.drift import drift as drift
-    from service.product.watching.histograms import class_histogram as class_histogram
-    from service.product.watching.histograms import counting_version as counting_version
-    from service.product.watching.labels import add_labels as add_labels
-    from service.product.watching.labels import performance as performance
-    from service.product.watching.prediction_counts import monitoring_predictions as monitoring_predictions
-    from service.product.watching.prediction_counts import monitoring_slices as monitoring_slices
-    from service.product.watching.settings import monitor_of as monitor_of
-    from service.product.watching.settings import set_monitor as set_monitor
-    from service.product.watching.webhooks import create_webhook as create_webhook
-    from service.product.watching.webhooks import delete_webhook as delete_webhook
-    from service.product.watching.webhooks import list_deliveries as list_deliveries
-    from service.product.watching.webhooks import list_webhooks as list_webhooks
-    from service.product.watching.webhooks import test_webhook as test_webhook
-    from service.product.watching.windows import monitoring as monitoring
-    from service.product.watching.windows import monitoring_column as monitoring_column
-    from service.product.watching.windows import monitoring_families as monitoring_families
-    from service.product.watching.windows import monitoring_windows as monitoring_windows
 
 # Each is imported when it is first used: a command that lists models should not wait for numba and the job queue.
 _VERBS = {
-    "acknowledge_alert": "service.product.watching.alerts",
-    "alert_rule": "service.product.watching.alerts",
-    "set_alert_rule": "service.product.watching.alerts",
-    "list_alerts": "service.product.watching.alerts",
-    "mute_alert": "service.product.watching.alerts",
-    "resolve_alert": "service.product.watching.alerts",
-    "add_labels": "service.product.watching.labels",
-    "performance": "service.product.watching.labels",
-    "create_webhook": "service.product.watching.webhooks",
-    "delete_webhook": "service.product.watching.webhooks",
-    "list_webhooks": "service.product.watching.webhooks",
-    "list_deliveries": "service.product.watching.webhooks",
-    "test_webhook": "service.product.watching.webhooks",
+    "acknowledge_alert": "service.product.monitoring.alerts",
+    "alert_rule": "service.product.monitoring.alerts",
+    "set_alert_rule": "service.product.monitoring.alerts",
+    "list_alerts": "service.product.monitoring.alerts",
+    "mute_alert": "service.product.monitoring.alerts",
+    "resolve_alert": "service.product.monitoring.alerts",
+    "add_labels": "service.product.monitoring.labels",
+    "performance": "service.product.monitoring.labels",
+    "create_webhook": "service.product.monitoring.webhooks",
+    "delete_webhook": "service.product.monitoring.webhooks",
+    "list_webhooks": "service.product.monitoring.webhooks",
+    "list_deliveries": "service.product.monitoring.webhooks",
+    "test_webhook": "service.product.monitoring.webhooks",
     "alias_history": "service.product.versions.registry",
     "aliases_of": "service.product.versions.registry",
     "bif": "service.product.views.structures",
@@ -139,7 +139,7 @@ _VERBS = {
     "delete_model": "service.product.versions.deletion",
     "delete_schedule": "service.product.submission.schedules",
     "delete_version": "service.product.versions.deletion",
-    "drift": "service.product.watching.drift",
+    "drift": "service.product.monitoring.drift",
     "draw": "service.product.views.inspecting",
     "draw_posterior": "service.product.views.structures",
     "draw_trace": "service.product.views.inspecting",
@@ -172,16 +172,16 @@ _VERBS = {
     "list_schedules": "service.product.submission.schedules",
     "list_versions": "service.product.versions.registry",
     "pause_schedule": "service.product.submission.schedules",
-    "class_histogram": "service.product.watching.histograms",
-    "counting_version": "service.product.watching.histograms",
+    "class_histogram": "service.product.monitoring.histograms",
+    "counting_version": "service.product.monitoring.histograms",
     "model_states": "service.product.monitoring_loop",
-    "monitor_of": "service.product.watching.settings",
-    "monitoring": "service.product.watching.windows",
-    "monitoring_column": "service.product.watching.windows",
-    "monitoring_families": "service.product.watching.windows",
-    "monitoring_predictions": "service.product.watching.prediction_counts",
-    "monitoring_slices": "service.product.watching.prediction_counts",
-    "monitoring_windows": "service.product.watching.windows",
+    "monitor_of": "service.product.monitoring.settings",
+    "monitor": "service.product.monitoring.windows",
+    "monitoring_column": "service.product.monitoring.windows",
+    "monitoring_families": "service.product.monitoring.windows",
+    "monitoring_predictions": "service.product.monitoring.prediction_counts",
+    "monitoring_slices": "service.product.monitoring.prediction_counts",
+    "monitoring_windows": "service.product.monitoring.windows",
     "predict_files": "service.product.inference.answering",
     "prune": "service.product.versions.deletion",
     "query": "service.product.inference.answering",
@@ -195,7 +195,7 @@ _VERBS = {
     "score": "service.product.inference.answering",
     "served": "service.product.views.inspecting",
     "set_alias": "service.product.versions.registry",
-    "set_monitor": "service.product.watching.settings",
+    "set_monitor": "service.product.monitoring.settings",
     "set_retention": "service.product.versions.registry",
     "set_tag": "service.product.versions.registry",
     "structure": "service.product.views.inspecting",

@@ -10,11 +10,11 @@ from typing import cast
 import structlog
 
 from learners.monitoring.drift_tests import estimates
+from service.product.monitoring.alerts import alert_rule, look
+from service.product.monitoring.labels import realised_of
+from service.product.monitoring.webhooks import send
+from service.product.monitoring.windows import Watching, monitor, rows_of
 from service.product.promotion.rollback import judged
-from service.product.watching.alerts import alert_rule, look
-from service.product.watching.labels import realised_of
-from service.product.watching.webhooks import send
-from service.product.watching.windows import Watching, monitoring, rows_of
 from service.requests.problems import InvalidRequest, is_expected
 from service.telemetry import MONITOR, SERIES
 from service.workspace import Workspace
@@ -114,7 +114,7 @@ def observed(workspace: Workspace, name: str) -> tuple[Told, Told]:
     """What the last day of a model shows, against what its rule compares with; and what labels say of it."""
     watching, against = Watching(workspace, name), str(alert_rule(workspace, name)["against"])
     try:
-        found = monitoring(workspace, name, against=against)
+        found = monitor(workspace, name, against=against)
     except InvalidRequest as reason:  # a model without counts of its training, and no other reference chosen
         seen = watching.window(datetime.now(UTC) - timedelta(days=1), datetime.now(UTC) + HOUR)
         found = {"is_drifting": None, "why": str(reason), "rows": rows_of(seen.counts), "until": seen.until.isoformat()}

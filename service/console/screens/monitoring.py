@@ -67,7 +67,7 @@ def of_model(request: Request) -> JSONObject:
         ],
     }
     try:
-        found = product.monitoring(workspace, reference, window=window, until=until, against=against)
+        found = product.monitor(workspace, reference, window=window, until=until, against=against)
     except (InvalidRequest, NotFound) as reason:
         return told | {"reason": f"{NO_DATA} {reason}"}
     if found["is_drifting"] is None:

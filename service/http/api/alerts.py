@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 from service import product
 from service.http.api.bodies.shapes import workspace_of
 from service.http.api.monitoring import Answer
-from service.product.watching.labels import Label
+from service.product.monitoring.labels import Label
 from service.workspace import Workspace
 from storage.monitoring.records import RuleRecord
 

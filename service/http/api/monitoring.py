@@ -42,7 +42,7 @@ def monitoring(
     reference: str, workspace: Ours, window: Span = "24h", until: Until = None, against: Against = "training"
 ) -> Answer:
     """Rows, alarms, causes (the likeliest first), columns and estimates of the last hours."""
-    return product.monitoring(workspace, reference, window=window, until=until, against=against)
+    return product.monitor(workspace, reference, window=window, until=until, against=against)
 
 
 @router.get("/{reference}/monitoring/windows", summary="Show a timeline of what was served")

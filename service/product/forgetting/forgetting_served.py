@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.served_counts import ServedCounts, ServedRows
 from learners.passes.sources.source import Source
-from service.product.watching.windows import Watching
+from service.product.monitoring.windows import Watching
 from service.serving.count_queue import keyed
 from service.workspace import Workspace
 from storage.datasets.predicates import RowPredicate

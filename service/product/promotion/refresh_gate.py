@@ -10,8 +10,8 @@ from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import ServedCounts
 from service.jobs.steps import Run
 from service.product.datasets.data_roots import open_source
+from service.product.monitoring.windows import monitor
 from service.product.training.scored_counts import scored_counts
-from service.product.watching.windows import monitoring
 from service.requests.json_values import JSONObject
 from service.requests.problems import Conflict
 from service.requests.requests import RefreshRequest
@@ -46,7 +46,7 @@ def inspect(workspace: Workspace, run: Run) -> JSONObject:
         drifting += _look_at_files(workspace, request, champion, run)
     if request.when == "always":
         return {"is_skipped": False}
-    served = monitoring(workspace, f"{champion.name}@{champion.version}")
+    served = monitor(workspace, f"{champion.name}@{champion.version}")
     causes = cast("list[dict[str, object]]", served.get("causes", []))
     drifting += [str(cause["words"]) for cause in causes] if served["is_drifting"] else []
     if drifting:

@@ -7,8 +7,8 @@ import scipy
 import structlog
 
 from learners.schema import Chunk
-from service.product.watching.labels import LEAST, labelled_codes
-from service.product.watching.windows import Watching
+from service.product.monitoring.labels import LEAST, labelled_codes
+from service.product.monitoring.windows import Watching
 from service.workspace import Workspace
 from storage.errors import NotFound
 from storage.models import aliases, models

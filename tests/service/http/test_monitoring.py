@@ -168,7 +168,7 @@ def _is_gone(client):
 
 
 def _with_gaps(opened):
-    found = product.monitoring(opened, "killed")
+    found = product.monitor(opened, "killed")
     return found if found["gaps"] else {}
 
 
@@ -177,7 +177,7 @@ def test_estimates_are_those_of_the_predictions(place):
     table = problems.rows(400, 44).drop_columns(["class"])
     answer = client.post("/v1/models/killed/predict", json={"records": table.to_pylist()}).json()
     with Workspace(settings) as opened:
-        before = product.monitoring(opened, "killed")["rows"]["served"]
+        before = product.monitor(opened, "killed")["rows"]["served"]
     assert before >= 200
     found = seen(client, "killed", 600)
     p = np.array(answer["probabilities"]).max(axis=1)

@@ -20,10 +20,10 @@ from learners.monitoring.raw import BatchRows
 from learners.schema.encoding.encode import encode
 from service import product
 from service.product import monitoring_loop
+from service.product.monitoring import alerts, webhooks
+from service.product.monitoring.labels import Label
+from service.product.monitoring.windows import Watching
 from service.product.promotion.rollback import judged
-from service.product.watching import alerts, webhooks
-from service.product.watching.labels import Label
-from service.product.watching.windows import Watching
 from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
 from service.serving.monitoring_counts import Observer
@@ -163,7 +163,7 @@ def test_an_alarm_that_lasts_becomes_one_alert_and_ends(trained):
     serve(trained, "alerting", problems.rows(2000, 53), NOON - day + timedelta(hours=5))
     ended = alerts.look(trained, "alerting", NOON - day + timedelta(hours=5, minutes=10))
     assert {change for change, _ in ended} == {"resolved"}
-    assert product.list_alerts(trained, "alerting", is_open=True) == [], product.monitoring(
+    assert product.list_alerts(trained, "alerting", is_open=True) == [], product.monitor(
         trained, "alerting", window="2h", until=NOON - day + timedelta(hours=5, minutes=10)
     )["alarms"]
 
@@ -311,22 +311,22 @@ def test_compaction_changes_no_count_even_if_it_was_interrupted(trained):
     day = datetime(2026, 1, 5, tzinfo=UTC)
     for hour in range(4):
         serve(trained, "compacted", problems.rows(100, 60 + hour), day + timedelta(hours=hour))
-    before = product.monitoring(trained, "compacted", window="24h", until=day + timedelta(days=1))
+    before = product.monitor(trained, "compacted", window="24h", until=day + timedelta(days=1))
     files = MonitoringFiles(trained.layout.root, "compacted")
     kept = {one.path: one.path.read_bytes() for one in files.slices(1)}
     assert compact_old(files, day + timedelta(days=2)) == 4
     assert len(files.slices(1)) == 1
-    assert product.monitoring(trained, "compacted", window="24h", until=day + timedelta(days=1)) == before
+    assert product.monitor(trained, "compacted", window="24h", until=day + timedelta(days=1)) == before
     for path, content in kept.items():  # as if it had been killed before it removed them
         path.write_bytes(content)
-    assert product.monitoring(trained, "compacted", window="24h", until=day + timedelta(days=1)) == before
+    assert product.monitor(trained, "compacted", window="24h", until=day + timedelta(days=1)) == before
     assert compact_old(files, day + timedelta(days=2)) == 4
     assert files.remove_before(day + timedelta(days=400), day) == 1 and files.slices(1) == ()
 
 
 def test_training_keeps_counts_of_the_rows_it_was_measured_on(trained):
     serve(trained, "measured", problems.rows(2000, 55), datetime.now(UTC))
-    found = product.monitoring(trained, "measured")
+    found = product.monitor(trained, "measured")
     kinds = {one["kind"] for one in found["alarms"]}
     assert found["reference"]["name"] == "training" and "confidence" in kinds, "half of the rows are broken"
 

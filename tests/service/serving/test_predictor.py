@@ -15,7 +15,7 @@ from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.models.query import Marginal
 from service import product
 from service.product.inference.queries import queryable
-from service.product.watching.windows import Watching
+from service.product.monitoring.windows import Watching
 from service.requests.requests import TrainRequest
 from service.serving.monitoring_counts import Observer
 from service.serving.predictor import Predictor, Served

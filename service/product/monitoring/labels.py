@@ -10,8 +10,8 @@ import pyarrow as pa
 from learners.kernels.arrays import Array, Codes, Floats, Integers
 from learners.schema import Schema
 from learners.schema.schema import Value
+from service.product.monitoring.windows import SMALLEST, Watching, span
 from service.product.versions.registry import find_version
-from service.product.watching.windows import SMALLEST, Watching, span
 from service.requests.problems import InvalidRequest
 from service.serving.count_queue import keyed
 from service.serving.predictor import map_version

@@ -13,9 +13,9 @@ from learners.monitoring.drift_tests import Limits, estimates, rates
 from learners.monitoring.reference import Reference, served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.registry.model_kinds import load_model
+from service.product.monitoring.settings import mode_of
 from service.product.training.scored_counts import scored_counts
 from service.product.versions.registry import find_version
-from service.product.watching.settings import mode_of
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.models.compiled import map_compiled
@@ -162,7 +162,7 @@ def span(name: str, text: str) -> timedelta:
     return found
 
 
-def monitoring(
+def monitor(
     workspace: Workspace,
     reference: str,
     *,
@@ -324,7 +324,7 @@ def monitoring_families(
     ------
     InvalidRequest, NotFound
     """
-    found = monitoring(workspace, reference, window=window, until=until, against=against)
+    found = monitor(workspace, reference, window=window, until=until, against=against)
     kept = ("model", "version", "since", "until", "is_drifting", "why", "drift_nats", "reference")
     columns = found.get("columns", [])
     return {name: found[name] for name in kept if name in found} | {"families": columns}

@@ -5,7 +5,7 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
-from service.product.watching.windows import SMALLEST, Watching, hour_end, span
+from service.product.monitoring.windows import SMALLEST, Watching, hour_end, span
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 

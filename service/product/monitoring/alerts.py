@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import cast
 
 from learners.monitoring.drift_tests import Limits
+from service.product.monitoring.windows import monitor
 from service.product.versions.registry import find_version
-from service.product.watching.windows import monitoring
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.errors import NotFound
@@ -56,7 +56,7 @@ def set_alert_rule(workspace: Workspace, name: str, rule: RuleRecord) -> RuleRec
     version = find_version(workspace, name)
     merged = cast("RuleRecord", {**alert_rule(workspace, version.name), **rule})
     # Looked at once now, so that what can never be read is refused here and not every hour.
-    monitoring(workspace, version.name, window=merged["window"], against=merged["against"])
+    monitor(workspace, version.name, window=merged["window"], against=merged["against"])
     with with_records(workspace.layout.root, "rules") as rules:
         rules[version.name] = dict(merged)
     return merged
@@ -142,7 +142,7 @@ def look(workspace: Workspace, name: str, now: datetime | None = None) -> list[t
     rule = alert_rule(workspace, name)
     limits = Limits(rule["q"], rule["nats"], rule["points"])
     try:
-        found = monitoring(workspace, name, window=rule["window"], until=moment, against=rule["against"], limits=limits)
+        found = monitor(workspace, name, window=rule["window"], until=moment, against=rule["against"], limits=limits)
     except InvalidRequest:  # a model without counts of its training, and no other reference chosen
         return []
     version = int(str(found["version"]))
