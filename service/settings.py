@@ -2,13 +2,14 @@
 
 import ipaddress
 import json
+import os
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from learners.passes.memory import machine_bytes, parse_bytes
@@ -16,6 +17,8 @@ from storage.names import is_name
 
 MOST_BYTES = 1 << 50
 LEAST_KEY = 16
+# Those that may stand in a file, as orchestrators hand secrets out: FEWPASS_ADMIN_KEY_FILE names the file.
+SECRETS, FILE = ("admin_key", "control_url"), "_FILE"
 CLUSTER = re.compile(r"local(:([1-9]\d?|1\d\d|2[0-4]\d|25[0-6]))?|(tcp|tls|ws|wss|ucx)://\S+:\d+")
 # Read by programs beside the service, or by its command line alone.
 OTHERS = ("FEWPASS_CREDENTIALS_", "FEWPASS_DEBUG", "FEWPASS_LOAD_", "FEWPASS_BENCH_", "FEWPASS_TEST_")
@@ -31,7 +34,9 @@ class Settings(BaseSettings):
         description="Folder for models, statistics of data sets, and the scratch files of jobs.",
     )
     control_url: str | None = Field(
-        default=None, description="SQLAlchemy URL of the control database. Default: SQLite in the workspace."
+        default=None,
+        validate_default=True,
+        description="SQLAlchemy URL of the control database. Default: SQLite in the workspace.",
     )
     host: str = Field(
         default="127.0.0.1", description="Address to listen on. The default accepts requests from this machine only."
@@ -51,6 +56,7 @@ class Settings(BaseSettings):
     admin_key: str | None = Field(
         default=None,
         repr=False,
+        validate_default=True,
         description="A token with the role admin, in addition to the keys in the workspace. Meant for containers.",
     )
     trusted_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
@@ -219,6 +225,20 @@ class Settings(BaseSettings):
             raise ValueError("must name a folder")
         return path
 
+    @field_validator(*SECRETS, mode="before")
+    @classmethod
+    def _from_file(cls, given: Any, info: ValidationInfo) -> Any:
+        variable = f"FEWPASS_{str(info.field_name).upper()}{FILE}"
+        path = os.environ.get(variable)
+        if not path:
+            return given
+        if given is not None:
+            raise ValueError(f"is set, and {variable} is, too: keep one of them")
+        try:
+            return Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"cannot be read from the file that {variable} names ({path}): {error}") from None
+
     @field_validator("admin_key")
     @classmethod
     def _is_long(cls, key: str | None) -> str | None:
@@ -289,6 +309,7 @@ class Settings(BaseSettings):
             Its other variables stay.
         """
         names = {f"FEWPASS_{name.upper()}" for name in type(self).model_fields}  # also read in lower case
+        names |= {f"FEWPASS_{name.upper()}{FILE}" for name in SECRETS}  # which have been read
         kept = {name: value for name, value in environment.items() if name.upper() not in names}
         return kept | self.environment()
 
@@ -296,6 +317,7 @@ class Settings(BaseSettings):
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """A warning for each FEWPASS_ variable that is not a setting: most likely a typing error."""
     known = [f"FEWPASS_{name.upper()}" for name in Settings.model_fields]
+    known += [f"FEWPASS_{name.upper()}{FILE}" for name in SECRETS]
     said = []
     for name in sorted(environment):
         if name.startswith("FEWPASS_") and name not in known and not name.startswith(OTHERS):

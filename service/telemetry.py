@@ -3,6 +3,7 @@
 import itertools
 import logging
 import os
+import re
 import secrets
 import sys
 import time
@@ -20,6 +21,9 @@ from service.settings import Settings
 TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=30)
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
+# Of a request that belongs to a trace: what whoever we ask gets as `traceparent`; https://www.w3.org/TR/trace-context/
+TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
+TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 REQUESTS = Counter("fewpass_requests", "HTTP requests.", ["route", "method", "status"])
@@ -114,6 +118,8 @@ def adopt_logger(library: str) -> None:
 def _add_request_id(_logger: Any, _method: str, event: Any) -> Any:
     if (request_id := REQUEST_ID.get()) and "request_id" not in event:
         event["request_id"] = request_id
+    if traceparent := TRACEPARENT.get():
+        _, event["trace_id"], event["span_id"], _ = traceparent.split("-")
     return event
 
 
@@ -163,14 +169,18 @@ class Telemetry:
         scope["fewpass.headers"] = dict(scope["headers"])
         request_id = _given_id(scope) or f"{self.prefix}-{next(self.numbers):x}"
         REQUEST_ID.set(request_id)
-        header = (b"x-request-id", request_id.encode())
+        told = [(b"x-request-id", request_id.encode())]
+        traceparent = _traceparent(scope["fewpass.headers"].get(b"traceparent"))
+        TRACEPARENT.set(traceparent)
+        if traceparent:
+            told.append((b"traceresponse", traceparent.encode()))
         status = 500
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] += [header, *self.headers_of(scope["path"])]
+                message["headers"] += [*told, *self.headers_of(scope["path"])]
             await send(message)
 
         try:
@@ -212,6 +222,15 @@ def _route_of(scope: Scope) -> str:
         return str(quick)
     route = scope.get("route")
     return getattr(route, "path", "unmatched")
+
+
+def _traceparent(given: bytes | None) -> str:
+    """The trace that a client's header names, with a span of our own; empty without one, or of a header that is none."""
+    found = None if given is None else TRACE.fullmatch(str(given[:128], "latin-1"))
+    # Version 00 has no fifth part; of later versions the first four parts are as we know them.
+    if found is None or (found[0].startswith("00") and found[4]):
+        return ""
+    return f"00-{found[1]}-{secrets.token_hex(8)}-{found[3]}"
 
 
 def _given_id(scope: Scope) -> str | None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+MOST_COMPARED = 100  # characters: looking for similar names takes time that grows with their square
 
 
 class StorageError(Exception):
@@ -11,11 +15,13 @@ class StorageError(Exception):
 
 
 class NotFound(StorageError, KeyError):
-    """Nothing of that kind has that name."""
+    """Nothing of that kind has that name; similar ones are told if `known` says which there are."""
 
-    def __init__(self, kind: str, name: str) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str] = ()) -> None:
+        near = get_close_matches(name[:MOST_COMPARED], known)
+        similar = f" (similar: {', '.join(near)})" if near else ""
         super().__init__(
-            f"There is no {kind} {name!r}. List the {kind}{'es' if kind[-1] == 's' else 's'} to see which exist."
+            f"There is no {kind} {name!r}{similar}. List the {kind}{'es' if kind[-1] == 's' else 's'} to see which exist."
         )
         self.kind = kind
         self.name = name

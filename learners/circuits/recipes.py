@@ -62,36 +62,37 @@ class CircuitParameters(GibbsParameters):
     Parameters
     ----------
     structure : "auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture" or "file"
-        By default what explains drawn rows best, of trees, hidden trees, LearnSPN, mixtures of them (`search.choose`) and, where
-        numeric columns have densities, mixtures of Gaussians; or a hidden Chow-Liu tree, Chow-Liu tree, random region graph,
+        What the circuit looks like; "auto" takes what explains drawn rows best. That is one of trees, hidden trees, LearnSPN, mixtures of them (`search.choose`) and, where
+        numeric columns have densities, mixtures of Gaussians. The others are a hidden Chow-Liu tree, Chow-Liu tree, random region graph,
         LearnSPN on a sample, a mixture of Gaussians with full covariances, or the circuit of a file. "auto" is for EM: with
         another learning, or where `states` are given, it means "hclt".
     minutes : float
-        Of work that "auto" may take, for two threads of a usual server. Counted, not timed: the circuit does not depend on
+        Minutes of work that "auto" may take, for two threads of a usual server. Counted, not timed: the circuit does not depend on
         the machine.
     circuit : str
-        Path or URI of the file of "file", text or JSON: variable i is attribute i, the class last.
+        Path or URI of the circuit's file, for the structure "file": text or JSON. Variable i is attribute i, the class last.
     learning : "em", "adf", "bmm", "gibbs" or "none"
-        Batch EM; one pass of assumed density filtering or of Bayesian moment matching, row by row; a posterior over complete
-        binary circuits by sampling, for which no structure is chosen; or the structure's own weights.
+        How weights are learned: "em" in passes, "adf" and "bmm" row by row, "gibbs" by sampling, "none" not at all. These are
+        batch EM; one pass of assumed density filtering or of Bayesian moment matching; a posterior over complete binary
+        circuits, for which no structure is chosen; or the structure's own weights.
     passes : int
         Most passes of EM over all rows; after "auto", which has made passes over drawn rows, 2 where these were all.
     tolerance : float
-        EM ends when a pass gains less than so many nats per row.
+        EM ends when a pass gains less log likelihood per row than this.
     laplace : float
         Rows that EM adds to each count; "auto" chooses them itself.
     strength : float
         Rows that the structure's own weights stand for, in ADF and BMM.
     stream_passes : int
-        Of ADF and BMM. After the first each starts at the means of the last, which stand for `strength` rows again, so that
+        Passes of ADF and BMM over the rows. After the first each starts at the means of the last, which stand for `strength` rows again, so that
         no row counts twice.
     shards : int, optional
-        Of ADF and BMM: parts of the rows that are learned side by side, on threads or by the workers of a cluster, once the first
-        20,000 rows are learned; by default one, and on a cluster one for each worker. The circuit depends on their number.
+        Parts of the rows that ADF and BMM learn side by side. They do so on threads, or by the workers of a cluster, once the
+        first 20,000 rows are learned; by default one, and on a cluster one for each worker. The circuit depends on their number.
     states : int, optional
-        Of each latent variable of "hclt", 8 unless given; of "gaussian-mixture" its components, chosen unless given.
+        States of each latent variable of "hclt", 8 unless given; components of "gaussian-mixture", chosen unless given.
     depth, sums, replicas : int
-        Of "random".
+        Size of the structure "random": how deep it is, sums of each region, and copies.
     sample : int
         Most distinct rows that "learnspn" sees.
     n_bins : int
@@ -105,6 +106,7 @@ class CircuitParameters(GibbsParameters):
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
     seed : int
+        Start of the random numbers; the same seed gives the same model.
 
     Raises
     ------

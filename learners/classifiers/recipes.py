@@ -41,10 +41,12 @@ class NetworkParameters(HDPParameters):
     Parameters
     ----------
     estimator : "hdp-map", "hdp", "m" or None
-        The deterministic estimate of a hierarchical Dirichlet process, posterior means of the same model by Gibbs sampling,
-        or m-estimates with back-off. None is "m" if `m` is given, and otherwise "hdp-map".
+        How counts become probabilities: "hdp-map" mixes each context with shorter ones, "hdp" samples the same model, which is
+        slower, and "m" adds pseudo-counts. The first is the deterministic estimate of a hierarchical Dirichlet process, the
+        second gives its posterior means by Gibbs sampling, the third backs off. None is "m" if `m` is given, and otherwise
+        "hdp-map".
     m : float or None
-        Pseudo-count of the m-estimate; None chooses it on a hold-out from `m_estimate.GRID`.
+        Pseudo-count of the estimator m. None chooses it on rows kept back, from `m_estimate.GRID`.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
 
@@ -82,11 +84,10 @@ class StructureParameters(NetworkParameters):
     Parameters
     ----------
     width_cost : float
-        What (conditional) mutual information pays for each value more: this times df / 2N is taken off before attributes and
-        parents are ranked, df being the degrees of freedom. 0 is the textbook's ranking, 2 that of AIC, ln N that of BIC.
+        How much columns with many values pay before parents are ranked. This times df / 2N is taken off (conditional) mutual
+        information, df being the degrees of freedom. 0 is the textbook's ranking, 2 that of AIC, ln N that of BIC.
     prune : bool
-        Whether each attribute loses its last parents that tell nothing of it beyond those before, each row predicted from all
-        others; with the estimators hdp and hdp-map, which mix contexts with shorter ones.
+        Whether columns lose parents that tell nothing more of them. Each row is predicted from all others; with the estimators hdp and hdp-map, which mix contexts with shorter ones.
     """
 
     width_cost: float = 2.0
@@ -110,10 +111,10 @@ class TANParameters(StructureParameters):
     Parameters
     ----------
     average : bool
-        Average over all trees, and over their probabilities, instead of taking one tree: one pass less, and O(n^3) for n
-        attributes for each row and class. Its estimates are pseudo-counts, so `estimator` is "m", named or not.
+        Average over all trees instead of taking the best one: one pass less, but slower predictions. Their probabilities are
+        averaged, too, which takes O(n^3) for n attributes for each row and class. Its estimates are pseudo-counts, so `estimator` is "m", named or not.
     ess : float or None
-        Of `average`, the equivalent sample size of the prior; None chooses it by the marginal likelihood from
+        Equivalent sample size of the prior, for `average` alone. None chooses it by the marginal likelihood from
         `tree_average.GRID`.
 
     Raises
@@ -146,7 +147,7 @@ class KDBParameters(StructureParameters):
     Parameters
     ----------
     k : int
-        Attribute parents per attribute, 1 to 5.
+        Parents of each attribute beside the class, 1 to 5.
     """
 
     k: int = 1
@@ -164,9 +165,9 @@ class SKDBParameters(KDBParameters):
     Parameters
     ----------
     k : int
-        Most attribute parents per attribute, 1 to 5.
+        Most parents of each attribute beside the class, 1 to 5.
     loss : "squared" or "zero-one"
-        What the selection minimises.
+        Which loss the number of parents and attributes is chosen by.
     """
 
     k: int = 5

@@ -50,13 +50,13 @@ class ESKDBParameters(Parameters):
     Parameters
     ----------
     members : int
-        Networks, 1 to 64.
+        How many networks vote, 1 to 64: more are a little more accurate, and slower.
     drawn : int
-        Distinct rows that are drawn for selection, weights and correction.
+        How many distinct rows are drawn to choose and weigh the networks, and to correct them.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
     seed : int
-        Of cut points, structures and trees.
+        Start of the random numbers for cut points, structures and trees; the same seed gives the same model.
 
     Raises
     ------
@@ -83,13 +83,13 @@ class AutoParameters(ESKDBParameters):
     Parameters
     ----------
     correction : "drawn" or "none"
-        Boosted trees, learned from the drawn rows.
+        Whether boosted trees, learned from the drawn rows, correct what the networks say.
     passes : int or None
         Passes over the data at most, the schema's included; at least 2.
     seconds : float or None
-        That training may take, as estimated beforehand for two cores.
+        How long training may take, as estimated beforehand for two cores.
     model_bytes : int or None
-        That the tables of the model may take.
+        How many bytes the tables of the model may take.
 
     Raises
     ------

@@ -14,6 +14,7 @@ from learners.errors import EmptyData
 from learners.kernels.arrays import Floats, Integers, Mask
 
 CALIBRATION_BINS = 15
+LEAST_PROBABILITY = 1e-15
 NO_ROWS = "There are no rows to evaluate on. In training, keep back a larger share of the rows, or none (holdout=0)."
 
 
@@ -97,7 +98,7 @@ def metrics_of(parts: Sequence[RowScores]) -> Metrics:
     return Metrics(
         zero_one_loss=float(np.mean(~is_right)),
         rmse=float(np.sqrt(np.mean((1 - of_true) ** 2))),
-        log_loss=float(-np.mean(np.log(np.maximum(of_true, 1e-15)))),
+        log_loss=float(-np.mean(np.log(np.maximum(of_true, LEAST_PROBABILITY)))),
         brier=float((squares - 2 * of_true + 1).mean()),
         ece=float(sum(abs(c - a) * n for c, a, n in _reliability(confidence, is_right, CALIBRATION_BINS)) / n_rows),
     )

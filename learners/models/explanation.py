@@ -92,6 +92,9 @@ def _terms(model: Model, chunk: Chunk, probabilities: Floats) -> tuple[Floats, F
         of_all, terms = model.log_terms(chunk)
         log_prior = np.tile(of_all, (chunk.n_rows, 1))
         is_sum = _are_sums(log_prior + terms.sum(axis=0), probabilities)
+        # SHAP values of trees give absent columns their share, too; here what is not known adds nothing.
+        is_absent = chunk.x >= model.schema.domain_sizes[:, np.newaxis]
+        is_sum &= ~((terms != 0) & is_absent[:, :, np.newaxis]).any(axis=(0, 2))
     else:
         log_prior, is_sum = np.zeros(probabilities.shape), np.zeros(chunk.n_rows, np.bool_)
         terms = np.zeros((len(chunk.x), *probabilities.shape))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -51,6 +53,85 @@ def parse(cls: type[P], of: str, given: Mapping[str, object]) -> P:
             raise cause from None
         field = str(first["loc"][0]) if first["loc"] else known[0]
         raise InvalidParameter(field, given.get(field), first["msg"]) from None
+
+
+@dataclass(frozen=True)
+class ParameterField:
+    """One parameter, as a form shows it.
+
+    Parameters
+    ----------
+    name : str
+    default : object
+        What it is unless given; None where the learner chooses.
+    choices : tuple
+        The words and truth values that are allowed; of "number or auto", the words beside numbers.
+    number : type or None
+        int or float, where numbers are allowed.
+    shape : "single", "list", "groups" or "pairs"
+        One value, a list of texts, a list of lists, or texts with a number each.
+    words : str
+        What it means; the first sentence says the most.
+    """
+
+    name: str
+    default: object
+    choices: tuple[object, ...]
+    number: type | None
+    shape: Literal["single", "list", "groups", "pairs"]
+    words: str
+
+    @property
+    def sentence(self) -> str:
+        """The first sentence of what it means."""
+        return re.split(r"(?<=\.)\s", self.words, maxsplit=1)[0]
+
+
+def parameter_fields(cls: type[Parameters]) -> list[ParameterField]:
+    """The parameters of a learner in the order of its documentation: those of its own first.
+
+    Parameters
+    ----------
+    cls : type
+        A frozen dataclass.
+    """
+    types = get_type_hints(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    found = []
+    for head, text in described(cls).items():
+        for name in _names(head):
+            kinds = list(_alternatives(types[name]))
+            choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+            choices += [True, False] if bool in kinds else []
+            # A plain text has its choices in the documentation alone: estimator : "hdp-map", "hdp", "m" or None
+            choices += re.findall(r'"([^"]+)"', head.partition(" : ")[2]) if str in kinds else []
+            number = next((kind for kind in (float, int) if kind in kinds), None)
+            words = " ".join(text.split())
+            found.append(
+                ParameterField(name, _default(fields[name]), tuple(choices), number, _shape(types[name]), words)
+            )
+    return found
+
+
+def _alternatives(kind: Any) -> Iterator[Any]:
+    """The types that a union allows, None apart."""
+    if get_origin(kind) in (Union, UnionType):
+        for each in get_args(kind):
+            yield from _alternatives(each)
+    elif kind is not NoneType:
+        yield kind
+
+
+def _shape(kind: Any) -> Literal["single", "list", "groups", "pairs"]:
+    if get_origin(kind) is tuple:
+        return "groups" if get_origin(get_args(kind)[0]) is tuple else "list"
+    return "pairs" if get_origin(kind) is Mapping else "single"
+
+
+def _default(field: dataclasses.Field[Any]) -> object:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    return field.default_factory() if field.default_factory is not dataclasses.MISSING else None
 
 
 def described(cls: type) -> dict[str, str]:

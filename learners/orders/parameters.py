@@ -23,24 +23,25 @@ class OrderParameters(Parameters):
     Parameters
     ----------
     score : "auto", "bge" or "bdeu"
-        Marginal likelihood of linear Gaussian families, for tables of numbers only; or of families of nominal columns, to
-        which numeric ones are cut. By default BGe where every column is numeric.
+        How families are scored: "bge" takes columns as numbers, "bdeu" as categories. These are the marginal likelihoods of
+        linear Gaussian families, for tables of numbers only; and of families of nominal columns, to which numeric ones are
+        cut. By default BGe where every column is numeric.
     method : "auto", "exact" or "blocks"
-        All orders; or those of a lattice that grows as far as it may. By default exactly where memory allows.
+        Whether all orders count, or those of a lattice that grows as far as it may. By default exactly where memory allows.
     candidates : int, optional
         Candidate parents of each column; by default all others for "exact", and 16 for "blocks".
     max_parents : int, optional
-        By default no limit for BGe; for BDeu 4, and more where the table is small.
+        Most parents of a column. By default no limit for BGe; for BDeu 4, and more where the table is small.
     prior : "fair" or "uniform"
-        All sizes of parent sets are equally probable, or all parent sets.
+        What is equally probable beforehand: all sizes of parent sets, or all parent sets.
     required, forbidden : tuple of str
-        Edges, each as "parent->child".
+        Edges that must or must not be there, each as "parent->child".
     tiers : tuple of tuple of str
         Columns in groups; none has a parent in a later group. Columns in no group are free.
     edge_log_odds : mapping of str to float
-        "parent->child" to log odds for the edge: log(p / (1 - p)) for a belief of p.
+        Log odds for edges, each as "parent->child": log(p / (1 - p)) for a belief of p.
     alpha_mu, alpha_w, t : float, optional
-        Of the normal-Wishart prior, see `BGePrior`.
+        Numbers of the normal-Wishart prior, see `BGePrior`.
     standardise : bool
         Whether BGe sees columns divided by their standard deviations, around their means. Effects are told in the
         columns' own units either way.
@@ -59,6 +60,7 @@ class OrderParameters(Parameters):
     draws : int
         Independent draws of a Markov chain by which the coverage of "blocks" is estimated.
     seed : int
+        Start of the random numbers; the same seed gives the same model.
 
     Raises
     ------

@@ -28,7 +28,7 @@ from service.cli import (  # noqa: E402
     views,
     watching,
 )
-from service.terminal import CommandProcess, show_error  # noqa: E402
+from service.terminal import CommandProcess, err, show_error  # noqa: E402
 from service.version import VERSION  # noqa: E402
 
 end_loading()
@@ -41,6 +41,10 @@ class Commands(TyperGroup):
         """Run the command that was named."""
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            words = "No version was added; the same command starts again." if ctx.invoked_subcommand == "train" else ""
+            err.print(f"Interrupted. {words}".rstrip())
+            raise typer.Exit(128 + signal.SIGINT) from None
         except typer.BadParameter as error:
             findings = error.__cause__.errors() if isinstance(error.__cause__, ValidationError) else []
             if findings and error.message == findings[0]["msg"]:  # else we have told it ourselves
@@ -77,33 +81,34 @@ app = CommandLine(
     pretty_exceptions_enable=False,
     help="Learn probabilistic models from tables larger than memory, in a few passes, and serve them.",
 )
-app.command()(serving.demo)
-app.command()(serving.serve)
-app.command()(serving.worker)
-app.command()(serving.precompile)
-app.command()(learning.train)
-app.command()(learning.predict)
-app.command()(densities.score)
-app.command()(densities.impute)
-app.command()(learning.evaluate)
-app.command()(views.report)
-app.command()(learning.forget)
-app.command()(monitoring.drift)
-app.command()(watching.monitor)
-app.command()(watching.labels)
-app.command()(watching.alerts)
-app.command()(querying.query)
-app.command()(evaluation.compare)
-app.command()(evaluation.bench)
-app.command()(learning.schema)
-app.command()(operations.backup)
-app.command()(operations.restore)
-app.command()(operations.doctor)
-app.add_typer(models.app, name="models")
-app.add_typer(jobs.app, name="jobs")
-app.add_typer(schedules.app, name="schedules")
-app.add_typer(keys.app, name="keys")
-app.add_typer(watching.app, name="webhooks")
+# In the order in which `fewpass --help` lists them.
+app.command(rich_help_panel="Learn")(learning.train)
+app.command(rich_help_panel="Learn")(learning.schema)
+app.command(rich_help_panel="Learn")(evaluation.compare)
+app.command(rich_help_panel="Learn")(learning.evaluate)
+app.command(rich_help_panel="Learn")(views.report)
+app.command(rich_help_panel="Learn")(learning.forget)
+app.add_typer(models.app, name="models", rich_help_panel="Learn")
+app.command(rich_help_panel="Ask")(querying.query)
+app.command(rich_help_panel="Ask")(learning.predict)
+app.command(rich_help_panel="Ask")(densities.score)
+app.command(rich_help_panel="Ask")(densities.impute)
+app.command(rich_help_panel="Watch")(monitoring.drift)
+app.command(rich_help_panel="Watch")(watching.monitor)
+app.command(rich_help_panel="Watch")(watching.labels)
+app.command(rich_help_panel="Watch")(watching.alerts)
+app.add_typer(jobs.app, name="jobs", rich_help_panel="Watch")
+app.add_typer(watching.app, name="webhooks", rich_help_panel="Watch")
+app.command(rich_help_panel="Operate")(serving.serve)
+app.command(rich_help_panel="Operate")(serving.worker)
+app.command(rich_help_panel="Operate")(operations.backup)
+app.command(rich_help_panel="Operate")(operations.restore)
+app.command(rich_help_panel="Operate")(operations.doctor)
+app.command(rich_help_panel="Operate")(evaluation.bench)
+app.command(rich_help_panel="Operate")(serving.precompile)
+app.command(rich_help_panel="Operate")(serving.demo)
+app.add_typer(schedules.app, name="schedules", rich_help_panel="Operate")
+app.add_typer(keys.app, name="keys", rich_help_panel="Operate")
 
 
 @app.callback(invoke_without_command=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.padding import Padding
 
 from service import product
 from service.requests.json_values import JSONObject
@@ -20,7 +21,6 @@ from service.terminal import (
     progress_bar,
     settings_of,
     show_json,
-    show_table,
 )
 
 app = typer.Typer(help="Submit, list, show, follow, cancel and retry jobs.", invoke_without_command=True)
@@ -51,12 +51,13 @@ def list_all(limit: Limit = 20, workspace: WorkspaceOption = None, json_output: 
     if json_output:
         show_json(items)
         return
-    show_table(
-        None,
-        ["job", "kind", "state", "progress", "submitted"],
-        [[job.id, job.kind, job.state, _words(job), f"{job.created_at:%Y-%m-%d %H:%M:%S}"] for job in items],
-        empty="no jobs yet",
-    )
+    # No table: at 80 columns it would break ids, which people copy.
+    for job in items:
+        out.print(f"[bold]{job.id}[/]  {job.kind}  {job.state}  {job.created_at:%Y-%m-%d %H:%M}", soft_wrap=True)
+        if words := _words(job):
+            out.print(Padding(escape(words), (0, 0, 0, 4)), highlight=False)
+    if not items:
+        out.print("[dim]no jobs yet[/]")
 
 
 @app.command()

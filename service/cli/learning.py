@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from service import product
+from service.cli.evaluation import next_steps, show_beside, show_metrics, verdict, what_was_read
 from service.requests.json_values import JSONObject
 from service.terminal import (
     JsonOption,
@@ -18,15 +19,14 @@ from service.terminal import (
     err,
     escape,
     existing,
-    jsonable,
     out,
     progress_bar,
     settings_of,
     show_json,
     show_table,
-    text_of,
 )
 
+REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+")
 Uris = Annotated[
     list[str], typer.Argument(help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders or URIs.")
 ]
@@ -103,6 +103,7 @@ def train(
         settings = settings.model_copy(update={"cluster": cluster})
     with Workspace(settings) as here, progress_bar(not json_output) as report:
         version, passes = product.train_with_passes(here, request, report, _warn)
+        predicted = product.served(here, f"{version.name}@{version.version}").schema.target
     if json_output:
         show_json(version)
         return
@@ -110,9 +111,12 @@ def train(
     out.print(
         f"[bold]{version.name}@{version.version}[/]: {version.learner} from {version.n_rows:,} rows in {seconds:.2f} s"
     )
-    show_metrics(dict(version.metrics))
     if update:
-        show_passes(passes)
+        out.print(what_was_read(passes), highlight=False)
+    if words := verdict(version.metrics):
+        out.print(words, highlight=False)
+    steps = next_steps(version.name, version.learner, predicted, None if workspace is None else str(workspace))
+    out.print(f"[dim]{escape(steps)}[/]", highlight=False, soft_wrap=True)
 
 
 def forget(
@@ -158,6 +162,7 @@ def forget(
     if dry_run:
         out.print(f"{done['n_rows']:,} rows in {len(done['files'])} files would be forgotten: {escape(where)}")
         out.print(f"Models that would be trained again: {', '.join(done['would_retrain']) or 'none'}")
+        out.print(f"Versions that know these rows: {', '.join(done['holding']) or 'none'}")
         if "served" in done:
             out.print(f"Predictions that would be forgotten: {done['served']['predictions']:,}")
         return
@@ -243,23 +248,39 @@ def predict(
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="name, name@version or name@alias.")],
+    model: Annotated[str, typer.Argument(help="name, name@version or name@alias; more of them are compared.")],
     uris: Uris,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Measure a model on rows whose class is known."""
+    """Measure a model on rows whose class is known; or several side by side: fewpass evaluate a@1 a@2 FILE."""
     from service.requests.requests import EvaluateRequest
     from service.workspace import Workspace
 
+    n_more = next((n for n, uri in enumerate(uris) if not _is_reference(uri)), len(uris))
+    models, files = [model, *uris[:n_more]], uris[n_more:]
+    if not files:
+        raise typer.BadParameter("Name a file with rows to measure on.", param_hint="URIS...")
     with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
-        metrics = product.evaluate(here, EvaluateRequest(model=model, uris=uris), report)
+        if n_more:
+            told = product.evaluate_beside(here, models, files, report)
+        else:
+            told = product.evaluate(here, EvaluateRequest(model=model, uris=files), report)
     if json_output:
-        show_json(metrics)
+        show_json(told)
         return
-    for told in metrics.pop("warnings", []):
-        _warn(told)
-    show_metrics(metrics)
+    for warning in told.pop("warnings", []):
+        _warn(warning)
+    if n_more:
+        show_beside(told)
+        return
+    out.print(verdict(told), highlight=False)
+    show_metrics(told)
+
+
+def _is_reference(text: str) -> bool:
+    """Whether a word names a version of a model, and no file."""
+    return REFERENCE.fullmatch(text) is not None and not Path(text).exists()
 
 
 def schema(
@@ -296,29 +317,8 @@ def _plain(arrow_type: str) -> str:
     return arrow_type if found is None else found[1]
 
 
-def show_passes(passes: list[JSONObject]) -> None:
-    """What was read and what was reused for each statistic."""
-    show_table(
-        None,
-        ["statistic", "rows read", "rows reused", "files read", "files reused"],
-        [
-            [p["stage"], f"{p['n_rows_read']:,}", f"{p['n_rows_reused']:,}", p["n_files_read"], p["n_files_reused"]]
-            for p in passes
-        ],
-        empty="no pass was made",
-    )
-
-
 def _warn(told: str) -> None:
     err.print(f"[yellow]warning:[/] {escape(told)}")
-
-
-def show_metrics(metrics: JSONObject) -> None:
-    """Print the metrics of one evaluation."""
-    if not metrics:
-        err.print("[dim]nothing was evaluated (--holdout 0 and no --test)[/]")
-        return
-    show_table(None, ["metric", "value"], [[name, text_of(jsonable(value))] for name, value in metrics.items()])
 
 
 def _parameters(pairs: list[str]) -> JSONObject:

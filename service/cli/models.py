@@ -7,7 +7,7 @@ import typer
 
 from service import product
 from service.cli import views
-from service.cli.learning import show_metrics, show_passes
+from service.cli.evaluation import show_metrics, what_was_read
 from service.terminal import (
     JsonOption,
     WorkspaceOption,
@@ -192,7 +192,7 @@ def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output
     passes = told.pop("passes", [])
     show_table(None, ["what", "value"], [[name, text_of(value)] for name, value in told.items()])
     if passes:
-        show_passes(passes)
+        out.print(what_was_read(passes), highlight=False)
     show_table(
         "files",
         ["path", "rows", "bytes", "footer"],

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
@@ -13,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.console.assets import asset_url
+from service.product.inference.metric_words import METRIC_WORDS
 from service.requests.json_values import JSONMapping
 from service.version import VERSION
 from storage.control.keys import Role
@@ -21,6 +23,7 @@ HTML = "text/html; charset=utf-8"
 # Pages are a few kilobytes: the fastest level that finds repetitions is the one that pays.
 GZIP_LEVEL = 5
 LEAST_PACKED = 1_000
+INTERVAL = re.compile(r"\((\S+), (\S+)\]")
 UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
@@ -60,7 +63,14 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.globals |= {"asset": asset_url, "fewpass_version": VERSION}
-    found.filters |= {"age": age, "digits": digits, "short": short, "moment": moment}
+    found.filters |= {
+        "age": age,
+        "digits": digits,
+        "short": short,
+        "moment": moment,
+        "metric": metric_word,
+        "interval": interval,
+    }
     return found
 
 
@@ -136,6 +146,22 @@ def digits(number: object, places: int = 4) -> str:
     if isinstance(number, bool) or not isinstance(number, int | float):
         return str(number)
     return f"{number:,}" if isinstance(number, int) else f"{number:.{places}g}"
+
+
+def metric_word(name: str) -> str:
+    """What a metric is called."""
+    return METRIC_WORDS.get(name, name)
+
+
+def interval(label: str) -> str:
+    """The label of an interval of numbers as people write it: "(-inf, 86.35]" is "≤ 86.35"; other labels as they are."""
+    found = INTERVAL.fullmatch(label)
+    if found is None:
+        return label
+    low, high = found.groups()
+    if low == "-inf":
+        return "any number" if high == "inf" else f"≤ {high}"
+    return f"> {low}" if high == "inf" else f"{low} to {high}"
 
 
 def short(text: object, length: int = 60) -> str:

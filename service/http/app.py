@@ -11,7 +11,7 @@ import anyio.to_thread
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from learners.kernels.jit import noticing_compilation
 from service import product
 from service.console import routes as console
+from service.console.rendering import respond, wants_json
 from service.http import openapi, unknown_paths
 from service.http.api import alerts, datasets, health, jobs, keys, models, monitoring, rules, schedules, sessions
 from service.http.api.bodies.bodies import TOO_DEEP, BodyLimit, hint, is_json, long_number
@@ -268,11 +269,14 @@ def _unexpected(request: Request, error: Exception) -> JSONResponse:
     return _response(problems.problem_of(error), request)
 
 
-async def _http_error(request: Request, error: Any) -> JSONResponse:
+async def _http_error(request: Request, error: Any) -> Response:
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}
     detail, path = error.detail, request.url.path
     if error.status_code == 404:  # of the routing; a thing that is missing has an error of its own
         detail = unknown_paths.unknown_path(request.app.openapi(), path)
+        if path.startswith("/console/") and not wants_json(request):
+            detail = f"There is no page {path}. The menu shows which there are."
+            return respond(request, "problem.html", {"problem": problems.problem_of_status(404, detail)}, 404)
     elif error.status_code == 400 and (cause := error.__cause__) is not None:  # of reading the body
         body = await request.body()  # which has been read already
         words = long_number(body) or f"The body is not JSON: {cause}"

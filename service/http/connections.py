@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Iterator
-from socket import socket
+from errno import EADDRINUSE
+from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 from typing import Any
 
 import uvicorn
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from service.requests.problems import InvalidRequest
 
 MAX_HEAD_BYTES = 256 << 10
 LAST_S = 0.5  # in which a request that is on its way to a server that stops arrives
@@ -20,6 +23,29 @@ class ServerConfig(Config):
 
     patience_s = 60.0
     is_stopping = False
+
+    def bind_socket(self) -> socket:
+        """The socket to listen on.
+
+        Raises
+        ------
+        InvalidRequest
+            If the address cannot be had, which Uvicorn would only log.
+        """
+        listening = socket(AF_INET6 if ":" in self.host else AF_INET)
+        listening.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        try:
+            listening.bind((self.host, self.port))
+        except OSError as error:
+            listening.close()
+            if error.errno != EADDRINUSE:
+                raise InvalidRequest(f"The server cannot listen on {self.host}, port {self.port}: {error}.") from error
+            raise InvalidRequest(
+                f"Port {self.port} is in use by another program. Choose another one with --port (0 takes a free one), or end "
+                "that program."
+            ) from error
+        listening.set_inheritable(True)
+        return listening
 
 
 class Server(uvicorn.Server):

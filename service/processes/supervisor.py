@@ -117,6 +117,9 @@ def _serve(settings: Settings) -> None:
     listening = config.bind_socket()
     host, port = listening.getsockname()[:2]
     structlog.get_logger("serve").info("serving", url=f"http://{host}:{port}", port=port, workers=settings.workers)
+    if settings.log_format == "console" and sys.stderr.isatty():
+        reachable = "localhost" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+        print(f"Open http://{reachable}:{port} (Ctrl-C ends it)", file=sys.stderr, flush=True)
     if settings.workers == 1:
         spare_pandas()
         server.run(sockets=[listening])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from service.product.datasets.rules import damaged_rules as damaged_rules
     from service.product.forgetting.forgetting_served import forget_predictions as forget_predictions
     from service.product.forgetting.withdrawal import withdraw_rule as withdraw_rule
+    from service.product.inference.answering import evaluate_beside as evaluate_beside
     from service.product.inference.answering import impute as impute
     from service.product.inference.answering import predict_files as predict_files
     from service.product.inference.answering import query as query
@@ -145,6 +146,7 @@ _VERBS = {
     "draw_posterior": "service.product.views.structures",
     "draw_trace": "service.product.views.inspecting",
     "evaluate": "service.product.submission.job_steps",
+    "evaluate_beside": "service.product.inference.answering",
     "export_version": "service.product.versions.export_import",
     "family": "service.product.views.graphs",
     "find_version": "service.product.versions.registry",

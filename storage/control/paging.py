@@ -17,6 +17,7 @@ from storage.names import is_name
 
 Item = TypeVar("Item")
 MAX_LIMIT = 1000
+MOST_NAMES = 1000  # that are looked through for a similar one
 DEFAULT_LIMIT = 100
 
 

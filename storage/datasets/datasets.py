@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from storage.control import tables
 from storage.control.control import Control
-from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
+from storage.control.paging import DEFAULT_LIMIT, MOST_NAMES, Page, page_of_rows
 from storage.errors import Conflict, NotFound
 from storage.names import checked_name, known_name
 
@@ -143,7 +143,7 @@ def _row_of(connection: Connection, name: str) -> tables.Row | None:
 def _existing(connection: Connection, name: str) -> tables.Row:
     row = _row_of(connection, known_name("dataset", name))
     if row is None:
-        raise NotFound("dataset", name)
+        raise NotFound("dataset", name, connection.scalars(sa.select(_DATASETS.c.name).limit(MOST_NAMES)))
     return row
 
 

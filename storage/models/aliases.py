@@ -74,7 +74,7 @@ def delete_alias(control: Control, name: str, alias: str) -> None:
     """
     with control.writing() as connection:
         if _pointer(connection, name, alias) is None:
-            raise NotFound("alias", f"{name}@{alias}")
+            raise _no_alias(connection, name, alias)
         connection.execute(sa.delete(_ALIASES).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias))
         bump_generation(connection)
 
@@ -86,6 +86,15 @@ def aliases(control: Control, name: str) -> Mapping[str, int]:
     with control.reading() as connection:
         rows = connection.execute(sa.select(_ALIASES).where(_ALIASES.c.name == name).order_by(_ALIASES.c.alias)).all()
     return {row.alias: row.version for row in rows}
+
+
+def alias_names(connection: Connection, name: str) -> list[str]:
+    """The aliases of a model."""
+    return list(connection.scalars(sa.select(_ALIASES.c.alias).where(_ALIASES.c.name == name)))
+
+
+def _no_alias(connection: Connection, name: str, alias: str) -> NotFound:
+    return NotFound("alias", f"{name}@{alias}", [f"{name}@{known}" for known in alias_names(connection, name)])
 
 
 def roll_back(control: Control, name: str, alias: str, reason: str = "rolled back") -> int:
@@ -105,7 +114,7 @@ def roll_back(control: Control, name: str, alias: str, reason: str = "rolled bac
     with control.writing() as connection:
         here = _pointer(connection, name, alias)
         if here is None:
-            raise NotFound("alias", f"{name}@{alias}")
+            raise _no_alias(connection, name, alias)
         now = _place(connection, here.move)
         place = None if now is None else _place(connection, now.parent)
         while place is not None and not _exists(connection, name, place.version):

@@ -15,9 +15,9 @@ from sqlalchemy.engine import Connection
 from storage.control import tables
 from storage.control.change_counter import bump_generation, generation
 from storage.control.control import Control
-from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
+from storage.control.paging import DEFAULT_LIMIT, MOST_NAMES, Page, page_of_rows
 from storage.errors import Conflict, NotFound
-from storage.models.aliases import alias_history, aliases, delete_alias, point_alias, roll_back, set_alias
+from storage.models.aliases import alias_history, alias_names, aliases, delete_alias, point_alias, roll_back, set_alias
 from storage.names import checked_name, is_name, is_version, known_name
 
 __all__ = [
@@ -205,7 +205,7 @@ def resolved_row(connection: Connection, name: str, ref: str | int | None) -> ta
         sa.select(sa.func.max(_VERSIONS.c.version)).where(_VERSIONS.c.name == name)
     ).scalar_one()
     if latest is None:
-        raise NotFound("model", name)
+        raise NotFound("model", name, connection.scalars(sa.select(_VERSIONS.c.name).distinct().limit(MOST_NAMES)))
     if ref is None:
         number = _alias_target(connection, name, CHAMPION) or latest
     elif ref == LATEST:
@@ -216,7 +216,8 @@ def resolved_row(connection: Connection, name: str, ref: str | int | None) -> ta
         number = _alias_target(connection, name, ref) if is_name(ref) else None
     row = _row_of(connection, name, number) if number is not None and is_version(number) else None
     if row is None:
-        raise NotFound("model version", f"{name}@{ref}")
+        known = alias_names(connection, name)
+        raise NotFound("model version", f"{name}@{ref}", [f"{name}@{alias}" for alias in known])
     return row
 
 
@@ -276,7 +277,8 @@ def list_versions(
         query = sa.select(_VERSIONS).where(_VERSIONS.c.name == known_name("model", name))
         rows, next_cursor = page_of_rows(connection, query, _VERSIONS.c.version, limit, cursor, newest_first=True)
         if not rows and cursor is None:
-            raise NotFound("model", name)
+            known = connection.scalars(sa.select(_VERSIONS.c.name).distinct().limit(MOST_NAMES))
+            raise NotFound("model", name, known)
     return Page(tuple(version_of_row(control, row) for row in rows), next_cursor)
 
 

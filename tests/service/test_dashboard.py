@@ -1,4 +1,4 @@
-"""The dashboard for Grafana asks for series that servers have."""
+"""The dashboard for Grafana and the alerts for Prometheus ask for series that servers have."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import yaml
 from prometheus_client import REGISTRY
 
 from service import telemetry
@@ -21,3 +22,19 @@ def test_every_series_of_the_dashboard_exists_and_every_monitored_one_is_on_it()
     assert asked - known == set()
     monitored = {f"fewpass_monitor_{name}" for name in telemetry.SERIES}
     assert monitored - asked <= {"fewpass_monitor_window_end_timestamp_seconds", "fewpass_monitor_label_delay_seconds"}
+
+
+def test_every_series_of_the_alerts_exists() -> None:
+    (group,) = yaml.safe_load(DASHBOARD.with_name("prometheus-alerts.yml").read_text(encoding="utf-8"))["groups"]
+    asked = set(re.findall(r"\bfewpass_[a-z0-9_]+", " ".join(rule["expr"] for rule in group["rules"])))
+    known = {f"fewpass_monitor_{name}" for name in telemetry.SERIES}
+    for metric in REGISTRY.collect():
+        endings = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"]}.get(metric.type, [""])
+        known |= {f"{metric.name}{ending}" for ending in endings}
+    assert len(asked) > 4 and asked - known == set()
+    recorded = {rule["record"] for rule in group["rules"] if "record" in rule}
+    used = set(re.findall(r"fewpass:[a-z0-9_:]+", " ".join(rule["expr"] for rule in group["rules"])))
+    assert used == recorded
+    assert all(
+        rule["annotations"]["summary"] and rule["labels"]["severity"] for rule in group["rules"] if "alert" in rule
+    )

@@ -54,6 +54,23 @@ def test_a_key_that_is_refused_is_not_told(monkeypatch: pytest.MonkeyPatch) -> N
     assert "at least 16 characters" in told and "hush" not in told
 
 
+@pytest.mark.parametrize(("name", "value"), [("admin_key", "a-key-of-24-characters-x"), ("control_url", "sqlite:///x")])
+def test_a_secret_may_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str) -> None:
+    file, variable = tmp_path / "secret", f"FEWPASS_{name.upper()}_FILE"
+    file.write_text(f"{value}\n")
+    monkeypatch.setenv(variable, str(file))
+    settings = Settings()
+    assert getattr(settings, name) == value
+    children = settings.within({variable: str(file), "PATH": "/bin"})
+    assert children == {"PATH": "/bin", f"FEWPASS_{name.upper()}": value}, "a child gets it once"
+    assert not unknown_variables({variable: str(file)})
+    told = refusal(monkeypatch, name.upper(), value)
+    assert told.startswith(f"FEWPASS_{name.upper()}") and f"{variable} is, too" in told and value not in told
+    monkeypatch.delenv(f"FEWPASS_{name.upper()}")
+    told = refusal(monkeypatch, f"{name.upper()}_FILE", str(tmp_path / "nothing"))
+    assert "cannot be read from the file" in told and "nothing" in told
+
+
 @pytest.mark.parametrize("address", ["local", "local:4", "local:256", "tcp://host:8786", "tls://10.0.0.1:8786"])
 def test_what_names_a_cluster_is_taken(address: str) -> None:
     assert Settings(cluster=address).cluster == address

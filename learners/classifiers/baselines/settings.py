@@ -23,13 +23,15 @@ class XGBoostParameters(Parameters):
     rounds : int
         Trees per class (one for two classes).
     depth : int
-        Of a tree, at most.
+        Most levels of a tree.
     learning_rate : float
+        How much of its correction each tree adds, above 0 to 1; less needs more rounds.
     max_bin : int
-        Intervals of a numeric column.
+        Most intervals of a numeric column.
     external_memory : bool or "auto"
         Keep the binned rows in temporary files instead of memory; "auto" does so above 2^28 values.
     seed : int
+        Start of the random numbers; the same seed gives the same model.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
 

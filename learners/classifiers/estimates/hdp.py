@@ -37,15 +37,16 @@ class HDPParameters(Parameters):
     Parameters
     ----------
     iterations : int or "auto"
-        Sweeps of the sampler; the first min(1000, iterations / 10) are not used. "auto" starts from the deterministic
+        Sweeps of the sampler, for the estimator hdp alone; the first min(1000, iterations / 10) are not used. "auto" starts from the deterministic
         estimate and stops when the estimates have settled: when those of the two halves of the draws differ by less than 2 %
         (root mean square of the relative differences over the rows) and no split R-hat is above 1.1, after 1,000 to 50,000
         sweeps. A tree that has not settled by then gets the deterministic estimates, and the model says how many did.
     tying : "level", "parent" or "single"
-        Which nodes share their concentration.
+        Which contexts share how much they trust shorter ones: those of one length, those with one parent, or all.
     root : "unit" or "dirichlet"
-        The root's prior: one table per value, as the authors' program has it, or a Dirichlet distribution.
+        The prior of the shortest context: one table per value, as the authors' program has it, or a Dirichlet distribution.
     seed : int
+        Start of the sampler's random numbers; the same seed gives the same model.
 
     Raises
     ------

@@ -1,12 +1,10 @@
-"""Jobs: a list that does not scroll away, one job with its passes and its log, and the form that starts a training."""
+"""Jobs: a list that does not scroll away, and one job with its passes and its log."""
 
 import json
-from dataclasses import MISSING, Field, fields
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from starlette.requests import Request
 
-from learners.registry import recipes
 from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call
@@ -69,36 +67,3 @@ def log_line(line: str) -> JSONObject:
         "event": told.get("event", ""),
         "rest": rest,
     }
-
-
-@page("train.html")
-def train_form(request: Request) -> JSONObject:
-    """Which learners there are, with their parameters and what each is unless given."""
-    workspace = workspace_of(request)
-    wanted = request.query_params.get("learner", recipes.DEFAULT)
-    chosen = wanted if wanted in recipes.LEARNERS else recipes.DEFAULT
-    return {
-        "datasets": [dataset.name for dataset in product.list_datasets(workspace, MOST).items],
-        "dataset": request.query_params.get("dataset", ""),
-        "model": request.query_params.get("model", ""),
-        "learners": {name: recipe.title for name, recipe in recipes.LEARNERS.items()},
-        "learner": chosen,
-        "needs_target": recipes.LEARNERS[chosen].needs_target,
-        "parameters": parameters_of(chosen),
-    }
-
-
-def parameters_of(learner: str) -> list[JSONObject]:
-    """The parameters of a learner: name, what it is unless given, and its type in words."""
-    found = []
-    for each in fields(cast("Any", recipes.LEARNERS[learner].parameters)):
-        default = default_of(each)
-        found.append({"name": each.name, "default": json.dumps(default, default=str), "type": str(each.type)})
-    return found
-
-
-def default_of(each: "Field[Any]") -> object:
-    """What a parameter is unless given."""
-    if each.default is not MISSING:
-        return each.default
-    return each.default_factory() if each.default_factory is not MISSING else None

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call
+from service.product.inference.metric_words import METRIC_WORDS
 from service.requests.json_values import JSONObject
 from service.workspace import Workspace
 from storage.errors import NotFound
@@ -67,7 +68,7 @@ def loss_of(version: ModelVersion) -> JSONObject | None:
     for name in ("log_loss", "zero_one_loss", "rmse", "log_likelihood"):
         if version.metrics.get(name) is not None:
             return {
-                "name": name.replace("_", " "),
+                "name": METRIC_WORDS[name],
                 "value": version.metrics[name],
                 "of": "held-out rows of its training",
             }

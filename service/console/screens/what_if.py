@@ -5,10 +5,12 @@ from starlette.requests import Request
 from learners.orders.model import OrderModel
 from service import product
 from service.console.pages import page, workspace_of
-from service.console.rendering import Call
-from service.product.inference.what_if import choices
+from service.console.rendering import Call, interval
+from service.product.inference.what_if import asked_schema, choices
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Predictor, Served
+
+MOST_INTERVALS = 40
 
 
 @page("what_if.html")
@@ -28,15 +30,22 @@ def explorer(request: Request) -> JSONObject:
 
 
 def start_of(served: Served, reference: str) -> JSONObject:
-    """What the explorer knows before it asks: the columns, and what a click on a value supposes."""
-    schema = served.schema
+    """What the explorer knows before it asks: the columns, and what a click on a value supposes.
+
+    Values are those in which the joint distribution answers. Of too many intervals none is listed; a number can be typed.
+    """
+    schema = asked_schema(served.model)
     columns = [
         {
             "name": attribute.name,
             "kind": attribute.kind,
             "type": attribute.arrow_type,
             "is_time": attribute.is_time or attribute.clock is not None,
-            "values": [{"label": label, "value": value} for label, value in choices(attribute)],
+            "values": [
+                {"label": label, "value": value, "words": interval(label) if attribute.kind == "numeric" else label}
+                for label, value in choices(attribute)
+            ],
+            "is_listed": attribute.kind == "nominal" or attribute.n_values <= MOST_INTERVALS,
             "is_continuous": attribute.distribution is not None,
         }
         for attribute in schema.attributes
@@ -46,9 +55,9 @@ def start_of(served: Served, reference: str) -> JSONObject:
         "model": served.name,
         "version": served.version,
         "kind": served.model.kind,
-        "target": schema.target,
-        "classes": served.classes if schema.target is not None else [],
+        "target": served.schema.target,
+        "classes": served.classes if served.schema.target is not None else [],
         "columns": columns,
         "is_of_structures": isinstance(served.model, OrderModel),
-        "left_out": [{"name": column.name, "reason": column.reason} for column in schema.left_out],
+        "left_out": [{"name": column.name, "reason": column.reason} for column in served.schema.left_out],
     }

@@ -2,10 +2,19 @@
 
 import { ask, curl } from "./rest.js";
 
+const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
 const READ = {
   number: (text) => Number(text),
   json: (text) => JSON.parse(text),
-  lines: (text) => text.split("\n").map((line) => line.trim()).filter(Boolean),
+  scalar: (text) => (Number.isNaN(Number(text)) ? text.trim() : Number(text)),
+  lines,
+  groups: (text) => lines(text).map((line) => line.split(",").map((name) => name.trim()).filter(Boolean)),
+  pairs: (text) => Object.fromEntries(lines(text).map((line) => {
+    const place = line.lastIndexOf("=");
+    const value = line.slice(place + 1).trim();
+    if (place < 1 || value === "" || Number.isNaN(Number(value))) throw new Error(`${line} is not: name = number`);
+    return [line.slice(0, place).trim(), Number(value)];
+  })),
 };
 
 /** What a form says of itself. Not form.dataset: a field named "dataset" would stand in its place. */
@@ -32,8 +41,9 @@ function callOf(form) {
     let value;
     try {
       value = read(field.value);
-    } catch {
-      throw new Error(`${field.name}: ${field.value} is not JSON. Text stands in double quotes.`);
+    } catch (error) {
+      if (field.dataset.as === "json") throw new Error(`${field.name}: ${field.value} is not JSON. Text stands in double quotes.`);
+      throw new Error(`${field.name}: ${error.message}`);
     }
     if (Array.isArray(value) && field.dataset.as === "lines" && value.length === 0) continue;
     const [outer, ...inner] = field.name.split(".");
@@ -103,5 +113,9 @@ document.addEventListener("input", (event) => {
   }
 });
 const showAll = (root) => root.querySelectorAll("form[data-rest]").forEach(show);
-document.addEventListener("htmx:afterSettle", (event) => showAll(event.target));
+document.addEventListener("htmx:afterSettle", (event) => {
+  const around = event.target.closest("form[data-rest]"); // fields were swapped inside of a form
+  if (around) show(around);
+  showAll(event.target);
+});
 showAll(document);

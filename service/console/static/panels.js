@@ -32,7 +32,7 @@ export function distributionOf(answer) {
   return null;
 }
 
-export function answerPanel(answer, start, prior) {
+export function answerPanel(answer, start, prior, wordsOf) {
   const told = distributionOf(answer);
   document.getElementById("h-answer").textContent = answer.target ? `Answer: ${answer.target}` : "Answer";
   if (!told) {
@@ -44,7 +44,7 @@ export function answerPanel(answer, start, prior) {
   const order = told.labels.map((_, i) => i).sort((a, b) => told.now[b] - told.now[a]).slice(0, MOST_ROWS);
   const shown = told.labels.length <= MOST_ROWS ? told.labels.map((_, i) => i) : order;
   const rows = shown.map((i) => [
-    told.labels[i],
+    wordsOf(answer.target, told.labels[i]),
     bar(told.now[i], before?.[i], band ? [band.low[i], band.high[i]] : null),
     digits(told.now[i]),
     band ? `${digits(band.low[i])} – ${digits(band.high[i])}` : "",
@@ -77,7 +77,7 @@ export function besidePanel(answer, kept, onSwap, onDrop) {
   } else content.push(whyNot("The two cases have different questions."));
   const surprises = [answer, kept.answer].map((each) => each.parts.posterior?.surprise);
   if (surprises.every((each) => each !== undefined && each !== null)) {
-    content.push(el("p", {}, `Surprise: ${digits(surprises[0])} nats here, ${digits(surprises[1])} beside.`));
+    content.push(el("p", {}, `Surprise: ${rarity(answer.parts.posterior)} here, ${rarity(kept.answer.parts.posterior)} beside.`));
   }
   content.push(el("p", {}, el("button", { type: "button", onclick: onSwap }, "Go to that case"), " ", el("button", { type: "button", onclick: onDrop }, "Let it go")));
   put("p-beside", ...content);
@@ -104,27 +104,33 @@ export function askPanel(answer, onPick) {
   const most = told.ask_next.slice(0, 8);
   const scale = told.entropy || 1;
   put("p-ask",
-    el("p", {}, `The question has ${digits(told.entropy)} nats of entropy. Knowing a column is expected to take off:`),
-    table(["column", "share", "#nats"], most.map((each) => [
+    el("p", {}, "How much of what is still open each column is expected to answer:"),
+    table(["column", "share", "#"], most.map((each) => [
       el("button", { type: "button", onclick: () => onPick(each.column) }, each.column),
       bar(Math.min(1, each.entropy_drop / scale)),
-      digits(each.entropy_drop),
+      `${(100 * Math.min(1, each.entropy_drop / scale)).toFixed(1)} %`,
     ])));
+}
+
+/** How rare a case is: one in so many; of columns with densities, which have no such number, the log density. */
+function rarity(told) {
+  if (told.is_density) return `log density ${digits(-told.surprise)}`;
+  const oneIn = Math.exp(told.surprise);
+  return `1 in ${oneIn < 10 ? oneIn.toFixed(1) : oneIn < 1e6 ? Math.round(oneIn).toLocaleString("en") : oneIn.toExponential(1)}`;
 }
 
 export function surprisePanel(answer, nEvidence) {
   const told = answer.parts.posterior;
   if (!told) return put("p-surprise", whyNot(answer.absent.posterior));
   if (told.surprise === null) return put("p-surprise", whyNot("The evidence is impossible to this model."));
-  const each = nEvidence ? ` That is ${digits(told.surprise / nEvidence)} for each given value.` : "";
-  const unit = told.is_density ? "−log density" : "−log probability";
-  put("p-surprise", el("p", {}, el("strong", {}, `${digits(told.surprise)} nats`), ` (${unit} of the evidence).${each}`));
+  if (!nEvidence) return put("p-surprise", whyNot("Suppose something to see how rare it is."));
+  put("p-surprise", el("p", {}, "The model holds what is supposed to be this rare: ", el("strong", {}, rarity(told)), "."));
 }
 
-export function completionPanel(answer, onTake) {
+export function completionPanel(answer, onTake, wordsOf) {
   const told = answer.parts.completion;
   if (!told) return put("p-completion", whyNot(answer.absent.completion));
-  const rows = Object.entries(told.assignment).slice(0, 200).map(([name, value]) => [name, value === null ? "(missing)" : String(value)]);
+  const rows = Object.entries(told.assignment).slice(0, 200).map(([name, value]) => [name, value === null ? "(missing)" : wordsOf(name, value)]);
   const found = told.is_optimal ? "This is the most probable." : "The best that was found in the time; a better one may exist.";
   put("p-completion",
     el("p", {}, `${found} Log probability ${digits(told.log_probability)}.`),

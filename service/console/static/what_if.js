@@ -94,6 +94,7 @@ function explore(start) {
       if (mine !== number) return;
       latest = answer;
       problem("");
+      document.getElementById("warnings").textContent = answer.warnings.join(" ");
       show();
       place.dataset.state = become;
       place.dataset[become === "settled" ? "settled" : "number"] = String(mine);
@@ -128,11 +129,11 @@ function explore(start) {
     if (start.is_of_structures) {
       edgesPanel(latest, document.getElementById("find").value.toLowerCase(), state, toggleEdge);
     } else {
-      answerPanel(latest, start, priors.get(latest.target));
+      answerPanel(latest, start, priors.get(latest.target), wordsOf);
       contributionsPanel(latest);
       askPanel(latest, pick);
       surprisePanel(latest, nEvidence);
-      if (latest.parts.completion || latest.absent.completion) completionPanel(latest, take);
+      if (latest.parts.completion || latest.absent.completion) completionPanel(latest, take, wordsOf);
       besidePanel(latest, kept, swap, drop);
       for (const [name, details] of open) fillColumn(name, details);
     }
@@ -177,6 +178,16 @@ function explore(start) {
     learnPriors([...open.keys()]);
   }
 
+  /** The label of a value as people write it: "≤ 86.35". */
+  function wordsOf(name, label) {
+    return byName.get(name)?.values.find((each) => each.label === label)?.words ?? String(label);
+  }
+
+  /** The values that are listed; of numbers with a density, or with very many intervals, only that they are missing. */
+  function listed(column) {
+    return column.is_continuous || !column.is_listed ? column.values.filter((each) => each.value === null) : column.values;
+  }
+
   function row(column, isOpen) {
     const details = el("details", { "data-column": column.name });
     details.append(el("summary", {}, column.name, " ", el("span", { class: "picked" })));
@@ -200,9 +211,9 @@ function explore(start) {
     if (details.childElementCount > 1) return;
     const column = byName.get(name);
     const values = el("div", { role: "group", "aria-label": name });
-    for (const { label, value } of column.is_continuous ? column.values.filter((each) => each.value === null) : column.values) {
+    for (const { label, value, words } of listed(column)) {
       values.append(el("button", { type: "button", class: "value", "aria-pressed": "false", "data-label": label, onclick: () => toggle(name, value) },
-        el("span", { class: "name" }, label), bar(0), el("span", { class: "n" }, "")));
+        el("span", { class: "name" }, words), bar(0), el("span", { class: "n" }, "")));
     }
     details.append(values);
     if (column.kind === "numeric") {
@@ -224,10 +235,10 @@ function explore(start) {
     const before = priors.get(name);
     for (const button of details.querySelectorAll(".value")) {
       const label = button.dataset.label;
-      const given = name in state.evidence;
-      const share = now?.[label] ?? (given && button.getAttribute("aria-pressed") === "true" ? 1 : 0);
-      setBar(button.children[1], share, before?.[label]);
-      button.children[2].textContent = now || given ? digits(share) : "";
+      const given = latest.parts.posterior?.given?.[name];
+      const share = now?.[label] ?? (given === undefined ? undefined : Number(given === label));
+      setBar(button.children[1], share ?? 0, before?.[label]);
+      button.children[2].textContent = share === undefined ? "" : digits(share);
     }
     const moments = latest.parts.posterior?.moments?.[name];
     const words = details.querySelector(".moments");
@@ -237,8 +248,7 @@ function explore(start) {
   function marks() {
     for (const [name, details] of open) {
       for (const [i, button] of [...details.querySelectorAll(".value")].entries()) {
-        const column = byName.get(name);
-        const values = column.is_continuous ? column.values.filter((each) => each.value === null) : column.values;
+        const values = listed(byName.get(name));
         button.setAttribute("aria-pressed", String(isChosen(name, values[i].value)));
       }
     }
@@ -284,10 +294,13 @@ function explore(start) {
   }
 
   function take(assignment) {
-    const own = Object.entries(assignment).filter(([name]) => byName.has(name) && name !== state.target);
-    // Words of an interval stand for a value in it.
-    const found = own.map(([name, value]) => [name, byName.get(name).values.find((each) => each.label === value)?.value ?? value]);
-    suppose(Object.fromEntries(found));
+    // Words stand for a value that has this code: of an interval for a number in it. Rare values that share a code have none.
+    const own = Object.entries(assignment).filter(([name]) => byName.has(name) && name !== state.target).flatMap(([name, value]) => {
+      const { values, is_continuous: isContinuous } = byName.get(name);
+      const known = values.find((each) => each.label === value || each.value === value);
+      return known ? [[name, known.value]] : isContinuous ? [[name, value]] : [];
+    });
+    suppose(Object.fromEntries(own));
   }
 
   function swap() {

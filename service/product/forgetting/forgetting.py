@@ -1,7 +1,7 @@
 """Forgetting rows: mark them, subtract them from the statistics and the models, and prove it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
@@ -32,7 +32,7 @@ from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
 from storage.control.paging import pages
-from storage.datasets.forgotten import Forgotten, rule_sha256
+from storage.datasets.forgotten import rule_sha256
 from storage.datasets.predicates import RowPredicate
 from storage.errors import CorruptFile, NotFound
 from storage.models.compiled import map_compiled
@@ -68,7 +68,9 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
         counts = matching_rows(source, predicate, range(len(source.files)), report=run.report)
         found = {source.files[index].path: n for index, n in counts.items() if n}
         served = _served(workspace, request, affected, source, predicate)
-        return {"n_rows": sum(found.values()), "files": found, "models": [], "served": served}
+        searched = {source.files[index].footer_sha256: n for index, n in counts.items()}
+        told = {"n_rows": sum(found.values()), "files": found, "models": [], "served": served}
+        return told | {"holding": list(_holding(workspace, request, searched)) if found else []}
     forgotten.add(predicate.text)
     counts = matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
     found = {source.files[index].path: n for index, n in counts.items() if n}
@@ -182,6 +184,7 @@ def prove(workspace: Workspace, run: Run) -> JSONObject:
     if request.dry_run:
         would = [version.name for version in affected] if request.retrain else []
         told = {"is_dry_run": True, "n_rows": marked["n_rows"], "files": marked["files"], "would_retrain": would}
+        told |= {"holding": marked.get("holding", [])}  # which a job of an earlier release has not noted
         return told if marked.get("served") is None else told | {"served": marked["served"]}
     _, ledger = _place(workspace, request, affected, run)
     n_removed = discard_forgotten(ledger)  # first: they hold the rows, whatever comes of the proofs
@@ -196,7 +199,7 @@ def prove(workspace: Workspace, run: Run) -> JSONObject:
         "versions": trained,
         "proofs": proofs,
         "statistics_removed": n_removed,
-        "still_holding": list(_holding(workspace, request, ledger.forgotten)),
+        "still_holding": list(_holding(workspace, request, ledger.forgotten.footers(RowPredicate(request.where).text))),
     }
 
 
@@ -283,14 +286,13 @@ def _learned(model: Any) -> tuple[JSONObject, JSONObject]:
     return {**header, "facts": facts}, arrays
 
 
-def _holding(workspace: Workspace, request: ForgetRequest, forgotten: Forgotten) -> Iterator[str]:
+def _holding(workspace: Workspace, request: ForgetRequest, searched: Mapping[str, int]) -> Iterator[str]:
     """Versions that were learned with the rows and still exist; deleting them is for their owner to decide.
 
     Also those that were trained on the same files under another name. A file that was never searched, because it was gone
-    by then, may have held such rows: it counts for the models of the data itself.
+    by then, may have held such rows: it counts for the models of the data itself. `searched` has the rows of each footer.
     """
     where = RowPredicate(request.where).text
-    searched = forgotten.footers(where)
     for model in pages(partial(list_models, workspace)):
         for version in sorted(_versions(workspace, model.name), key=lambda version: version.version):
             is_ours = model.name == _name(request.model) if request.model else version.dataset == request.dataset

@@ -1,9 +1,13 @@
 """A registered version answers: queries, and rows of files, scored or measured."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from learners.evaluation.metrics import metrics_of
 from learners.models.query import AnyQuery
 from service.jobs.steps import Run
 from service.product.datasets.data_roots import open_source
@@ -12,6 +16,7 @@ from service.product.inference.imputation import Filling, write_imputed
 from service.product.inference.row_scores import write_scores
 from service.product.versions.registry import find_version, served
 from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
 from service.requests.requests import EvaluateRequest, ImputeRequest, QueryJobRequest, ScoreRequest
 from service.serving.predictor import map_version
 from service.settings import available_threads
@@ -91,6 +96,49 @@ def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:
     warnings = scoring.absences(model, rows)
     metrics = scoring.measure(model, rows, run.report)
     return {"model": version.name, "version": version.version, **metrics} | ({"warnings": warnings} if warnings else {})
+
+
+def evaluate_beside(
+    workspace: Workspace, references: Sequence[str], uris: Sequence[str], report: scoring.Report | None = None
+) -> JSONObject:
+    """Measure several versions on the same rows, which are read once for each.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    references : sequence of str
+    uris : sequence of str
+    report : callable
+
+    Returns
+    -------
+    dict
+        `models`, the metrics of each; `differences`, of each but the first the mean of its log loss less that of the first,
+        row by row, with its standard error; `warnings` if there are any.
+
+    Raises
+    ------
+    InvalidRequest
+        Of a model without classes.
+    """
+    told, losses, warnings = [], [], []
+    for reference in references:
+        version = find_version(workspace, reference)
+        model = map_version(version).model
+        if model.schema.target is None:
+            raise InvalidRequest(f"{reference} predicts no class: evaluate it alone.", field="model")
+        rows = open_source(workspace, uris, is_remote=False, schema=model.schema)
+        warnings += [f"{reference}: {words}" for words in scoring.absences(model, rows)]
+        scores, labels = scoring.scores_of(model, rows, report)
+        metrics = asdict(metrics_of(scores)) | {"n_test_rows": len(labels)}
+        told.append({"model": version.name, "version": version.version, **metrics})
+        losses.append(scoring.log_losses_of(scores))
+    differences = []
+    for own in losses[1:]:
+        more = own - losses[0]
+        error = float(more.std(ddof=1) / np.sqrt(more.size)) if more.size > 1 else None
+        differences.append({"log_loss": float(more.mean()), "standard_error": error})
+    return {"models": told, "differences": differences} | ({"warnings": warnings} if warnings else {})
 
 
 def answer_queries(workspace: Workspace, run: Run) -> JSONObject:

@@ -13,7 +13,14 @@ from learners.circuits.model import CircuitModel
 from learners.classifiers.baselines.boosted import warning_without
 from learners.distributions.checks import distributions
 from learners.errors import EmptyData, NoClass, UnknownColumn
-from learners.evaluation.metrics import NO_ROWS, RowScores, losses_of_class_shares, metrics_of, scores_of_rows
+from learners.evaluation.metrics import (
+    LEAST_PROBABILITY,
+    NO_ROWS,
+    RowScores,
+    losses_of_class_shares,
+    metrics_of,
+    scores_of_rows,
+)
 from learners.models.explanation import explain
 from learners.models.model import Model, blocks_of
 from learners.orders.model import OrderModel
@@ -141,9 +148,10 @@ def measure(model: Model, source: Source, report: Report | None = None, takes_un
     """The metrics of a model on rows whose class is known, and how many there were.
 
     With `takes_unknown`, rows of classes that the model does not know count as wrong, and `n_unknown_class_rows` says how many
-    there are, if any.
+    there are, if any. `class_shares_log_loss` is what the class shares alone lose on these rows.
     """
-    return measure_beside_floor(model, source, report, takes_unknown)[0]
+    metrics, floor = measure_beside_floor(model, source, report, takes_unknown)
+    return metrics | ({"class_shares_log_loss": floor["log_loss"]} if floor else {})
 
 
 def measure_beside_floor(
@@ -157,6 +165,11 @@ def measure_beside_floor(
     n_unknown = int(np.count_nonzero(labels >= model.schema.n_classes))
     metrics |= {"n_unknown_class_rows": n_unknown} if n_unknown else {}
     return metrics, losses_of_class_shares(labels, len(model.schema.classes))
+
+
+def log_losses_of(scores: Sequence[RowScores]) -> Probabilities:
+    """(n_rows,) the log loss of each row."""
+    return np.concatenate([-np.log(np.maximum(part.of_true, LEAST_PROBABILITY)) for part in scores])
 
 
 def absences(model: Model, source: Source) -> list[str]:

@@ -18,8 +18,8 @@ from learners.models.explanation import explain
 from learners.models.model import Model
 from learners.models.query import Conditional, Edges, Evidence, Map, Marginal, Moments, RawValue
 from learners.orders.model import OrderModel
-from learners.schema import Attribute, Chunk
-from learners.schema.encoding.records import encode_records
+from learners.schema import Attribute, Chunk, Schema
+from learners.schema.encoding.records import encode_records, number_reader
 from learners.schema.labels import labels_of
 from service.product.inference.queries import answers, queryable
 from service.serving.predictor import Served, intervals_of
@@ -76,6 +76,7 @@ class WhatIf(TypedDict):
     target: str | None
     parts: dict[str, Told]
     absent: dict[str, str]
+    warnings: list[str]
 
 
 def what_if(served: Served, case: Case) -> WhatIf:
@@ -114,7 +115,38 @@ def what_if(served: Served, case: Case) -> WhatIf:
             parts[part] = by_part[part]()
         except LearnerError as reason:
             absent[part] = str(reason)
-    return WhatIf(model=served.name, version=served.version, kind=model.kind, target=target, parts=parts, absent=absent)
+    return WhatIf(
+        model=served.name,
+        version=served.version,
+        kind=model.kind,
+        target=target,
+        parts=parts,
+        absent=absent,
+        warnings=beyond_training(served.schema, case.evidence),
+    )
+
+
+def beyond_training(schema: Schema, evidence: Evidence) -> list[str]:
+    """Of each value of the evidence that training never saw a sentence: numbers out of range, unknown values of a list."""
+    told = []
+    for attribute in schema.attributes:
+        value = evidence.get(attribute.name)
+        if value is None:
+            continue
+        if attribute.kind == "nominal":
+            if value not in attribute.values and not attribute.n_folded:
+                told.append(f"{attribute.name} = {value}: training never saw this value.")
+        elif attribute.quantiles:
+            number, least, most = number_reader(attribute)(value), attribute.quantiles[0], attribute.quantiles[-1]
+            if not least <= number <= most:
+                low, high = (attribute.number_in_words(bound) for bound in (least, most))
+                told.append(f"{attribute.name} = {value} is outside of what training saw, {low} to {high}.")
+    return told
+
+
+def asked_schema(model: Model) -> Schema:
+    """The schema in whose words the joint distribution answers: of an ensemble that of its joint member, whose cuts are fewer."""
+    return model.joint.schema if isinstance(model, EnsembleModel) else model.schema
 
 
 def query_evidence(model: Model, evidence: Evidence) -> dict[str, RawValue]:
@@ -145,7 +177,7 @@ def choices(attribute: Attribute) -> list[tuple[str, RawValue]]:
 
 
 def _representatives(attribute: Attribute) -> list[RawValue]:
-    """A number in each interval, short where it can be; interval j holds cuts[j - 1] < x <= cuts[j]."""
+    """A number in each interval that training saw, short where it can be; interval j holds cuts[j - 1] < x <= cuts[j]."""
     cuts = attribute.cuts
     if not cuts:
         return [attribute.number_in_words(0.0)]
@@ -153,7 +185,8 @@ def _representatives(attribute: Attribute) -> list[RawValue]:
     found = [cuts[0]]
     for low, high in zip(cuts, cuts[1:], strict=False):
         found.append(_short_between(low, high))
-    found.append(_short_between(cuts[-1], cuts[-1] + 2 * width))
+    greatest = attribute.quantiles[-1] if attribute.quantiles else -math.inf
+    found.append(_short_between(cuts[-1], greatest if greatest > cuts[-1] else cuts[-1] + 2 * width))
     return [attribute.number_in_words(number) for number in found]
 
 
@@ -245,6 +278,7 @@ def _posterior(model: Model, case: Case, target: str | None) -> Told:
         "is_density": "density" in of_evidence,
         "distributions": {name: dict(own) for name, own in given.items() if name in wanted or name == target},
     }
+    told["given"] = _given_labels(model, case.evidence)
     if numeric and log_evidence is not None:
         told["moments"] = answers(model, [Moments(numeric, evidence)])[0]["moments"]
     if isinstance(model, EnsembleModel):
@@ -252,6 +286,18 @@ def _posterior(model: Model, case: Case, target: str | None) -> Told:
     if target is not None:
         told |= _about(model, evidence, target, given)
     return told
+
+
+def _given_labels(model: Model, evidence: Evidence) -> dict[str, str]:
+    """Of each attribute in the evidence the label of its value, such as the interval of a number."""
+    schema = asked_schema(model)
+    record = {name: value for name, value in evidence.items() if name != schema.target}
+    codes = encode_records([record], schema).x[:, 0].tolist()
+    return {
+        attribute.name: labels_of(attribute)[code]
+        for attribute, code in zip(schema.attributes, codes, strict=True)
+        if attribute.name in record and code < attribute.n_values
+    }
 
 
 def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -279,6 +325,8 @@ def _about(model: Model, evidence: dict[str, RawValue], target: str, given: Mapp
             "ask_next": None,
             "why_no_question": f"More than {MAX_ANSWERS} answers are possible.",
         }
+    if len(given) == 1:
+        return {"question": dict(own), "ask_next": None, "why_no_question": "Every other column is given."}
     asked = [Conditional(evidence={**evidence, target: label}) for label, _ in possible]
     each = [cast("Mapping[str, Mapping[str, float]]", answer["distributions"]) for answer in answers(model, asked)]
     weights = np.array([p for _, p in possible])

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from service.product.monitoring.inner_networks import inner_reason
 from service.requests.problems import InvalidRequest
+from service.telemetry import TRACEPARENT
 from service.workspace import Workspace
 from storage.errors import NotFound
 from storage.monitoring.records import AlertRecord, DeliveryRecord, WebhookRecord, records_of, with_records
@@ -212,7 +213,7 @@ def _post_once(webhook: WebhookRecord, event_id: str, body: bytes, address: str)
 
     timestamp = str(int(datetime.now(UTC).timestamp()))
     url = httpx.URL(webhook["url"])
-    headers = {
+    headers = ({"traceparent": TRACEPARENT.get()} if TRACEPARENT.get() else {}) | {
         "content-type": "application/cloudevents+json",
         "webhook-id": event_id,
         "webhook-timestamp": timestamp,

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from service import product
+from service.console.rendering import interval
 from service.requests.requests import DatasetRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -115,6 +116,25 @@ def test_what_is_missing_is_told_on_a_page(site: Site) -> None:
     assert answer.status_code == 422 and "?left=1" in answer.text
 
 
+def test_an_address_that_is_no_page_is_told_on_a_page_and_similar_models_are_named(site: Site) -> None:
+    answer = site.client.get("/console/modells", headers=BROWSER)
+    assert answer.status_code == 404 and answer.headers["content-type"].startswith("text/html")
+    assert "There is no page /console/modells" in answer.text, answer.text
+    program = site.client.get("/console/modells", headers={"accept": "application/json"})
+    assert program.headers["content-type"] == "application/problem+json"
+    assert "similar: weather" in site.client.get("/console/models/wether", headers=BROWSER).text
+    assert "similar: weather" in site.client.get("/v1/models/wether").json()["detail"]
+    assert site.client.put("/v1/models/weather/aliases/nearby", json={"version": 1}).is_success
+    assert "similar: weather@nearby" in site.client.get("/v1/models/weather@nearbi").json()["detail"]
+    assert site.client.delete("/v1/models/weather/aliases/nearby").is_success
+
+
+def test_pages_are_counted_by_their_route(site: Site) -> None:
+    page(site.client, "/console/models/weather")
+    told = site.client.get("/metrics").text
+    assert 'route="/console/models/{reference}"' in told
+
+
 def test_a_page_is_packed_for_who_takes_it(site: Site) -> None:
     with site.client.stream("GET", "/console", headers=BROWSER | {"accept-encoding": "gzip"}) as answer:
         body = b"".join(answer.iter_raw())
@@ -130,12 +150,40 @@ def test_the_model_page_shows_versions_metrics_and_where_they_come_from(site: Si
     assert "No champion has met a challenger yet" in text
 
 
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("(-inf, 86.35]", "≤ 86.35"),
+        ("(12.65, 15.05]", "12.65 to 15.05"),
+        ("(837.5, inf]", "> 837.5"),
+        ("(-inf, inf]", "any number"),
+        ("(missing)", "(missing)"),
+        ("Tern", "Tern"),
+    ],
+)
+def test_intervals_are_read_as_people_write_them(label: str, words: str) -> None:
+    assert interval(label) == words
+
+
 def test_the_explorer_starts_with_the_columns_of_the_model(site: Site, circuit: ModelVersion) -> None:
     for name, target in (("weather", "class"), (circuit.name, None)):
         text = page(site.client, f"/console/models/{name}/what-if").text
         start = json.loads(re.findall(r'id="start">(.*?)</script>', text, re.DOTALL)[0])
         assert start["target"] == target
         assert {"outlook", "humidity", "windy"} <= {column["name"] for column in start["columns"]}
+
+
+@pytest.mark.parametrize("learner", ["auto", "nb", "spn", "orders"])
+def test_the_form_of_a_training_shows_choices_and_sentences(site: Site, learner: str) -> None:
+    """One form, which trains what its own field says; no parameter is JSON to type, and five are unfolded."""
+    text = page(site.client, f"/console/train?learner={learner}").text
+    tags = read(text).tags
+    assert [tag["name"] for kind, tag in tags if tag.get("name") == "learner"] == ["learner"]
+    own = [(kind, tag) for kind, tag in tags if str(tag.get("name")).startswith("parameters.")]
+    assert own and not [tag for kind, tag in own if kind != "select" and tag.get("data-as") == "json"]
+    assert "Literal[" not in text and "tuple[" not in text
+    unfolded = text[text.index('id="parameters"') :].partition("<details>")[0]
+    assert unfolded.count('name="parameters.') == 5
 
 
 def test_rules_and_webhooks_are_shown_as_they_are(site: Site) -> None:

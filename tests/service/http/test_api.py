@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 
+import httpx
 import pytest
 
 from tests.processes import wait_for, whole_lines
@@ -234,6 +235,31 @@ def test_the_openapi_document_has_every_route_with_problems_and_examples(site: S
                 if int(status) >= 400:
                     assert list(response["content"]) == ["application/problem+json"], (method, path)
     assert site.client.get("/docs").status_code == 200
+
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+def test_a_trace_is_taken_over(site: Site) -> None:
+    """Into the log and the answer, with a span of our own; what is no trace is not."""
+    given = {"x-request-id": "one-of-a-trace", "traceparent": f"00-{TRACE}-{SPAN}-01"}
+    answered = problem_headers(site, given)["traceresponse"].split("-")
+    assert answered[:2] == ["00", TRACE] and answered[3] == "01" and answered[2] != SPAN and len(answered[2]) == 16
+
+    def said() -> list[dict]:
+        lines = [json.loads(line) for line in whole_lines(site.server.log)]
+        return [line for line in lines if line.get("request_id") == "one-of-a-trace"]
+
+    (line,) = wait_for(said)
+    assert (line["trace_id"], line["span_id"]) == (TRACE, answered[2])
+    assert "traceresponse" not in problem_headers(site, {})
+    assert problem_headers(site, {"traceparent": f"cc-{TRACE}-{SPAN}-00-later"})["traceresponse"].startswith("00-")
+    for wrong in (f"00-{'0' * 32}-{SPAN}-01", f"00-{TRACE}-{SPAN}-01-x", f"ff-{TRACE}-{SPAN}-01", "00-", TRACE.upper()):
+        assert "traceresponse" not in problem_headers(site, {"traceparent": wrong}), wrong
+
+
+def problem_headers(site: Site, headers: dict[str, str]) -> httpx.Headers:
+    return site.client.post(PATH, json={}, headers=headers).headers
 
 
 def test_the_path_of_a_prediction_is_answered_without_a_log_line(site: Site) -> None:

@@ -36,6 +36,7 @@ def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:
             "n_rows": n_rain,
             "files": {str(tmp_path / "a.parquet"): n_rain},
             "would_retrain": ["rain"],
+            "holding": ["rain@1"],
         }
         assert kept(place) == before and product.find_version(workspace, "rain").version == 1
         done = product.forget(workspace, ForgetRequest(dataset="sky", where=where))
@@ -45,3 +46,22 @@ def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:
 def test_a_stored_request_without_it_is_as_it_was() -> None:
     assert "dry_run" not in ForgetRequest(dataset="sky", where="x = 1").model_dump()
     assert ForgetRequest(dataset="sky", where="x = 1", dry_run=True).model_dump()["dry_run"] is True
+
+
+def test_a_dry_run_names_the_versions_that_the_real_run_then_names(tmp_path: Path) -> None:
+    """Also those that learned the same files under another name, of which no data set is known."""
+    pq.write_table(weather(400, 1), tmp_path / "a.parquet")
+    files = [str(tmp_path / "a.parquet")]
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        product.register_dataset(workspace, DatasetRequest(name="sky", uris=files, target="class"))
+        for _ in range(2):
+            asked = TrainRequest(
+                uris=files, target="class", learner="nb", parameters={"m": 1.0}, model="other", holdout=0
+            )
+            product.train(workspace, asked)
+        request = {"dataset": "sky", "where": "outlook = 'rain'"}
+        told = product.forget(workspace, ForgetRequest(**request, dry_run=True))
+        assert told["would_retrain"] == [] and told["holding"] == ["other@1", "other@2"]
+        assert product.forget(workspace, ForgetRequest(**request))["still_holding"] == told["holding"]
+        none = product.forget(workspace, ForgetRequest(dataset="sky", where="outlook = 'no such'", dry_run=True))
+        assert none["holding"] == []

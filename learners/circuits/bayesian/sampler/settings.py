@@ -19,7 +19,7 @@ class GibbsParameters(Parameters):
     Parameters
     ----------
     children : int
-        Of each sum, C_s; a circuit over m columns has about (2 children)^log2(m) sums.
+        Children of each sum, C_s; a circuit over m columns has about (2 children)^log2(m) sums.
     sampler : "lazy"
         The collapsed sampler, whose state has only the sums that a row reaches.
     whole_moves, subtree_moves : float
@@ -28,21 +28,26 @@ class GibbsParameters(Parameters):
         Sweeps of each chain, the first half of which is not used. "auto" doubles them until R-hat is at most 1.1 and the effective
         sample size of the log joint at least `effective`, or `most_iterations` are done.
     effective : int
+        Least effective sample size of the log joint, where iterations is "auto".
     most_iterations : int
+        Most sweeps of each chain, where iterations is "auto".
     chains : int
+        Independent chains; two or more show whether they agree.
     draws : int
-        Kept of weights and leaf parameters, of all chains together.
+        How many samples of weights and leaf parameters are kept, of all chains together.
     alpha : float, optional
         Pseudo-count of each child of a sum; by default 1, or tuned.
     share : float, optional
-        r_d, of each column: the share of the rows that the prior of a leaf is fitted to; by default 0.1, or tuned.
+        Share of the rows that the prior of a leaf is fitted to, r_d of each column; by default 0.1, or tuned.
     prior_variance, prior_mean : float, optional
         Half the rows that the variance, and the rows that the mean, of a Gaussian leaf's prior stand for.
     prior_values : float, optional
         Pseudo-count of each value of a categorical leaf.
     trials : int
-        Of Optuna's TPE on the likelihood of rows kept back, for those of the five that are not given; 0 for none.
+        How many settings of the prior are tried on rows kept back; 0 for none. Optuna's TPE proposes those of the five that
+        are not given.
     trial_sweeps : int
+        Sweeps of each trial.
 
     Raises
     ------

@@ -47,6 +47,10 @@ class WhatIfResponse(BaseModel):
         examples=[{"prediction": {"classes": ["no", "yes"], "probabilities": [0.18, 0.82], "prior": [0.6, 0.4]}}]
     )
     absent: dict[str, str]
+    warnings: list[str] = Field(
+        default_factory=list,
+        description="Of each value that training never saw, such as a number out of range, a sentence.",
+    )
 
 
 @router.post("/{name}/whatif", summary="Ask what a model would say of a case")

@@ -54,6 +54,41 @@ def test_register_train_follow_and_look(visiting: Visiting, house: House) -> Non
         assert house.client.get("/v1/models/clicked").json()["learner"] == "auto"
 
 
+def test_the_form_trains_what_was_chosen(visiting: Visiting, house: House) -> None:
+    """Choosing a learner changes the parameters that are shown, and nothing that was filled in before."""
+    with visiting() as tab:
+        tab.go("/console/train?dataset=weather&model=chosen")
+        form = 'form[data-path="/v1/jobs"]'
+        sent = f"{form} [data-asked] code"
+        fill(tab, form, target="class")
+        tab.page.select_option(f"{form} [name=learner]", "nb")
+        tab.page.wait_for_selector('[name="parameters.estimator"]')
+        assert tab.page.input_value(f"{form} [name=target]") == "class"
+        tab.page.select_option('[name="parameters.estimator"]', "m")
+        tab.page.fill('[name="parameters.m"]', "2.5")
+        told = tab.page.text_content(sent)
+        assert '"learner":"nb"' in told and '"parameters":{"estimator":"m","m":2.5}' in told
+        assert not tab.findings()
+        tab.page.click(f"{form} button")
+        tab.page.wait_for_url("**/console/jobs/job-*")
+        tab.page.wait_for_selector(".state.succeeded", timeout=240_000)
+        tab.check()
+        version = house.client.get("/v1/models/chosen").json()
+        assert (version["learner"], version["parameters"]["m"]) == ("nb", 2.5)
+
+
+def test_lists_and_pairs_of_the_form_need_no_json(visiting: Visiting) -> None:
+    with visiting() as tab:
+        tab.go("/console/train?learner=orders")
+        tab.page.click("#parameters summary")
+        for name, text in (("required", "a->b"), ("tiers", "a, b\nc"), ("edge_log_odds", "a->b = 2")):
+            tab.page.fill(f'[name="parameters.{name}"]', text)
+        told = tab.page.text_content('form[data-path="/v1/jobs"] [data-asked] code')
+        assert '"required":["a->b"],"tiers":[["a","b"],["c"]],"edge_log_odds":{"a->b":2}' in told
+        tab.page.fill('[name="parameters.edge_log_odds"]', "a->b")
+        assert "is not: name = number" in tab.page.text_content('form[data-path="/v1/jobs"] [data-asked] code')
+
+
 def test_a_rule_and_a_webhook_from_their_forms(visiting: Visiting, house: House) -> None:
     name = house.client.get("/v1/models").json()["items"][0]["name"]
     with visiting() as tab:

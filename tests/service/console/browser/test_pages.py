@@ -51,11 +51,29 @@ def test_no_page_does_what_it_must_not(visiting: Visiting, scheme: str) -> None:
     assert not found
 
 
+def test_no_page_is_wider_than_a_phone(visiting: Visiting) -> None:
+    """Tables may scroll within the page; the page itself stays, and the list of models needs no scrolling."""
+    widths: dict[str, int] = {}
+    with visiting(viewport={"width": 390, "height": 800}) as tab:
+        for name, path in PAGES.items():
+            tab.go(path)
+            widths[name] = tab.page.evaluate("document.scrollingElement.scrollWidth")
+            if name == "overview":
+                assert tab.page.evaluate("document.querySelector('#models').scrollWidth") <= 390
+    assert max(widths.values()) <= 390, widths
+
+
 def test_the_api_can_be_tried_without_a_network(visiting: Visiting) -> None:
     with visiting() as tab:
         tab.go("/docs")
         tab.page.wait_for_selector(".swagger-ui .opblock")
         tab.check()
+        tab.page.wait_for_selector(".swagger-ui .version")
+        color, back = (
+            tab.page.evaluate(f"getComputedStyle(document.querySelector('.swagger-ui .title small{inner}')).{what}")
+            for inner, what in ((" .version", "color"), (" .version", "backgroundColor"))
+        )
+        assert color == "rgb(255, 255, 255)" and back == "rgba(0, 0, 0, 0)", "white on the colour of its badge"
 
 
 def test_names_of_others_run_nothing(visiting: Visiting) -> None:

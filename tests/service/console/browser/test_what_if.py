@@ -56,7 +56,7 @@ def test_a_click_supposes_and_shows_what_the_model_predicts(visiting: Visiting, 
         wanted = {str(name): digits(p) for name, p in zip(told["classes"], told["probabilities"][0], strict=True)}
         assert shown(tab) == wanted
         assert "interval" in tab.page.inner_text("#p-answer") and "outlook" in tab.page.inner_text("#p-contributions")
-        assert "nats" in tab.page.inner_text("#p-surprise") and "Log probability" in tab.page.inner_text(
+        assert "1 in " in tab.page.inner_text("#p-surprise") and "Log probability" in tab.page.inner_text(
             "#p-completion"
         )
         assert '\'{"evidence":{"outlook":"sunny"}}\'' in tab.page.text_content("#as-curl")

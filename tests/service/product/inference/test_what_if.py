@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.records import encode_records
-from service.product.inference.what_if import _drops, choices
+from service import product
+from service.console.screens.what_if import start_of
+from service.product.inference.what_if import Case, _drops, beyond_training, choices
+from service.product.inference.what_if import what_if as answer_case
+from service.requests.requests import TrainRequest
+from service.serving.predictor import Served, map_version
+from service.settings import Settings
+from service.workspace import Workspace
 from storage.models.models import ModelVersion
-from tests.service.conftest import Site
+from tests.service.conftest import Site, weather
 from tests.service.http.test_predict import problem
 
 EVIDENCE = [{}, {"outlook": "sunny"}, {"humidity": 60.5, "windy": True}, {"outlook": None, "humidity": 80.0}]
@@ -130,3 +139,81 @@ def test_the_drop_is_the_mutual_information(n_answers: int, n_values: int, seed:
     assert _drops(weights, each)[0]["entropy_drop"] == pytest.approx(
         float((joint * np.log(joint / product)).sum()), abs=1e-9
     )
+
+
+@pytest.fixture(scope="module", params=["auto", "eskdb", "xgboost", "kdb"])
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """A model of each kind that has finer cuts than its joint distribution, or none, and a network."""
+    folder: Path = tmp_path_factory.mktemp(request.param)
+    pq.write_table(weather(600, 1), folder / "train.parquet")
+    parameters: dict = {"members": 2} if request.param in ("auto", "eskdb") else {}
+    asked = TrainRequest(
+        uris=[str(folder / "train.parquet")],
+        target="class",
+        learner=request.param,
+        parameters=parameters,
+        model="all",
+        holdout=0,
+    )
+    with Workspace(Settings(workspace=folder / "workspace")) as workspace:
+        return map_version(product.train(workspace, asked))
+
+
+def test_each_value_that_the_explorer_lists_has_its_probability(served: Served) -> None:
+    """Free columns by their distribution; given ones by the label of their value, also of a number between two listed ones."""
+    columns = {column["name"]: column for column in start_of(served, "all")["columns"]}
+    evidence = {"humidity": 60.51}
+    told = answer_case(served, Case(evidence))["parts"].get("posterior")
+    if told is None:
+        assert served.learner == "xgboost"
+        return
+    free = {name: own for name, own in told["distributions"].items() if name in columns}
+    assert free.keys() == columns.keys() - evidence.keys()
+    for name, own in free.items():
+        assert {each["label"] for each in columns[name]["values"]} == own.keys(), name
+    assert told["given"]["humidity"] in {each["label"] for each in columns["humidity"]["values"]}
+
+
+def test_the_completion_can_be_supposed(served: Served) -> None:
+    """Words of the answer are labels of the explorer, whose values are evidence."""
+    told = answer_case(served, Case({"outlook": "sunny"}, time_limit_s=5))["parts"].get("completion")
+    if told is None:
+        assert served.learner == "xgboost"
+        return
+    columns = {column["name"]: column for column in start_of(served, "all")["columns"]}
+    found = {}
+    for name, value in told["assignment"].items():
+        if name != "class":
+            (found[name],) = (e["value"] for e in columns[name]["values"] if value in (e["label"], e["value"]))
+    answer = answer_case(served, Case({"outlook": "sunny"} | found))
+    assert "posterior" in answer["parts"], answer["absent"]
+    assert answer["parts"]["posterior"]["log_evidence"] is not None
+
+
+@pytest.mark.parametrize("evidence", [{}, {"outlook": "sunny"}, {"windy": True, "humidity": 70.0}])
+def test_only_what_is_supposed_explains(served: Served, evidence: dict) -> None:
+    told = answer_case(served, Case(evidence))["parts"]["contributions"]
+    assert {each["column"] for each in told["contributions"]} <= evidence.keys()
+    total = told["prior"] + sum(each["log_odds"] for each in told["contributions"])
+    assert total == pytest.approx(told["log_odds"], abs=1e-5)
+
+
+def test_values_that_training_never_saw_are_told(served: Served) -> None:
+    told = answer_case(served, Case({"humidity": 999_999, "outlook": "hail"}))["warnings"]
+    assert len(told) == 2 and "humidity = 999999 is outside of what training saw" in " ".join(told)
+    assert "outlook = hail: training never saw this value." in told
+    assert not answer_case(served, Case({"humidity": 70.0, "outlook": "sunny"}))["warnings"]
+
+
+def test_no_click_supposes_what_training_never_saw(served: Served) -> None:
+    for column in start_of(served, "all")["columns"]:
+        for each in column["values"]:
+            assert not beyond_training(served.schema, {column["name"]: each["value"]}), (column["name"], each)
+
+
+def test_times_out_of_range_are_told_as_times() -> None:
+    attribute = Attribute("at", "numeric", arrow_type="timestamp[us]", quantiles=(0.0, 86_400.0))
+    schema = Schema((attribute,), None, ("",))
+    (told,) = beyond_training(schema, {"at": "2026-01-01T00:00"})
+    assert told == "at = 2026-01-01T00:00 is outside of what training saw, 1970-01-01 to 1970-01-02."
+    assert not beyond_training(schema, {"at": "1970-01-01T12:00"}) and not beyond_training(schema, {"at": None})

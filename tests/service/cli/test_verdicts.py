@@ -1,0 +1,122 @@
+"""What commands say at the end, and in 80 columns: sentences, ids that can be copied, what comes next."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from service import product
+from service.cli import app
+from service.cli.evaluation import next_steps, verdict, what_was_read
+from service.http.connections import ServerConfig
+from service.requests.problems import InvalidRequest
+from service.requests.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.conftest import weather
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(app, list(map(str, arguments)))
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files, with a workspace of two versions of a model."""
+    folder = tmp_path_factory.mktemp("told")
+    pq.write_table(weather(600, 1), folder / "a.parquet")
+    pq.write_table(weather(400, 2), folder / "test.parquet")
+    with Workspace(Settings(workspace=folder / "workspace")) as workspace:
+        for m in (1.0, 500.0):
+            parameters = {"m": m}
+            asked = {"uris": [str(folder / "a.parquet")], "target": "class", "learner": "nb", "model": "rain"}
+            product.train(workspace, TrainRequest(**asked, parameters=parameters))
+    return folder
+
+
+def test_train_ends_with_a_sentence_and_what_comes_next(trained: Path) -> None:
+    where = trained / "workspace"
+    asked = ["train", trained / "a.parquet", "-t", "class", "-n", "other", "-l", "nb", "--update", "-w", where]
+    told = run(*asked)
+    assert "right " in told and "log loss" in told and "(class shares " in told and "rows kept back" in told
+    assert f"next: fewpass query other --of class -w {where} · fewpass serve -w {where}" in told
+    assert "zero_one_loss" not in told and "read 600 rows" in told
+    pq.write_table(weather(100, 3), trained / "b.parquet")
+    told = run(*asked[:2], trained / "b.parquet", *asked[2:])
+    assert "read 100 new rows; 600 came from stored counts" in told
+
+
+def test_two_versions_side_by_side(trained: Path) -> None:
+    arguments = ("evaluate", "rain@1", "rain@2", trained / "test.parquet", "-w", trained / "workspace")
+    told = json.loads(run(*arguments, "--json"))
+    singly = [
+        json.loads(run("evaluate", f"rain@{n}", trained / "test.parquet", "-w", trained / "workspace", "--json"))
+        for n in (1, 2)
+    ]
+    for each, alone in zip(told["models"], singly, strict=True):
+        assert each.items() <= alone.items()
+    (difference,) = told["differences"]
+    assert difference["log_loss"] == pytest.approx(singly[1]["log_loss"] - singly[0]["log_loss"])
+    assert 0 < difference["standard_error"] < abs(difference["log_loss"])
+    assert "rain@2 has the higher log loss, by" in run(*arguments)
+    run("evaluate", "rain@1", "rain@2", "-w", trained / "workspace", code=2)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ({}, ""),
+        (
+            {"zero_one_loss": 0.199, "log_loss": 0.43, "class_shares_log_loss": 0.61, "n_test_rows": 3000}
+            | {"evaluated_on": "hold-out"},
+            "right 80.1%, log loss 0.430 (class shares 0.610), 3,000 rows kept back",
+        ),
+        ({"log_likelihood": -3.25, "n_test_rows": 7}, "log likelihood -3.250 per row, 7 rows measured"),
+    ],
+)
+def test_the_verdict(metrics: dict, words: str) -> None:
+    assert verdict(metrics) == words
+
+
+def test_what_comes_next_is_what_the_model_answers() -> None:
+    assert "predict" in next_steps("m", "xgboost", "y", None) and "query" not in next_steps("m", "xgboost", "y", None)
+    assert next_steps("m", "orders", None, None).startswith("next: fewpass models structure m ·")
+    assert what_was_read([]) == "No row was read: every count was stored."
+
+
+def test_ids_of_jobs_are_never_broken(trained: Path) -> None:
+    for _ in range(2):
+        job = {"kind": "train", "uris": [str(trained / "a.parquet")], "target": "class", "model": "queued"}
+        run("jobs", "submit", json.dumps(job), "-w", trained / "workspace")
+    ids = [each["id"] for each in json.loads(run("jobs", "list", "--json", "-w", trained / "workspace"))]
+    lines = run("jobs", "list", "-w", trained / "workspace").splitlines()
+    assert len(ids) == 2 and all(len(line) <= 80 for line in lines)
+    assert [line.split()[0] for line in lines if not line.startswith(" ")] == ids
+
+
+def test_an_interrupted_training_says_so(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(product, "train_with_passes", interrupted, raising=False)
+    told = run("train", trained / "a.parquet", "-t", "class", "-n", "x", "-w", trained / "workspace", code=130)
+    assert "Interrupted. No version was added" in told
+
+
+def test_a_port_in_use_is_one_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InvalidRequest, match=f"Port {port} is in use by another program. Choose another one"):
+            ServerConfig("any", host="127.0.0.1", port=port).bind_socket()
+    with pytest.raises(InvalidRequest, match=r"cannot listen on 192\.0\.2\.1"):
+        ServerConfig("any", host="192.0.2.1", port=0).bind_socket()
+    free = ServerConfig("any", host="127.0.0.1", port=0).bind_socket()
+    assert free.getsockname()[1] > 0
+    free.close()
