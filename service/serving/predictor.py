@@ -1,6 +1,5 @@
 """Mapped models for serving: found by name, version or alias, swapped when the registry changes; never opens DuckDB."""
 
-import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -14,25 +13,21 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from learners.circuits.model import CircuitModel
-from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.classifiers.baselines.boosted import BoostedModel
-from learners.classifiers.lookup.lookup import LookupModel
 from learners.distributions.checks import distributions
-from learners.ensembles.model import EnsembleModel
-from learners.errors import InvalidParameter, NoClass
+from learners.errors import InvalidParameter
 from learners.models.model import Model
 from learners.monitoring.raw import RawRows
 from learners.registry.model_kinds import load_model
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.records import encode_records, record_classifier
+from learners.schema.encoding.records import record_classifier
 from learners.schema.schema import Value
 from service.requests.json_values import JSONMapping
 from service.requests.problems import InvalidRequest
 from service.serving.count_queue import Watch
 from service.serving.monitoring_counts import Observer
-from service.serving.networks import compiled_network, n_kept_edges
 from service.serving.prediction_log import Keys
+from service.serving.rehearsal import rehearse
 from service.serving.usability import Unusable, usable
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from storage.control.control import Control
@@ -43,11 +38,6 @@ from storage.models.models import ModelVersion
 
 MOST_TOLD = 200  # characters
 MAX_CHECKED = 16
-REHEARSED = (2, 40)  # rows: kernels have a way for few, and one for many
-
-# Edges of the circuit of a network that is compiled before a request asks for it, about 0.1 KB each; and of all such circuits:
-# a process that maps hundreds of models may never be asked queries.
-MOST_REHEARSED, MOST_KEPT = 200_000, 2_000_000
 
 Probabilities = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -331,25 +321,6 @@ def map_version(version: ModelVersion, observer: Observer | None = None) -> Serv
         count_rows=PREDICTED_ROWS.labels(version.name).inc,
         watch=watch,
     )
-
-
-def rehearse(served: Served) -> None:
-    """Answer for rows of which nothing is known, on a thread: what runs for the first time compiles or loads, for seconds."""
-    with contextlib.nullcontext() if served.watch is None else served.watch.rehearsing():
-        _answer_nothing(served)
-
-
-def _answer_nothing(served: Served) -> None:
-    with contextlib.suppress(NoClass):  # some models answer queries only
-        served.classify({})
-        for n_rows in REHEARSED:
-            served.predict_proba(encode_records([{}] * n_rows, served.schema))
-    if isinstance(served.model, CircuitModel):
-        served.model.prepare()
-    network = served.model.joint if isinstance(served.model, EnsembleModel) else served.model
-    if isinstance(network, LookupModel):
-        with contextlib.suppress(NetworkTooLarge):  # the first query compiles it, or is refused
-            compiled_network(network, min(MOST_REHEARSED, MOST_KEPT - n_kept_edges())).prepare()
 
 
 def shortened(name: str) -> str:

@@ -18,7 +18,8 @@ from service import product
 from service.cli import app
 from service.operations import precompile
 from service.requests.requests import TrainRequest
-from service.serving.predictor import REHEARSED, Predictor
+from service.serving.predictor import Predictor
+from service.serving.rehearsal import REHEARSED
 from service.settings import Settings
 from service.workspace import Workspace
 

@@ -156,7 +156,7 @@ def test_of_references_that_are_meant_the_least_recent_goes_first(workspace: Wor
 def test_the_circuit_of_a_network_is_there_before_the_first_query(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(f"service.serving.predictor.{limit}", 3)
+    monkeypatch.setattr(f"service.serving.rehearsal.{limit}", 3)
     large = Predictor(workspace.control).resolve("m")
     monkeypatch.undo()
     served = Predictor(workspace.control).resolve("m")
@@ -208,7 +208,7 @@ def test_a_version_that_no_model_can_be_made_of_is_named_with_what_to_do(
     assert "m@1" in predictor.damaged["m"]  # /readyz says degraded
     seen: list[object] = []
     monkeypatch.setattr(usability, "verify", seen.append)
-    with pytest.raises(OutdatedModel):
+    with pytest.raises(OutdatedModel, match="Train it again"):
         predictor.resolve("m")
     predictor.refresh()
     assert seen == [] and predictor.damaged, "a request and a poll read all bytes again"
