@@ -1,5 +1,7 @@
 """What a model does when it is first mapped, so that no request waits for it."""
 
+from __future__ import annotations
+
 import contextlib
 from typing import TYPE_CHECKING
 
