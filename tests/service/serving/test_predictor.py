@@ -178,7 +178,7 @@ def test_what_a_version_rehearses_is_never_counted(
         observer.fold()
         raise NetworkTooLarge(1, 0)
 
-    monkeypatch.setattr("service.serving.predictor.compiled_network", fold_meanwhile)
+    monkeypatch.setattr("service.serving.rehearsal.compiled_network", fold_meanwhile)
     served = Predictor(workspace.control, observer=observer).resolve("m")
     served.classify(RECORD)
     observer.fold()
