@@ -36,15 +36,11 @@ def test_types_are_told():
     assert (Path(fewpass.__file__).parent / "py.typed").exists()
 
 
-def test_importing_loads_nothing_large_and_takes_little_time(tmp_path):
+def test_importing_loads_nothing_large(tmp_path):
     told = f"import sys, fewpass; print(*(set({OPTIONAL}) & set(sys.modules)))"
     done = run(told, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == ""
-    timed = (
-        "import time; t = time.process_time(); import fewpass; print(time.process_time() - t)"  # whoever else is busy
-    )
-    assert min(float(run(timed, tmp_path).stdout) for _ in range(3)) < 0.15
 
 
 @pytest.mark.parametrize("package", fewpass.PACKAGES)

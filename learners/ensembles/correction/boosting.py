@@ -44,7 +44,7 @@ class Boosters:
     weights : tuple of float
     boosters : tuple of xgboost.Booster
     facts : dict
-        Rounds and weights by name, and the log losses of the rows left out without and with the correction.
+        Rounds used and tried, weights, and log losses of rows left out, by name.
     """
 
     share: float
@@ -230,6 +230,8 @@ def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, 
     facts: dict[str, object] = {
         "rounds": {name: one.n_rounds for name, one in zip(DEPTHS, ways, strict=True)},
         "tried": {name: len(one.losses) - 1 for name, one in zip(DEPTHS, ways, strict=True)},
+        "left_out_losses": {"ensemble": ways[0].losses[0]}
+        | {name: min(one.losses) for name, one in zip(DEPTHS, ways, strict=True)},
         "weights": dict(zip(DEPTHS, weights.tolist(), strict=True)),
     }
     return Boosters(float(weights[0]), tuple(float(weight) for weight, _ in used), boosters, facts)
