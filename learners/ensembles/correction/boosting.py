@@ -20,7 +20,7 @@ from learners.schema import Chunk, Schema
 MOST_ROUNDS = 300
 # A way to boost ends where so many rounds lowered no loss, or by less than this share of it.
 PATIENCE = 20
-PAYS = 0.001
+PAYS = 0.0003
 # And where it heads, as far as its last rounds tell, for more than this multiple of the ensemble's own loss.
 BEHIND = 1.1
 SUBSAMPLE = 0.8
