@@ -92,10 +92,10 @@ if TYPE_CHECKING:
     from service.product.versions.registry import list_versions as list_versions
     from service.product.versions.registry import retention_of as retention_of
     from service.product.versions.registry import roll_back as roll_back
-    from service.product.versions.registry import served as served
     from service.product.versions.registry import set_alias as set_alias
     from service.product.versions.registry import set_retention as set_retention
     from service.product.versions.registry import set_tag as set_tag
+    from service.product.versions.served import served as served
     from service.product.views.graphs import family as family
     from service.product.views.graphs import graph as graph
     from service.product.views.inspecting import circuit as circuit

@@ -14,7 +14,8 @@ from service.product.datasets.data_roots import open_source
 from service.product.inference import queries, scoring
 from service.product.inference.imputation import Filling, write_imputed
 from service.product.inference.row_scores import write_scores
-from service.product.versions.registry import find_version, served
+from service.product.versions.registry import find_version
+from service.product.versions.served import served
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import EvaluateRequest, ImputeRequest, QueryJobRequest, ScoreRequest

@@ -23,7 +23,8 @@ from service.product.forgetting.forgetting import check_condition
 from service.product.inference.queries import NoJoint, of_joint, of_structures, queryable
 from service.product.promotion.promotion import checked_train
 from service.product.training.training import target_of
-from service.product.versions.registry import find_version, served
+from service.product.versions.registry import find_version
+from service.product.versions.served import served
 from service.requests.requests import (
     AnyRequest,
     EvaluateRequest,

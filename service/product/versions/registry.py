@@ -1,6 +1,5 @@
-"""The registry: models and their versions, aliases, tags and promotions."""
+"""The registry: models and their versions, aliases, tags and promotions. Nothing here reads a model."""
 
-from service.serving.predictor import Served, map_version
 from service.workspace import Workspace
 from storage.control.paging import Page
 from storage.models import aliases, models, promotions, retention
@@ -12,11 +11,6 @@ from storage.models.promotions import Promotion
 def find_version(workspace: Workspace, reference: str) -> ModelVersion:
     """The version that "name", "name@3" or "name@alias" means."""
     return models.find_version(workspace.control, reference)
-
-
-def served(workspace: Workspace, reference: str) -> Served:
-    """A mapped model for use in this process."""
-    return map_version(find_version(workspace, reference))
 
 
 def list_models(workspace: Workspace, limit: int = 100, cursor: str | None = None) -> Page[RegisteredModel]:

@@ -13,7 +13,8 @@ from learners.models.model import Model
 from learners.orders.drawing import posterior_svg
 from learners.orders.model import OrderModel
 from service.product.outputs import check_free
-from service.product.versions.registry import find_version, served
+from service.product.versions.registry import find_version
+from service.product.versions.served import served
 from service.product.views.circuit_export import Form, circuit_of
 from service.product.views.graphs import graph_of, graph_of_structure
 from service.product.views.structure_svg import to_svg
