@@ -210,7 +210,7 @@ def test_parameters_out_of_range_are_refused(name: str, value: float):
         XGBoostParameters(**{name: value})
 
 
-NETTALK = Path(__file__).parents[2] / "../shared/data/classification/nettalk_windows.parquet"
+NETTALK = Path(__file__).parents[3] / "../shared/data/classification/nettalk_windows.parquet"
 
 
 @pytest.mark.skipif(not NETTALK.exists(), reason="needs the public data sets")

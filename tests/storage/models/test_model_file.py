@@ -31,7 +31,7 @@ from storage.models.model_file import (
     write_model,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HEADER = {"kind": "lookup", "classes": ["no", "yes", "née"], "m": 0.1, "nested": {"a": [1, None, True]}}
 ARRAYS = {
     "counts": np.arange(60_000, dtype=np.int64).reshape(100, 20, 30),
