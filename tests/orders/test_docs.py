@@ -18,10 +18,11 @@ from service.cli import app
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "structures.md").read_text(encoding="utf-8")
 
 
-def test_the_python_example_runs():
-    (example,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+def test_the_python_examples_run():
     names = {}
-    exec(compile(example, "docs/how-to/structures.md", "exec"), names)
+    for example in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
+        exec(compile(example, "docs/how-to/structures.md", "exec"), names)
+    assert names["rain"] == pytest.approx(0.9 * 0.2 / (0.9 * 0.2 + 0.1 * 0.8))
     posterior = names["posterior"]
     assert posterior.feature_names_in_ == ["flow", "heat", "alarm"]
     assert posterior.coverage_ == {

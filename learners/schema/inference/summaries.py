@@ -170,7 +170,7 @@ class ColumnSummaries:
                 self.classes.append(value)
             position[j] = known[value]
             self.class_counts[value] = self.class_counts.get(value, 0) + int(counts[j])
-        check_classes(self.target, len(self.classes), self.max_classes, type(self.classes[0]) is int)
+        check_classes(self.target, len(self.classes), self.max_classes, {type(v) for v in self.classes} == {int})
         return position[index]
 
     def _update_column(self, name: str, column: pa.Array, y: Integers) -> None:

@@ -255,7 +255,7 @@ def test_jobs_that_ended_long_ago_are_forgotten_with_their_logs(workspace: Works
     old, waiting = (product.run_schedule(workspace, "nightly", key) for key in "ab")
     product.job_queue(workspace).cancel(old.id)
     logs = workspace.layout.root / "logs"
-    logs.mkdir()
+    logs.mkdir(exist_ok=True)
     (logs / f"{old.id}.jsonl").write_text("{}\n")
     Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs, clock).forget_old_jobs()
     assert (
