@@ -36,7 +36,7 @@ def broken(monkeypatch):
 
     def wrong(self, chunk, threads=None):
         probabilities = right(self, chunk)
-        probabilities[min(3, chunk.n_rows - 1)] = np.nan
+        probabilities[min(3, max(0, chunk.n_rows - 1)) :][:1] = np.nan
         return probabilities
 
     monkeypatch.setattr(type(fitted.model_), "predict_proba", wrong)

@@ -106,9 +106,11 @@ def test_other_models_know_no_structures_and_this_one_no_classes(site, plant, ci
     for model, kind in (("sky", "circuit"), ("weather", "lookup")):
         refused = ask(site.client, model, {"kind": "edges"}, code=422)["detail"]
         assert "does not answer 'edges'; it answers marginal, conditional" in refused
-        for path in ("edges.svg", "graph.svg", "graph.bif"):
+        for path in ("edges.svg", "graph.svg"):
             told = problem(site.client.get(f"/v1/models/{model}/{path}"), 422)["detail"]
             assert f"{kind!r} has no posterior over structures. Train with --learner orders" in told
+    assert "is no Bayesian network" in problem(site.client.get("/v1/models/sky/graph.bif"), 422)["detail"]
+    assert site.client.get("/v1/models/weather/graph.bif").text.startswith("network ")
     told = problem(site.client.post("/v1/models/plant/predict", json={"records": [{"flow": 1.0}]}), 422)
     assert "or send queries" in told["detail"]
     assert "has leaves of several columns" in problem(site.client.get("/v1/models/plant/circuit"), 422)["detail"]
@@ -235,7 +237,7 @@ def test_rows_that_a_model_keeps_are_forgotten_too(site, tmp_path):
         "columns": {"batch": "drop"},
     }
     first = finished(site.client, train | {"holdout": 0, "update": True})
-    assert any("whoever may download it can read them" in told for told in first["metrics"]["warnings"])
+    assert any("whoever may download it can read them" in told for told in first["warnings"])
     before = model_of(site, "kept@1")
     assert before.rows.counts.sum() == 90
     assert "secret" in before.schema.attributes[0].values
