@@ -27,8 +27,8 @@ from benchmarks.measuring import Figure, machine, report
 PROGRAM = """
 import json, os, sys
 from pathlib import Path
-from learners import recipes
-from learners.counts import pairwise
+from learners.registry import recipes
+from learners.counts.pairs import pairwise
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from service.jobs.checkpoints import ForgivingStore, JobCheckpoints

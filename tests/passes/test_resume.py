@@ -33,7 +33,7 @@ from tests.processes import wait_for
 # Each line it is sent starts a run of its own; only the importing, which takes a second, is done once for all of them.
 PROGRAM = """
 import os, sys
-from learners import recipes
+from learners.registry import recipes
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from service.jobs.checkpoints import ForgivingStore, JobCheckpoints

@@ -226,7 +226,7 @@ def test_words_have_no_effects(site, tmp_path):
 def test_rows_that_a_model_keeps_are_forgotten_too(site, tmp_path):
     """Distinct rows lie in a model of words: the new version has none of those forgotten, and the old one is named."""
     rng = np.random.default_rng(1)
-    columns = {name: rng.choice(["x", "y"], 90) for name in NAMES}
+    columns = {name: rng.choice(["x", "y"], 90).astype(object) for name in NAMES}
     columns["flow"][7] = "secret"
     pq.write_table(pa.table(columns | {"batch": pa.array(np.arange(90))}), tmp_path / "words.parquet")
     train = {
