@@ -90,6 +90,8 @@ def aliases(control: Control, name: str) -> Mapping[str, int]:
 
 def alias_names(connection: Connection, name: str) -> list[str]:
     """The aliases of a model."""
+    if not is_name(name):
+        return []
     return list(connection.scalars(sa.select(_ALIASES.c.alias).where(_ALIASES.c.name == name)))
 
 
