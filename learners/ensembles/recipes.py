@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -229,12 +229,20 @@ class _Training:
             lambda threads, advance: fit_members(self.members, solved, class_counts, by_views, threads, advance),
         )
         members, scores, rows = fitted
+        pool, words = self.choice.within_bytes(Pool(members, 1.0, solved), self.schema.n_classes)
+
+        def left_out_scores(threads: int, which: slice) -> Floats:
+            part = by_views.rows(which)
+            return member_scores(pool.members, solved, class_counts, part, leave_out=True, threads=threads)
+
         if self._is_small:
-            scores = yield Work("cross-fitting", self._out_of_fold)
+            n_kept = len(pool.members)
+            scores = yield Work("cross-fitting", lambda threads, advance: self._out_of_fold(n_kept, threads, advance))
             assert self.rows.y is not None
             rows = Rows(self.rows.y, left_out_prior(class_counts, self.rows.y))
-        pool = Pool(members, fitted_temperature(scores, rows), solved)
-        pool, words = self.choice.within_bytes(pool, self.schema.n_classes)
+        elif len(pool.members) < len(members):
+            scores = yield Work("weighting", lambda threads, _: left_out_scores(threads, slice(rows.y.size)))
+        pool = replace(pool, temperature=fitted_temperature(scores, rows))
         facts = {
             "learner": name,
             "parameters": parameters,
@@ -248,9 +256,8 @@ class _Training:
         if self.choice.has_correction:
 
             def correct(threads: int, advance: Advance) -> object:
-                margins = scores
-                if not self._is_small:
-                    margins = member_scores(members, solved, class_counts, by_views, leave_out=True, threads=threads)
+                others = left_out_scores(threads, slice(scores.shape[0], None))
+                margins = np.concatenate([scores, others])
                 return self._corrected(log_softmax(pool.temperature * margins), threads, advance, facts)
 
             share, correction = yield Work("correcting", correct)
@@ -264,8 +271,8 @@ class _Training:
         n = int(self.families.counts.n_rows)
         return self.is_whole and n <= SMALL and self.rows.n_rows >= 2 * N_FOLDS and bool(self.choice.has_pairs)
 
-    def _out_of_fold(self, threads: int, advance: Advance) -> Floats:
-        return out_of_fold_scores(self.schema, self.rows, self.ks, self.seed, threads, advance)
+    def _out_of_fold(self, n_members: int, threads: int, advance: Advance) -> Floats:
+        return out_of_fold_scores(self.schema, self.rows, self.ks[:n_members], self.seed, threads, advance)
 
     def _corrected(
         self, scores: Floats, threads: int, advance: Advance, facts: dict[str, object]

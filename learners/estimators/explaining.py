@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,8 +59,10 @@ class Explaining:
         known = self._known()
         return importances(known.model, known.names)
 
+    @abstractmethod
     def _known(self) -> KnownColumns:
-        raise NotImplementedError
+        """The model and its columns."""
 
+    @abstractmethod
     def _chunks(self, X: Any) -> Iterator[Chunk]:
-        raise NotImplementedError
+        """The rows of a table as codes, a part at a time."""

@@ -13,9 +13,6 @@ from learners.circuits.structures.from_network import MAX_EDGES, tables_circuit
 from learners.orders.model import OrderModel
 from learners.orders.queries.network import NoTables, mean_gaussian
 
-# Rows of files are rounded.
-SUMS_TO_ONE = 0.01
-
 
 def best_network(model: OrderModel, max_edges: int = MAX_EDGES) -> CircuitModel:
     """The most probable graph of a posterior with its expected parameters: of nominal columns a circuit, of numbers a Gaussian.

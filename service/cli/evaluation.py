@@ -246,13 +246,18 @@ def next_steps(name: str, learner: str, target: str | None, workspace: str | Non
 
 
 def what_was_read(passes: list[JSONObject]) -> str:
-    """How many rows an update has read, and how many it knew; of all passes the one that read most."""
+    """How many rows a training has read, and how many it knew from stored counts; where only some passes knew them, which."""
     if not passes:
         return "No row was read: every count was stored."
     most = max(passes, key=lambda told: told["n_rows_read"])
-    if not most["n_rows_reused"]:
-        return f"read {most['n_rows_read']:,} rows"
-    return f"read {most['n_rows_read']:,} new rows; {most['n_rows_reused']:,} came from stored counts"
+    said = f"read {most['n_rows_read']:,} rows"
+    knowing = [told for told in passes if told["n_rows_reused"]]
+    if not knowing:
+        return said
+    known = max(told["n_rows_reused"] for told in knowing)
+    if most["n_rows_reused"]:
+        return f"read {most['n_rows_read']:,} new rows; {known:,} came from stored counts"
+    return f"{said}; {known:,} of them were known when {' and '.join(str(told['stage']) for told in knowing)}"
 
 
 def show_metrics(metrics: JSONMapping) -> None:

@@ -198,6 +198,10 @@ def test_a_budget_is_kept_and_told():
         Source.of_table(table_of(300)),
     )
     assert len(describe.members(small)) < 3 and any("members are kept" in line for line in small.facts["choice"])
+    whole = drive(
+        recipes.learner("auto", {"members": 3, "correction": "none"}, "class"), Source.of_table(table_of(300))
+    )
+    assert small.facts["left_out_loss"] != whole.facts["left_out_loss"], "it is of the members that are kept"
     quick = drive(recipes.learner("auto", {"members": 3, "seconds": 0.2}, "class"), Source.of_table(table_of(300)))
     assert quick.correction is None and any("No correction" in line for line in quick.facts["choice"])
     with pytest.raises(InvalidParameter, match="at least 2"):

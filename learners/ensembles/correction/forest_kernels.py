@@ -71,25 +71,33 @@ def add_expected_scores(forest, x, sizes, scores):
 
     Quinlan (1993), C4.5: Programs for machine learning, chapter 3.
     """
-    share = np.empty(np.int64(1) << (forest.depths.max() + 1 if forest.depths.size else 1))
-    for row in range(x.shape[1]):
+    # The right branches that are still to be followed, at most one a level.
+    places, shares = np.empty(WORD, np.int64), np.empty(WORD)
+    for begin in range(0, x.shape[1], BLOCK_ROWS):
+        end = min(begin + BLOCK_ROWS, x.shape[1])
         for tree in range(forest.depths.size):
-            nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]
+            nodes, leaves, label = forest.node_starts[tree], forest.leaf_starts[tree], forest.labels[tree]
             n_splits = (np.int64(1) << forest.depths[tree]) - 1
-            share[0] = 1.0
-            for place in range(n_splits):
-                node = nodes + place
-                attribute = forest.attributes[node]
-                code = np.int64(x[attribute, row])
-                if code >= sizes[attribute]:
-                    left = np.float64(forest.left_shares[node])
-                else:
-                    word = forest.words[forest.word_starts[node] + (code >> 6)]
-                    left = np.float64((word >> np.uint64(code & 63)) & np.uint64(1))
-                share[2 * place + 1] = share[place] * left
-                share[2 * place + 2] = share[place] * (1.0 - left)
-            for leaf in range(n_splits + 1):
-                scores[row, forest.labels[tree]] += share[n_splits + leaf] * forest.leaves[leaves + leaf]
+            for row in range(begin, end):
+                places[0], shares[0] = 0, 1.0
+                n_left = 1
+                while n_left > 0:
+                    n_left -= 1
+                    place, share = places[n_left], shares[n_left]
+                    while place < n_splits:
+                        node = nodes + place
+                        attribute = forest.attributes[node]
+                        code = np.int64(x[attribute, row])
+                        place = 2 * place + 1
+                        if code >= sizes[attribute]:
+                            left = np.float64(forest.left_shares[node])
+                            places[n_left], shares[n_left] = place + 1, share * (1.0 - left)
+                            n_left += 1
+                            share *= left
+                        else:
+                            word = forest.words[forest.word_starts[node] + (code >> 6)]
+                            place += 1 - np.int64((word >> np.uint64(code & 63)) & np.uint64(1))
+                    scores[row, label] += share * forest.leaves[leaves + place - n_splits]
 
 
 @kernel
