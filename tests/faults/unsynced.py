@@ -99,11 +99,12 @@ class Disk:
 
 
 def write(state: State, folder: Path) -> None:
-    """Make a state in a folder that does not exist."""
+    """Make a state in a folder that does not exist, closed to others as a workspace is."""
     for path, content in state.items():
         if content is None:
-            (folder / path).mkdir()
+            (folder / path).mkdir(mode=0o700)
         else:
+            (folder / path).touch(mode=0o600)
             (folder / path).write_bytes(content)
 
 
