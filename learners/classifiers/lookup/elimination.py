@@ -16,7 +16,8 @@ from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze
 MOST_CELLS = 1 << 20
 """Numbers that one sum of one row may run over, all classes together."""
 
-BLOCK_CELLS = 1 << 22
+BLOCK_CELLS = 1 << 18
+"""Of the rows that are summed at a time, which a processor's cache holds."""
 
 
 class Factor(NamedTuple):
@@ -26,7 +27,7 @@ class Factor(NamedTuple):
     ----------
     scope : tuple of int
         Ascending.
-    value : (n_rows or 1, one axis for each attribute of the scope, n_classes) float64
+    value : (n_classes, one axis for each attribute of the scope, n_rows or 1) float64
     variance : like `value`, or None
         Of the logarithm of each value.
     """
@@ -95,10 +96,16 @@ class Elimination:
                         log_joints(tables, own, 0, rows.size, found)
                         out[rows] = found
                 continue
+            known = sorted(set(self.structure.order) - missing)
+            first, which = _different(x[np.ix_(known, rows)])
+            different = _contiguous(x[:, rows[first]])
             step = max(1, BLOCK_CELLS // (plan.n_cells * n_classes))
-            for first in range(0, rows.size, step):
-                block = rows[first : first + step]
-                logs[block], variance[block] = self._summed(_contiguous(x[:, block]), missing, plan)
+            found = [
+                self._summed(_contiguous(different[:, start : start + step]), missing, plan)
+                for start in range(0, first.size, step)
+            ]
+            for part, out in enumerate((logs, variance)):
+                out[rows] = np.concatenate([block[part] for block in found], axis=1).T[which]
         return logs, variance
 
     def _plan(self, missing: frozenset[int]) -> _Plan:
@@ -109,18 +116,20 @@ class Elimination:
         return self._plans[missing]
 
     def _summed(self, x: Codes, missing: frozenset[int], plan: _Plan) -> tuple[Floats, Floats]:
-        n_classes = self.tables.log_prior.size
-        logs = np.tile(self.tables.log_prior, (x.shape[1], 1))
-        variance = np.zeros_like(logs) if self.spread is None else np.tile(self.spread.log_prior, (x.shape[1], 1))
+        """(n_classes, n_rows) each."""
+        n_classes, n_rows = self.tables.log_prior.size, x.shape[1]
+        logs = np.repeat(self.tables.log_prior[:, np.newaxis], n_rows, axis=1)
+        variance = np.zeros_like(logs)
+        if self.spread is not None:
+            variance += self.spread.log_prior[:, np.newaxis]
         factors = []
         for i in plan.families:
             scope = tuple(sorted(missing & {self.structure.order[i], *self.structure.parents[i]}))
             of_logs = self._logs(self.tables, i, x, scope)
             of_variance = None if self.spread is None else self._logs(self.spread, i, x, scope)
             if scope:
-                largest = of_logs.max(axis=tuple(range(1, of_logs.ndim)), keepdims=True)
-                largest = np.where(largest == -np.inf, 0.0, largest)
-                logs += largest.reshape(-1, 1)
+                largest = _largest(of_logs, -np.inf, 0.0)
+                logs += largest
                 factors.append(Factor(scope, np.exp(of_logs - largest), of_variance))
             else:
                 logs += of_logs
@@ -129,31 +138,36 @@ class Elimination:
             ours = [factor for factor in factors if attribute in factor.scope]
             factors = [factor for factor in factors if attribute not in factor.scope]
             made = _summed_out(attribute, ours)
-            largest = made.value.max(axis=tuple(range(1, made.value.ndim)), keepdims=True)
-            largest = np.where(largest == 0.0, 1.0, largest)
-            logs += np.log(largest).reshape(-1, 1)
+            largest = _largest(made.value, 0.0, 1.0)
+            logs += np.log(largest)
             factors.append(made._replace(value=made.value / largest))
         with np.errstate(divide="ignore"):
             for factor in factors:
-                logs += np.log(factor.value).reshape(-1, n_classes)
-                variance += 0.0 if factor.variance is None else factor.variance.reshape(-1, n_classes)
+                logs += np.log(factor.value)
+                variance += 0.0 if factor.variance is None else factor.variance
         return logs, variance
 
     def _logs(self, tables: Tables, i: int, x: Codes, scope: tuple[int, ...]) -> Floats:
-        """The entries of a family at the codes of the rows and all codes of the missing attributes: (n or 1, …, n_classes)."""
+        """The entries of a family at the codes of the rows and all codes of the missing attributes: (n_classes, …, n_rows or 1)."""
         parents = self.structure.parents[i]
         members = (*parents, self.structure.order[i])
         shape = tuple(int(self.sizes[v]) for v in scope)
         n_rows = x.shape[1] if len(scope) < len(members) else 1
         n_each = math.prod(shape)
         combinations = dict(zip(scope, np.indices(shape).reshape(len(scope), n_each), strict=True))
-        codes = np.empty((len(members), n_rows * n_each), x.dtype)
+        codes = np.empty((len(members), n_each * n_rows), x.dtype)
         for place, v in enumerate(members):
-            codes[place] = np.tile(combinations[v], n_rows) if v in combinations else np.repeat(x[v], n_each)
+            codes[place] = np.repeat(combinations[v], n_rows) if v in combinations else np.tile(x[v], n_each)
         freeze(codes)  # as the rows of a request: one compiled signature
         logs = np.empty((codes.shape[1], tables.log_prior.size))
         log_joints(_alone(tables, i, len(parents)), codes, 0, codes.shape[1], logs)
-        return logs.reshape(n_rows, *shape, -1)
+        return np.ascontiguousarray(logs.T).reshape(-1, *shape, n_rows)
+
+
+def _largest(values: Floats, none: float, instead: float) -> Floats:
+    """Of each row: (n_rows or 1,)."""
+    found = values.max(axis=tuple(range(values.ndim - 1)))
+    return np.where(found == none, instead, found)
 
 
 def _alone(tables: Tables, i: int, n_parents: int) -> Tables:
@@ -184,14 +198,20 @@ def _patterns(x: Codes, sizes: Integers, used: Sequence[int]) -> Iterator[tuple[
     """The attributes that are missing, of those in use, and the rows in which just these are."""
     attributes = np.array(used, np.int64)
     is_missing: Mask = x[attributes] >= sizes[attributes, np.newaxis]
-    packed = np.ascontiguousarray(np.packbits(is_missing, axis=0).T)
-    if not packed.size:
-        yield frozenset(), np.arange(x.shape[1])
-        return
-    _, first, which = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    first, which = _different(np.packbits(is_missing, axis=0))
     order = np.argsort(which, kind="stable")
     for number, rows in enumerate(np.split(order, np.cumsum(np.bincount(which))[:-1])):
         yield frozenset(attributes[is_missing[:, first[number]]].tolist()), rows
+
+
+def _different(columns: Array) -> tuple[Integers, Integers]:
+    """Where each different column stands first, and which of these each is."""
+    rows = np.ascontiguousarray(columns.T)
+    n_bytes = rows.itemsize * rows.shape[1]
+    if not n_bytes:
+        return np.arange(min(1, len(rows))), np.zeros(len(rows), np.int64)
+    _, first, which = np.unique(rows.view(f"V{n_bytes}").ravel(), return_index=True, return_inverse=True)
+    return first, which
 
 
 def _planned(structure: Structure, missing: frozenset[int], sizes: Integers) -> _Plan:
