@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+MOST_NAMED = 8  # columns in one sentence
+
 # A password before a host, which a number of a port is not; and parameters of signed URIs and of those with a key.
 _PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*://[^/?#\s@:]*):(?!\d+(?:[/?#]|$))[^\s?#]*@", re.IGNORECASE)
 _SECRET_NAMES = r"(?:[\w.-]*[-_.])?sig|[\w.%-]*(?:signature|token|secret|passw|pwd|key|credential|auth)[\w.%-]*"
@@ -158,3 +160,12 @@ class ClusterError(LearnerError, ConnectionError):
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"The cluster {address} cannot be used: {reason}.")
         self.address = address
+
+
+def names_with_similar(names: Sequence[str], others: Sequence[str]) -> str:
+    """The first names as words of a sentence, each with similar ones among others."""
+    told = []
+    for name in names[:MOST_NAMED]:
+        near = get_close_matches(name, others)
+        told.append(f"{name!r}" + (f" (similar: {', '.join(near)})" if near else ""))
+    return ", ".join(told) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")

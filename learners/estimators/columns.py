@@ -10,14 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from learners.errors import ColumnWarning, SchemaError
+from learners.errors import MOST_NAMED, ColumnWarning, SchemaError, names_with_similar
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.schema import Attribute, Schema
 from learners.schema.clocks import DICTIONARY
 from learners.schema.encoding.records import reads_text, record_classifier
-
-MOST_TOLD = 8  # columns of one warning
 
 
 def warn(message: str) -> None:
@@ -109,19 +107,21 @@ class KnownColumns:
         absent = [name for name in self.attributes if name not in present]
         if absent:
             self.warn_once(
-                f"The data lacks columns of the model: {_listed(absent, unknown)}. Rows are answered without them."
+                f"The data lacks columns of the model: {names_with_similar(absent, unknown)}. Rows are answered without them."
             )
         self._warn_of_unknown([name for name in unknown if not get_close_matches(name, absent)])
         self._passed = names
 
     def _warn_of_unknown(self, unknown: Sequence[str]) -> None:
         if unknown:
-            self.warn_once(f"Columns that the model does not know are ignored: {_listed(unknown, self.attributes)}.")
+            self.warn_once(
+                f"Columns that the model does not know are ignored: {names_with_similar(unknown, self.attributes)}."
+            )
 
     def _require_some(self, names: Iterable[str]) -> None:
         names = list(names)  # none at all: nothing is known, which is a question like any other
         if self.attributes and names and not any(name in self.attributes for name in names):
-            some = ", ".join(self.attributes[:MOST_TOLD]) + (", …" if len(self.attributes) > MOST_TOLD else "")
+            some = ", ".join(self.attributes[:MOST_NAMED]) + (", …" if len(self.attributes) > MOST_NAMED else "")
             raise SchemaError(f"None of the model's columns ({some}) is in the data.")
 
     def names_by_position(self, n_columns: int, is_named: bool) -> tuple[str, ...] | None:
@@ -149,15 +149,6 @@ class KnownColumns:
                 "taken in order."
             )
         return self.names
-
-
-def _listed(names: Sequence[str], others: Sequence[str]) -> str:
-    """Names, each with similar ones among others."""
-    told = []
-    for name in names[:MOST_TOLD]:
-        near = get_close_matches(name, others)
-        told.append(f"{name!r}" + (f" (similar: {', '.join(near)})" if near else ""))
-    return ", ".join(told) + (f" and {len(names) - MOST_TOLD} more" if len(names) > MOST_TOLD else "")
 
 
 def arrow_schema_of(schema: Schema, names: Sequence[str]) -> pa.Schema:

@@ -117,7 +117,7 @@ class Elimination:
 
     def _summed(self, x: Codes, missing: frozenset[int], plan: _Plan) -> tuple[Floats, Floats]:
         """(n_classes, n_rows) each."""
-        n_classes, n_rows = self.tables.log_prior.size, x.shape[1]
+        n_rows = x.shape[1]
         logs = np.repeat(self.tables.log_prior[:, np.newaxis], n_rows, axis=1)
         variance = np.zeros_like(logs)
         if self.spread is not None:

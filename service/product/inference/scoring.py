@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 from learners.circuits.model import CircuitModel
 from learners.classifiers.baselines.boosted import warning_without
 from learners.distributions.checks import distributions
-from learners.errors import EmptyData, NoClass, UnknownColumn
+from learners.errors import EmptyData, NoClass, UnknownColumn, names_with_similar
 from learners.evaluation.metrics import (
     LEAST_PROBABILITY,
     NO_ROWS,
@@ -186,10 +185,10 @@ def absences(model: Model, source: Source) -> list[str]:
         raise InvalidRequest(f"The data has none of the model's columns ({', '.join(attributes[:8])}).")
     others = [name for name in names if name not in attributes]
     told = []
-    for name in absent:
-        near = get_close_matches(name, others)
-        similar = f" (similar: {', '.join(near)})" if near else ""
-        told.append(f"Column {name!r} is not in the data{similar}; rows are answered without it.")
+    if absent:
+        told.append(
+            f"The data lacks columns of the model: {names_with_similar(absent, others)}. Rows are answered without them."
+        )
     if (warning := warning_without(model, absent)) is not None:
         told.append(warning)
     return told

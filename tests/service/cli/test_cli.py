@@ -64,7 +64,7 @@ def test_predict_looks_at_the_model_s_columns_only(
     told = fewpass(
         "predict", "weather", tmp_path / "changed.parquet", "--out", tmp_path / "a.parquet", workspace=workspace
     )
-    assert "Column 'outlook' is not in the data (similar: outlok)" in " ".join(told.stderr.split())
+    assert "The data lacks columns of the model: 'outlook' (similar: outlok)." in " ".join(told.stderr.split())
     assert pq.read_table(tmp_path / "a.parquet").num_rows == 20
     pq.write_table(table.select(["station"]), tmp_path / "others.parquet")
     told = fewpass(
@@ -90,7 +90,7 @@ def test_evaluate_models_and_schema_print_json_and_tables(workspace: Path, weath
     pq.write_table(pq.read_table(weather_files[1]).drop_columns(["outlook"]), workspace / "fewer.parquet")
     told = fewpass("evaluate", "weather", workspace / "fewer.parquet", workspace=workspace)
     assert (
-        "Column 'outlook' is not in the data" in " ".join(told.stderr.split())
+        "The data lacks columns of the model: 'outlook'" in " ".join(told.stderr.split())
         and "share of wrong answers" in told.stdout
     )
     assert json.loads(fewpass("models", "--json", workspace=workspace).stdout)[0]["name"] == "weather"
