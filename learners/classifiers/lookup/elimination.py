@@ -96,16 +96,16 @@ class Elimination:
                         log_joints(tables, own, 0, rows.size, found)
                         out[rows] = found
                 continue
-            known = sorted(set(self.structure.order) - missing)
-            first, which = _different(x[np.ix_(known, rows)])
+            known = np.array(sorted(set(self.structure.order) - missing), np.int64)
+            first, which = _different(x[known[:, np.newaxis], rows])
             different = _contiguous(x[:, rows[first]])
             step = max(1, BLOCK_CELLS // (plan.n_cells * n_classes))
-            found = [
+            blocks = [
                 self._summed(_contiguous(different[:, start : start + step]), missing, plan)
                 for start in range(0, first.size, step)
             ]
             for part, out in enumerate((logs, variance)):
-                out[rows] = np.concatenate([block[part] for block in found], axis=1).T[which]
+                out[rows] = np.concatenate([block[part] for block in blocks], axis=1).T[which]
         return logs, variance
 
     def _plan(self, missing: frozenset[int]) -> _Plan:
