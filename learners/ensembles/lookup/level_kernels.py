@@ -10,6 +10,8 @@ from learners.counts.sort_kernels import place_among
 from learners.kernels.arrays import Array
 from learners.kernels.jit import inner_kernel, kernel
 
+ODD = np.uint64(0x9E3779B97F4A7C15)  # of Fibonacci hashing (Knuth, volume 3, section 6.4)
+
 
 class LevelTree(NamedTuple):
     """A context tree with the tables of its hierarchical Dirichlet process; arrays as of `ContextTree`.
@@ -76,15 +78,38 @@ def _shares(tree, depth, nodes, cells, q, shares):
         shares[level - 1] = shares[level] * new / (new + max(tree.customers[cells[level]] - 1.0, 0.0))
 
 
+@inner_kernel
+def _first_alike(x, own, parents, y, row, first):
+    """The first row with the same value, context and, if it is left out, class; notes a row without one in `first`, a hash table."""
+    n_slots = np.uint64(first.size - 1)
+    mixed = np.uint64(x[own, row])
+    if y.size > 0:
+        mixed = mixed * ODD + np.uint64(y[row])
+    for parent in parents:
+        mixed = mixed * ODD + np.uint64(x[parent, row])
+    mixed *= ODD
+    slot = (mixed ^ (mixed >> np.uint64(32))) & n_slots
+    while first[slot] >= 0:
+        other = first[slot]
+        is_alike = x[own, other] == x[own, row] and (y.size == 0 or y[other] == y[row])
+        for parent in parents:
+            is_alike = is_alike and x[parent, other] == x[parent, row]
+        if is_alike:
+            return np.int64(other)
+        slot = (slot + np.uint64(1)) & n_slots
+    first[slot] = row
+    return np.int64(row)
+
+
 @kernel
-def level_probabilities(tree, x, own, parents, sizes, y, log_p):
+def level_probabilities(tree, x, own, parents, sizes, y, first, log_p):
     """Log P(value | class, first j parents) of every row, class and j, the row itself left out of its own class.
 
     A level is read by its rows; a context that is not there is answered by the tables of the deepest one on its path. A
     parent that is missing ends the context: it is averaged over, so the level above it is read by its rows.
 
     x (n_views, n) codes, own the view of the attribute, parents (k,) int64 views, sizes (k,) of their domains, y (n,) classes of the rows, which the tree
-    has counted, or (0,): then nothing is left out. OUT log_p (n, k + 1, n_classes) float32.
+    has counted, or (0,): then nothing is left out; first (a power of two above n,) int32, all -1: scratch. OUT log_p (n, k + 1, n_classes) float32.
 
     Zero for a value that training never saw: it says nothing.
     """
@@ -96,6 +121,10 @@ def level_probabilities(tree, x, own, parents, sizes, y, log_p):
         value = np.int64(x[own, row])
         if value >= tree.n_values:
             log_p[row] = 0.0
+            continue
+        alike = _first_alike(x, own, parents, y, row, first)
+        if alike < row:
+            log_p[row] = log_p[alike]
             continue
         for j in range(parents.size):
             codes[j] = x[parents[j], row]

@@ -97,7 +97,8 @@ class Levels:
         """
         y = rows.y if leave_out and rows.y is not None else frozen(np.empty(0, rows.x.dtype))
         parents = np.array(family.parents, np.int64)
-        level_probabilities(self.arrays, rows.x, family.attribute, parents, self.parent_sizes, y, log_p)
+        first = np.full(1 << (2 * rows.n_rows).bit_length(), -1, np.int32)
+        level_probabilities(self.arrays, rows.x, family.attribute, parents, self.parent_sizes, y, first, log_p)
 
     def weighted(self, a: float, b: float) -> Estimates:
         """Weighted log probabilities in the form of estimates: a log p_0 + b (log p - log p_0)."""
