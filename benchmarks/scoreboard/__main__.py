@@ -47,8 +47,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def entries(args: argparse.Namespace, folder: Path, absent: list[str]) -> Iterator[Entry]:
-    """Every learner on every table, one after the other."""
+def entries(args: argparse.Namespace, folder: Path, absent: list[str]) -> Iterator[list[Entry]]:
+    """Of each table every learner, one after the other."""
     imports: dict[str, float] = {}
     for name, target, table in tables.tables(args.tables, args.real_rows):
         if table is None:
@@ -56,30 +56,34 @@ def entries(args: argparse.Namespace, folder: Path, absent: list[str]) -> Iterat
             continue
         files = tables.split(name, table, target, folder / name, MISSING, args.seed, args.most_rows)
         del table
+        found = []
         for learner in args.learners:
             kind = learner if learner in PEERS else "fewpass"
             if kind not in imports:
                 commands = Commands(learner, files, folder / f"imports-{kind}")
                 imports[kind] = run(commands.imports, args.timeout).cpu_s
-            yield measured(learner, files, folder / name / learner, imports[kind], args.timeout)
+            entry = measured(learner, files, folder / name / learner, imports[kind], args.timeout)
+            print(f"{name}, {learner}: {entry.note or entry.scores['0']}", flush=True)
+            found.append(entry)
+        yield found
 
 
-def board(args: argparse.Namespace) -> dict[str, Any]:
-    """What all learners do on all tables, and on what it was measured."""
-    absent: list[str] = []
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        for entry in entries(args, Path(folder), absent):
-            print(f"{entry.table}, {entry.learner}: {entry.note or entry.scores['0']}", flush=True)
-            found.append(asdict(entry))
-    return {
+def boards(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What all learners do on the tables so far, and on what it was measured: after each table."""
+    board: dict[str, Any] = {
         "commit": _commit(),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(" ", "minutes")[:16],
         "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "Python": platform.python_version()},
-        "n_invalid": sum(entry["n_invalid"] for entry in found),
-        "absent": absent,
-        "entries": found,
+        "n_invalid": 0,
+        "absent": [],
+        "entries": [],
     }
+    with tempfile.TemporaryDirectory() as folder:
+        for found in entries(args, Path(folder), board["absent"]):
+            board["entries"] += [asdict(entry) for entry in found]
+            board["n_invalid"] += sum(entry.n_invalid for entry in found)
+            yield board
+    yield board
 
 
 def _commit() -> str:
@@ -90,12 +94,12 @@ def _commit() -> str:
 
 
 def main(given: list[str] | None = None) -> None:
-    """Measure, print the table, and keep it."""
+    """Measure, keep what is known after each table, and print it."""
     args = arguments(given)
-    found = board(args)
-    print(page.markdown(found))
-    if args.output is not None:
-        page.keep(found, args.output)
+    for board in boards(args):
+        if args.output is not None:
+            page.keep(board, args.output)
+    print(page.markdown(board))
 
 
 if __name__ == "__main__":

@@ -58,10 +58,12 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def keep(board: dict[str, Any], folder: Path) -> None:
-    """Write both files; what was the latest is the one before."""
+    """Write both files; what was the latest is the one before, or is replaced if it is of the same run."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "scoreboard.json"
-    before = json.loads(path.read_text())["latest"] if path.is_file() else None
+    kept = json.loads(path.read_text()) if path.is_file() else {"latest": None, "before": None}
+    is_same_run = kept["latest"] is not None and all(kept["latest"][name] == board[name] for name in ("commit", "date"))
+    before = kept["before"] if is_same_run else kept["latest"]
     path.write_text(json.dumps({"latest": board, "before": before}, indent=1) + "\n")
     parts = [HEAD, "## The latest\n", markdown(board)]
     parts += [] if before is None else ["## The one before\n", markdown(before)]
