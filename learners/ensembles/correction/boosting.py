@@ -173,12 +173,12 @@ def is_done(losses: list[float], least: float) -> bool:
     done = len(losses) - 1
     if done >= MOST_ROUNDS or done - int(np.argmin(losses)) >= PATIENCE:
         return True
-    if done < 2 * PATIENCE:
-        return False
-    if min(losses[-PATIENCE:]) > (1.0 - PAYS) * min(losses[:-PATIENCE]):
+    if done >= 2 * PATIENCE and min(losses[-PATIENCE:]) > (1.0 - PAYS) * min(losses[:-PATIENCE]):
         return True
-    # If each PATIENCE rounds gain the same share of what the ones before them gained.
-    before, then, now = (losses[done - back] for back in (2 * PATIENCE, PATIENCE, 0))
+    if done < 4 * PATIENCE:
+        return False
+    # If twice as many rounds gain the same share each time of what the doubling before gained: losses fall by a power law.
+    before, then, now = (losses[done // part] for part in (4, 2, 1))
     share = (then - now) / (before - then) if before > then > now else 0.0
     return share < 1.0 and now - (then - now) * share / (1.0 - share) > BEHIND * least
 

@@ -24,9 +24,15 @@ def test_a_way_ends_where_its_gains_no_longer_pay():
 
 
 def test_a_way_ends_where_it_heads_for_more_than_is_had():
-    n = np.arange(2 * PATIENCE + 1)
-    to_half = list(0.5 + 0.5 * 0.9**n)
-    assert is_done(to_half, least=0.1) and not is_done(to_half, least=0.48)
+    to_half = list(0.5 + 1.0 / (1.0 + np.arange(4 * PATIENCE + 1)))  # .512 so far
+    assert is_done(to_half, least=0.44) and not is_done(to_half, least=0.46)
+    assert not is_done(to_half[:-1], least=0.44)
+
+
+def test_a_way_that_gains_for_long_goes_on():
+    """Seven classes of covtype: boosting from nothing was at .52 after 40 rounds and at .39 after 240, beside .34."""
+    losses = list(0.33 + 2.0 / (5.0 + np.arange(4 * PATIENCE + 1)) ** 0.6)
+    assert losses[-1] > 1.3 * 0.34 and not is_done(losses, least=0.34)
 
 
 def test_a_way_has_a_last_round():
