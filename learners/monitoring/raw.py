@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -59,23 +59,21 @@ class RecordRows:
 
 
 class ColumnRows:
-    """A mapping from column to the values of all rows, each read when it is needed.
+    """A mapping from column to the values of all rows.
 
     Parameters
     ----------
     columns : mapping
-    read : callable
-        Makes a list of values of an entry.
     """
 
-    def __init__(self, columns: Mapping[str, object], read: Callable[..., Sequence[object]]) -> None:
-        self.columns, self.read = columns, read
+    def __init__(self, columns: Mapping[str, Sequence[object]]) -> None:
+        self.columns = columns
 
     def values(self, attribute: Attribute, rows: Integers) -> list[object]:
         """The values of some rows; a mark where the column is absent."""
         if attribute.name not in self.columns:
             return [_NOTHING] * rows.size
-        values = self.read(self.columns[attribute.name])
+        values = self.columns[attribute.name]
         return [values[row] for row in rows.tolist()]
 
     def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:

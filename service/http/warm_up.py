@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import get_args
 
-import msgspec
 import pyarrow as pa
 
 from learners.circuits.model import CircuitModel
@@ -25,7 +24,6 @@ from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.json_columns import json_columns_of
 from learners.schema.encoding.records import encode_columns, encode_records, record_classifier
 from learners.schema.schema import Schema
 from service.product.inference.queries import queryable
@@ -147,9 +145,7 @@ def ask_everything(model: CircuitModel, begin: float = 0.0) -> None:
 
 
 def _encode_all(schema: Schema) -> None:
-    """Encode JSON, Python's values, and columns of types that are read one by one."""
-    columns = {attribute.name: b"[null]" for attribute in schema.attributes}
-    json_columns_of(schema).encode(columns, msgspec.json.decode, 1)
+    """Encode Python's values, and columns of types that are read one by one."""
     encode_columns({"word": ["a"], "number": [1.0]}, schema)
     rare = {"word": pa.array(["a", None], pa.string_view()), "number": pa.array([1, None]).cast(pa.decimal128(20))}
     encode(pa.table(rare), schema, with_class=False)

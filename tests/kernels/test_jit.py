@@ -34,7 +34,6 @@ ROOT = Path(__file__).parents[2]
 KERNELS = (
     "learners.schema.kernels",
     "learners.schema.encoding.batch_kernels",
-    "learners.schema.encoding.json_kernels",
     "learners.schema.encoding.string_kernels",
     "learners.counts.kernels",
     "learners.counts.cell_kernels",

@@ -119,9 +119,7 @@ def test_records_columns_and_batches_have_the_same_statuses():
     chunk = encode(batch, schema, with_class=False)
     every = np.arange(len(records))
     of_records = status_counts(chunk.x, RecordRows(records), schema.attributes, every)
-    np.testing.assert_array_equal(
-        of_records, status_counts(chunk.x, ColumnRows(columns, list), schema.attributes, every)
-    )
+    np.testing.assert_array_equal(of_records, status_counts(chunk.x, ColumnRows(columns), schema.attributes, every))
     np.testing.assert_array_equal(of_records, status_counts(chunk.x, BatchRows(batch), schema.attributes, every))
     some = np.array([1, 3])
     of_some = status_counts(chunk.x[:, some], RecordRows([records[1], records[3]]), schema.attributes, np.arange(2))

@@ -162,7 +162,7 @@ class Infer:
         chunk = encode_columns(columns, served.schema)
         check_size(chunk.n_rows, len(served.classes))
         probabilities = served.predict_proba(chunk)
-        served.answered(chunk, probabilities, ColumnRows(columns, list))
+        served.answered(chunk, probabilities, ColumnRows(columns))
         classes = served.classes
         kind = datatype_of_values(classes)
         outputs: list[tuple[str, str, Any]] = [

@@ -145,7 +145,7 @@ def rows_of_json(served: Served, body: bytes, max_rows: int) -> Rows:
         rows = {name: values if isinstance(values, list) else [values] for name, values in rows.items()}
         check_rows(max((len(values) for values in rows.values()), default=0), max_rows)
         served.check_names([rows], ignore_unknown=False, way_out=WAY_OUT)
-        return Rows(encode_columns(rows, served.schema), ColumnRows(rows, list))
+        return Rows(encode_columns(rows, served.schema), ColumnRows(rows))
     check_rows(len(rows), max_rows)
     served.check_names(rows, ignore_unknown=False, way_out=WAY_OUT)
     return Rows(encode_records(rows, served.schema), RecordRows(rows))

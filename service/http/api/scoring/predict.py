@@ -17,7 +17,6 @@ from learners.errors import InvalidBuffers
 from learners.monitoring.raw import BatchRows, ColumnRows, RawRows, RecordRows
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.json_columns import NotColumns, json_columns_of
 from learners.schema.encoding.records import encode_columns, encode_records
 from learners.schema.schema import FEW_CLASSES
 from service.http.api.bodies.bodies import decoded, read_body, send_body, send_problem
@@ -47,13 +46,6 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     records: list[dict[str, Value]] | None = None
     columns: dict[str, list[Value]] | None = None
-
-
-class RawRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A `PredictRequest` whose columns are still text, as most are encoded without a Python object for each value."""
-
-    records: list[dict[str, Value]] | None = None
-    columns: dict[str, msgspec.Raw] | None = None
 
 
 class PredictResponse(msgspec.Struct):
@@ -101,10 +93,8 @@ class Predict:
         self.max_body_bytes, self.max_decoded_bytes = settings.max_body_bytes, settings.max_decoded_bytes
         self.max_rows = settings.max_rows
         self.inline_bytes = settings.inline_bytes
-        self.decode = msgspec.json.Decoder(RawRequest).decode
-        self.decode_values = msgspec.json.Decoder(PredictRequest).decode
+        self.decode = msgspec.json.Decoder(PredictRequest).decode
         self.quick_streams = QuickStreams()
-        self.decode_column = msgspec.json.Decoder(list[Value]).decode
         self.encode = msgspec.json.Encoder().encode
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,7 +157,7 @@ class Predict:
             served = await anyio.to_thread.run_sync(self.predictor.resolve, reference)
         return served
 
-    def parse(self, body: bytes) -> RawRequest:
+    def parse(self, body: bytes) -> PredictRequest:
         """The request of a JSON body, with exactly one of records and columns."""
         request = decoded(self.decode, body, ROWS)
         if (request.records is None) == (request.columns is None):
@@ -179,7 +169,7 @@ class Predict:
         if n_rows > self.max_rows:
             raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {self.max_rows}.", max_rows=self.max_rows)
 
-    def answer_json(self, served: Served, request: RawRequest, options: Options) -> bytes:
+    def answer_json(self, served: Served, request: PredictRequest, options: Options) -> bytes:
         """Classify parsed rows and write the JSON answer."""
         records = request.records
         if records is not None and len(records) == 1 and options.is_plain and not served.warns:
@@ -187,22 +177,15 @@ class Predict:
             return self._one(served, records[0])
         return self._json(served, self.chunk(served, request, options), options)
 
-    def chunk(self, served: Served, request: RawRequest, options: Options) -> Rows:
+    def chunk(self, served: Served, request: PredictRequest, options: Options) -> Rows:
         """The rows of a request, encoded as the model's schema says."""
         if request.records is not None:
             served.check_names(request.records, options.ignore_unknown)
             return Rows(encode_records(request.records, served.schema), RecordRows(request.records))
-        raw = request.columns or {}
-        served.check_names([raw], options.ignore_unknown)
-        try:
-            chunk = json_columns_of(served.schema).encode(raw, self.decode_column, self.max_rows)
-            return Rows(chunk, ColumnRows(raw, self.decode_column))
-        except (NotColumns, msgspec.MsgspecError, UnicodeDecodeError):
-            columns = (
-                decoded(self.decode_values, self.encode(request), ROWS).columns or {}
-            )  # says what is wrong, if anything is
+        columns = request.columns or {}
+        served.check_names([columns], options.ignore_unknown)
         self._check_rows(_n_rows(columns))
-        return Rows(encode_columns(columns, served.schema), ColumnRows(columns, list))
+        return Rows(encode_columns(columns, served.schema), ColumnRows(columns))
 
     def held(self, body: bytes, content_type: str, hold: Hold) -> None:
         """Refuse a body that would be too large once it is decoded, or too large beside those of other requests.
