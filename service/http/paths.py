@@ -70,6 +70,13 @@ READING = Routes(
     "POST /v2/models/{name}/versions/{version}/infer",
     "POST /invocations",
 )
+# Their bodies are rows, as many as one request may have.
+ROWS_IN_JSON = Routes(
+    "POST /v1/models/{name}/predict",
+    "POST /v1/models/{name}/score",
+    "POST /v1/models/{name}/impute",
+    "POST /v1/models/{reference}/labels",
+)
 # Their bodies are read by Python on the event loop.
 QUERYING = Routes("POST /v1/models/{name}/query")
 # Goes to the disk piece by piece, and has a limit of its own.

@@ -96,6 +96,28 @@ def test_json_is_measured_by_its_punctuation():
         check_csv(b"1,1\n" * 100_000, MEBIBYTE)
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["[]", "{}", '{"a":1}', '{"a":12345678901}', "[[]]", '{"a":[]}', "[1.5]", '"ab"', "123456789", '[{"a":{}}]'],
+)
+def test_what_json_holds_is_never_told_too_low(value):
+    body = f"[{','.join([value] * 20_000)}]".encode()
+    tracemalloc.start()
+    decoded = json.loads(body)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert decoded and taken <= check_json(body, 1 << 30)
+
+
+def test_a_body_of_the_control_plane_has_a_number_of_values_that_is_read_at_once(tmp_path):
+    body = b'{"columns": [' + b"[]," * 600_000 + b"[]]}"
+    with TestClient(create_app(Settings(workspace=tmp_path)), base_url="http://localhost") as client:
+        for path in ("/v1/jobs", "/v1/models/m/whatif", "/v1/models/m/query"):
+            answer = client.post(path, content=body, headers={"content-type": "application/json"})
+            assert answer.status_code == 413, answer.text
+            assert "at most 500,000 are read here" in answer.json()["detail"]
+
+
 def test_a_binary_tensor_is_read_as_far_as_its_rows_go():
     header = json.dumps(
         {"inputs": [{"name": "a", "shape": [2], "datatype": "INT8", "parameters": {"binary_data_size": 2_000_000}}]}
@@ -131,7 +153,7 @@ def client(tmp_path_factory, weather_files):
         workspace=folder / "workspace",
         job_workers=0,
         warm_up=False,
-        max_decoded_bytes=MEBIBYTE,
+        max_decoded_bytes=2 * MEBIBYTE,
         max_in_flight_bytes=4 * MEBIBYTE,
     )
     with Workspace(settings) as workspace:
@@ -148,7 +170,7 @@ def test_a_server_answers_bombs_with_413(client, path):
     assert answer.status_code == 415 and "Send it without compression" in answer.json()["detail"]
     answer = client.post(path, json={"records": [{"outlook": "rain"}] * 15_000})
     assert answer.status_code == 413
-    assert answer.json()["max_decoded_bytes"] == MEBIBYTE
+    assert answer.json()["max_decoded_bytes"] == 2 * MEBIBYTE
     assert client.post(path, json={"records": [{"outlook": "rain"}]}).status_code == 200
 
 
@@ -165,18 +187,18 @@ def test_a_server_answers_bombs_with_413(client, path):
 def test_so_do_other_ways_in(client, path, body):
     answer = client.post(path, json=body)
     assert answer.status_code == 413
-    assert answer.json()["max_decoded_bytes"] == MEBIBYTE
+    assert answer.json()["max_decoded_bytes"] == 2 * MEBIBYTE
 
 
 def test_a_server_that_holds_enough_says_so(client):
     in_flight = client.app.predict.in_flight
     with in_flight.holding() as others:
         others.add(4 * MEBIBYTE)
-        answer = client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}] * 5_000})
+        answer = client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}] * 4_000})
         assert answer.status_code == 503
         assert answer.headers["retry-after"]
         assert answer.json()["title"] == "Overloaded"
         assert client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}]}).status_code == 200
     assert in_flight.n_bytes == 0
-    answer = client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}] * 5_000})
+    answer = client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}] * 4_000})
     assert answer.status_code == 200
