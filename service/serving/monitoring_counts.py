@@ -63,14 +63,18 @@ class Observer:
         self._working = threading.Lock()
         self._thread: threading.Thread | None = None
         self._flushed_at = self._folded_at = time.monotonic()
-        self._n_files, self._n_watches = itertools.count(), itertools.count()
+        self._n_files = itertools.count()
+        self._written: dict[tuple[str, int, int], datetime] = {}  # the last hour of each part that was left
         self._changing = threading.Lock()  # `watches`, which threads that map models and the one that counts replace
 
     def watch(self, model: Model, name: str, version: int) -> Watch:
-        """Begin to watch a version."""
-        watch = Watch(model, name, version, self.secret, next(self._n_watches))
-        watch.choice = self.choice_of(name)
+        """Begin to watch a version; one that was left goes on with its part, so that each hour has as many files as watches at once."""
+        choice = self.choice_of(name)
         with self._changing:
+            in_use = {one.part for one in self.watches if (one.name, one.version) == (name, version)}
+            part = next(part for part in itertools.count() if part not in in_use)
+            watch = Watch(model, name, version, self.secret, part)
+            watch.choice = choice
             self.watches = [*self.watches, watch]
         return watch
 
@@ -164,7 +168,12 @@ class Observer:
         hour = self.clock().replace(minute=0, second=0, microsecond=0)
         watch.changed.add(hour)
         if hour not in watch.hours:
-            watch.hours[hour] = ServedCounts(watch.watched)
+            counts = ServedCounts(watch.watched)
+            if self._written.get((watch.name, watch.version, watch.part)) == hour:  # by a watch before this one
+                files = MonitoringFiles(self.root, watch.name)
+                written = files.slice_of(watch.version, hour, self.process, watch.part)
+                counts = counts if written is None else counts.from_arrow(written)
+            watch.hours[hour] = counts
         return watch.hours[hour]
 
     def _count(
@@ -243,6 +252,7 @@ class Observer:
                     watch.changed.discard(hour)
                 if is_over:
                     del watch.hours[hour]
+                    self._written[(watch.name, watch.version, watch.part)] = hour
             if watch.logged:
                 logged, watch.logged = watch.logged, []
                 name = f"{now:%Y%m%dT%H%M%S}-{self.process}-{next(self._n_files)}"
@@ -250,6 +260,7 @@ class Observer:
             watch.choice = self.choice_of(watch.name)
         with self._changing:
             self.watches = [watch for watch in self.watches if watch not in done]
+        self._written = {part: hour for part, hour in self._written.items() if now < hour + HOUR}
 
     def _is_done(self, watch: Watch) -> bool:
         """Whether the requests that could still hold a version that was left have ended, and all their rows are counted."""

@@ -109,8 +109,7 @@ class MonitoringFiles:
         part: int = 0,
     ) -> Path:
         """Publish the counts of an hour, in place of what this process has written of it before as the same part."""
-        form = FORM if end is None else DAY
-        path = self._version(version) / f"{start.astimezone(UTC):{form}}-{process}-{part}.parquet"
+        path = self._slice_path(version, start, process, part, FORM if end is None else DAY)
         told = {
             "start": start.isoformat(),
             "end": (end or start + HOUR).isoformat(),
@@ -122,6 +121,14 @@ class MonitoringFiles:
         }
         _write(path, counts, told)
         return path
+
+    def slice_of(self, version: int, start: datetime, process: str, part: int) -> pa.Table | None:
+        """The counts that a process has written of an hour as a part; None if they are gone."""
+        path = self._slice_path(version, start, process, part, FORM)
+        return _read(path) if path.exists() else None
+
+    def _slice_path(self, version: int, start: datetime, process: str, part: int, form: str) -> Path:
+        return self._version(version) / f"{start.astimezone(UTC):{form}}-{process}-{part}.parquet"
 
     def slices(
         self, version: int, since: datetime | None = None, until: datetime | None = None
@@ -251,7 +258,8 @@ def compact_old(files: MonitoringFiles, before: datetime) -> int:
             gone += _finish(whole, files.folder / str(version))
         days: dict[tuple[str, str], list[SliceFile]] = {}
         for one in files.slices(version, until=before):
-            if one.end - one.start <= HOUR and one.end <= before and not is_alive(files.folder.parents[1], one.process):
+            is_done = one.is_closed or not is_alive(files.folder.parents[1], one.process)
+            if one.end - one.start <= HOUR and one.end <= before and is_done:
                 days.setdefault((f"{one.start:{DAY}}", one.layout), []).append(one)
         for (day, layout), hours in sorted(days.items()):
             if len(hours) > 1:

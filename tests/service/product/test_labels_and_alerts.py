@@ -32,7 +32,7 @@ from service.serving.predictor import map_version
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.monitoring.counts import MonitoringFiles, compact_old
+from storage.monitoring.counts import Alive, MonitoringFiles, compact_old
 from tests.monitoring import problems
 from tests.service.cli.test_cli import fewpass
 
@@ -46,7 +46,7 @@ def trained(tmp_path_factory):
     settings = Settings(workspace=folder / "workspace", webhook_hosts=("127.0.0.1",))
     with Workspace(settings) as opened:
         asked = {"uris": [str(folder / "train.parquet")], "target": "class", "learner": "kdb", "holdout": 0.2}
-        for model in ("labelled", "alerting", "compacted", "measured", "forgetful", "deleted"):
+        for model in ("labelled", "alerting", "compacted", "measured", "forgetful", "deleted", "lively"):
             product.train(opened, TrainRequest(**asked, model=model, parameters={"k": 1}))
         yield opened
 
@@ -302,6 +302,20 @@ def test_compaction_changes_no_count_even_if_it_was_interrupted(trained):
     assert product.monitor(trained, "compacted", window="24h", until=day + timedelta(days=1)) == before
     assert compact_old(files, day + timedelta(days=2)) == 4
     assert files.remove_before(day + timedelta(days=400), day) == 1 and files.slices(1) == ()
+
+
+def test_closed_hours_of_a_process_that_lives_are_compacted_too(trained):
+    day = datetime(2026, 1, 5, tzinfo=UTC)
+    serve(trained, "lively", problems.rows(20, 60), day)
+    files = MonitoringFiles(trained.layout.root, "lively")
+    counts, layout = files.slices(1)[0].counts(), files.slices(1)[0].layout
+    process = Alive(trained.layout.root, "lives")
+    for hour, is_closed in ((1, True), (2, True), (3, False)):
+        start = day + timedelta(hours=hour)
+        files.write_slice(1, start, "lives", counts, layout, covered_until=start, is_closed=is_closed)
+    assert compact_old(files, day + timedelta(days=2)) == 3
+    assert [one.is_closed for one in files.slices(1)].count(False) == 1
+    process.close()
 
 
 def test_training_keeps_counts_of_the_rows_it_was_measured_on(trained):

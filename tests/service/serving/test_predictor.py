@@ -29,6 +29,7 @@ from storage.errors import CorruptFile, OutdatedModel
 from storage.files.workspace_layout import read_manifest, sha256_of_file, write_manifest
 from storage.models.compiled import map_compiled, write_compiled
 from storage.models.models import ModelVersion, generation
+from storage.monitoring.counts import MonitoringFiles
 
 NOON = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 RECORD = {"outlook": "rain", "windy": True}
@@ -122,6 +123,21 @@ def test_a_version_that_comes_back_within_the_hour_adds_to_what_it_served(
         observer.flush()
     observer.flush()
     assert [n_counted(workspace, version) for version in (1, 2)] == [3 + 7, 5 + 11]
+
+
+def test_a_version_that_is_evicted_again_and_again_has_one_file_an_hour(
+    workspace: Workspace, observer: Observer
+) -> None:
+    for _ in range(20):
+        predictor = Predictor(workspace.control, observer=observer)
+        served = predictor.resolve("m")
+        served.classify(RECORD)
+        assert served.watch is not None
+        observer.leave(served.watch)
+        observer.fold()
+        observer.flush()
+    assert len(MonitoringFiles(workspace.layout.root, "m").slices(1)) == 1
+    assert n_counted(workspace, 1) == 20
 
 
 def test_a_version_that_a_request_may_still_hold_is_watched_on(workspace: Workspace) -> None:
