@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -44,19 +45,24 @@ def relative(path):
     return str(path.relative_to(ROOT))
 
 
+@functools.cache
+def tree_of(path):
+    """What a file says."""
+    return ast.parse(path.read_text())
+
+
 def imports_of(path):
     """Names of imported modules, also of those inside functions."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
-def test_files_are_short(path):
-    n_lines = len(path.read_text().splitlines())
-    assert n_lines <= MAX_LINES
+def test_files_are_short():
+    n_lines = {relative(path): len(path.read_text().splitlines()) for path in FILES}
+    assert {name: n for name, n in n_lines.items() if n > MAX_LINES} == {}
 
 
 def test_floors_are_small():
@@ -76,36 +82,43 @@ def test_names_repeat_with_a_reason():
     assert sorted(name for name, n in names.items() if n > 1) == sorted(reasons)
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
-def test_numba_stays_in_its_places(path):
-    for name in imports_of(path):
-        is_in_room = path.is_relative_to(ROOT / "learners" / "kernels")
-        if name.split(".")[0] in ("numba", "llvmlite"):
-            assert is_in_room
-        if name.startswith(("learners.kernels.jit", "learners.kernels.simd")) and name not in (
-            "learners.kernels.jit.noticing_compilation",
-            "learners.kernels.jit.load_registries",
-        ):
-            assert is_in_room or path.name.endswith("kernels.py")
-        if name.split(".")[0] == "duckdb":
-            assert path.is_relative_to(ROOT / "storage")
-        if name.split(".")[0] == "fastapi":
-            assert path.is_relative_to(ROOT / "service")
+# Where alone a library may be imported.
+PLACES = {"numba": "learners/kernels", "llvmlite": "learners/kernels", "duckdb": "storage", "fastapi": "service"}
+OF_JIT = {
+    "learners.kernels.jit.noticing_compilation",
+    "learners.kernels.jit.load_registries",
+}  # for others than kernels
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
-def test_files_say_what_they_are_and_open_nothing_on_import(path):
-    tree = ast.parse(path.read_text())
-    assert ast.get_docstring(tree) or not tree.body, "a module begins with a docstring"
-    for node in tree.body:
-        assert not (isinstance(node, ast.With | ast.For)), "nothing is opened or walked at import"
+def test_libraries_stay_in_their_places():
+    out_of_place = []
+    for path in FILES:
+        for name in imports_of(path):
+            place = PLACES.get(name.split(".")[0])
+            is_jit = name.startswith(("learners.kernels.jit", "learners.kernels.simd")) and name not in OF_JIT
+            is_kernel = path.is_relative_to(ROOT / "learners" / "kernels") or path.name.endswith("kernels.py")
+            if (place and not path.is_relative_to(ROOT / place)) or (is_jit and not is_kernel):
+                out_of_place.append((relative(path), name))
+    assert out_of_place == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
-def test_everything_public_has_a_docstring(path):
+def test_files_say_what_they_are_and_open_nothing_on_import():
+    for path in FILES:
+        tree = tree_of(path)
+        assert ast.get_docstring(tree) or not tree.body, f"{relative(path)} begins with a docstring"
+        for node in tree.body:
+            assert not isinstance(node, ast.With | ast.For), f"{relative(path)} opens or walks nothing at import"
+
+
+def test_everything_public_has_a_docstring():
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    public = [node for node in ast.parse(path.read_text()).body if isinstance(node, kinds) and node.name[0] != "_"]
-    assert not [node.name for node in public if not ast.get_docstring(node)]
+    bare = [
+        f"{relative(path)}: {node.name}"
+        for path in FILES
+        for node in tree_of(path).body
+        if isinstance(node, kinds) and node.name[0] != "_" and not ast.get_docstring(node)
+    ]
+    assert bare == []
 
 
 def documented(tree):
@@ -114,18 +127,18 @@ def documented(tree):
     return [text for node in ast.walk(tree) if isinstance(node, kinds) and (text := ast.get_docstring(node))]
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.is_relative_to(ROOT / "learners")], ids=relative)
-def test_references_can_be_found(path):
+def test_references_can_be_found():
     """A paper has its year, a format its address."""
-    for text in documented(ast.parse(path.read_text())):
-        if "References\n----------" in text:
-            assert FOUND_BY.search(text.split("References\n----------")[1]), text
+    texts = [text for path in FILES if path.is_relative_to(ROOT / "learners") for text in documented(tree_of(path))]
+    of_papers = [text.split("References\n----------")[1] for text in texts if "References\n----------" in text]
+    assert len(of_papers) > 20
+    assert [text for text in of_papers if not FOUND_BY.search(text)] == []
 
 
 @pytest.mark.parametrize("name", OF_PAPERS)
 def test_what_implements_a_paper_names_it(name):
     path, member = name.split("::")
-    tree = ast.parse((ROOT / path).read_text())
+    tree = tree_of(ROOT / path)
     kinds = (ast.FunctionDef, ast.ClassDef)
     (found,) = [node for node in ast.walk(tree) if isinstance(node, kinds) and node.name == member]
     assert "References\n----------" in ast.get_docstring(found)
@@ -133,7 +146,7 @@ def test_what_implements_a_paper_names_it(name):
 
 def test_no_test_is_skipped_on_the_quiet():
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 assert called not in ("pytest.skip", "pytest.mark.skip"), relative(path)
@@ -166,7 +179,7 @@ def test_every_expected_error_says_what_it_must_say():
     """`pytest.raises` names a message: an error of the same class for another reason is another error."""
     bare = []
     for path in sorted((ROOT / "tests").rglob("*.py")):
-        for call, is_named in expected_errors(ast.parse(path.read_text())):
+        for call, is_named in expected_errors(tree_of(path)):
             expected = ast.unparse(call.args[0])
             plain = isinstance(call.args[0], ast.Name | ast.Attribute) and expected not in SILENT | {"error"}
             if plain and not is_named and "match" not in {keyword.arg for keyword in call.keywords}:
