@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fewpass.client import Client as Client
+    from fewpass.client import ServerError as ServerError
     from fewpass.estimators import ESKDB as ESKDB
     from fewpass.estimators import KDB as KDB
     from fewpass.estimators import NB as NB
@@ -65,6 +67,7 @@ PACKAGES = ("learners", "service", "storage")
 _NAMES = {
     "learners": "Chunk ColumnWarning LearnerError Progress Schema Source collect drive encode explain infer_schema "
     "learner load_model read_bif record_classifier",
+    "fewpass.client": "Client ServerError",
     "fewpass.estimators": "ESKDB KDB NB SKDB TAN FewPassClassifier StructurePosterior SumProductNetwork XGBoost",
     "fewpass.lifecycle": "load open publish",
     "learners.evaluation": "compare cross_validate write_report",

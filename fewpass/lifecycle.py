@@ -42,9 +42,13 @@ def load(path: str | Path) -> Any:
 
 
 def publish(
-    model: Any, reference: str, *, workspace: str | Path | None = None, tags: Mapping[str, str] | None = None
+    model: Any,
+    reference: str,
+    *,
+    workspace: str | Path | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> ModelVersion:
-    """Add a fitted estimator to the registry of a workspace, as the next version of a name.
+    """Add a fitted estimator to the registry of a workspace, as the next version of a name; to a server's by `Client.publish`.
 
     Parameters
     ----------

@@ -1,0 +1,252 @@
+"""A running server from Python: models are trained, published, asked and opened over REST."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import httpx
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from learners.errors import LearnerError
+from learners.kernels.arrays import Floats
+from learners.models.query import AnyQuery
+
+ARROW = "application/vnd.apache.arrow.stream"
+LOOK_S = 0.2
+ENDED = ("succeeded", "failed", "cancelled")
+QUERIES: TypeAdapter[list[AnyQuery]] = TypeAdapter(list[AnyQuery])
+
+JSON = dict[str, Any]
+
+
+class ServerError(LearnerError):
+    """What a server refused or could not do, in its words.
+
+    Attributes
+    ----------
+    status : int or None
+        Of the HTTP answer; None if there was none.
+    problem : dict
+        The members of the problem+json answer.
+    """
+
+    def __init__(self, message: str, status: int | None = None, problem: JSON | None = None) -> None:
+        super().__init__(message)
+        self.status, self.problem = status, problem or {}
+
+
+class Predictions(NamedTuple):
+    """The answer of a classifier.
+
+    Attributes
+    ----------
+    classes : list
+    probabilities : (n_rows, n_classes) float64
+    model : str
+    version : int
+    """
+
+    classes: list[Any]
+    probabilities: Floats
+    model: str
+    version: int
+
+    @property
+    def predicted(self) -> list[Any]:
+        """The most probable class of each row."""
+        return [self.classes[k] for k in self.probabilities.argmax(axis=1).tolist()]
+
+
+class Client:
+    """The REST API of a server in Python; every method raises `ServerError` where the server refuses.
+
+    Parameters
+    ----------
+    url : str
+    key : str, optional
+        An API key, as `fewpass keys create` prints it.
+    timeout_s : float
+        For one answer.
+
+    Examples
+    --------
+    >>> with fewpass.Client("http://127.0.0.1:8000") as client:
+    ...     client.train(["train/*.parquet"], "class", model="income")
+    ...     client.predict("income", [{"age": 39, "job": "clerk"}]).probabilities
+    """
+
+    def __init__(self, url: str = "http://127.0.0.1:8000", key: str | None = None, *, timeout_s: float = 60.0) -> None:
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def train(
+        self,
+        uris: Iterable[str],
+        target: str | None,
+        *,
+        model: str,
+        learner: str = "auto",
+        parameters: Mapping[str, object] | None = None,
+        advance: Callable[[JSON], object] = lambda progress: None,
+        **options: object,
+    ) -> JSON:
+        """Train a model on files that the server can read, and wait until it is there; returns the result of the job.
+
+        Parameters
+        ----------
+        uris : iterable of str
+        target : str or None
+            The class column.
+        model : str
+            The name to publish under.
+        learner : str
+        parameters : mapping, optional
+            Of the learner.
+        advance : callable
+            Gets the progress of the job now and then.
+        **options
+            What else a training job may have, such as `alias` or `columns`; see docs/reference/service.md.
+        """
+        named = {"kind": "train", "uris": list(uris), "target": target, "model": model, "learner": learner}
+        return self.wait(self.submit(named | {"parameters": dict(parameters or {})} | options)["id"], advance)
+
+    def submit(self, request: Mapping[str, object]) -> JSON:
+        """Submit a job of any kind; returns it."""
+        return self._json("POST", "/v1/jobs", json=dict(request))
+
+    def wait(self, job: str, advance: Callable[[JSON], object] = lambda progress: None) -> JSON:
+        """Wait for the end of a job; returns its result.
+
+        Raises
+        ------
+        ServerError
+            If it fails or is cancelled.
+        """
+        while (found := self._json("GET", f"/v1/jobs/{job}"))["state"] not in ENDED:
+            advance(found["progress"] or {})
+            time.sleep(LOOK_S)
+        if found["state"] != "succeeded":
+            problem = found["error"] or {}
+            raise ServerError(problem.get("detail") or f"Job {job} was {found['state']}.", problem=problem)
+        return dict(found["result"] or {})
+
+    def models(self) -> list[JSON]:
+        """All models, a page after the other."""
+        found, cursor = [], None
+        while True:
+            page = self._json("GET", "/v1/models", params={} if cursor is None else {"cursor": cursor})
+            found += page["items"]
+            if (cursor := page.get("next_cursor")) is None:
+                return found
+
+    def model(self, reference: str) -> JSON:
+        """What is known of a version: "name", "name@3" or "name@alias"."""
+        return self._json("GET", f"/v1/models/{reference}")
+
+    def predict(self, reference: str, rows: Any) -> Predictions:
+        """Class probabilities.
+
+        Parameters
+        ----------
+        reference : str
+        rows : pyarrow Table, pandas DataFrame, or sequence of dicts
+            Columns may be absent, values missing.
+        """
+        body = _rows(rows)
+        found = self._json("POST", f"/v1/models/{reference}/predict", **body)
+        return Predictions(found["classes"], np.asarray(found["probabilities"]), found["model"], found["version"])
+
+    def query(self, reference: str, queries: Sequence[AnyQuery]) -> list[JSON]:
+        """Answers to queries such as `fewpass.Conditional(("late",), {"city": "Graz"})`, in their order."""
+        body = {"queries": QUERIES.dump_python(list(queries), mode="json")}
+        return list(self._json("POST", f"/v1/models/{reference}/query", json=body)["answers"])
+
+    def score(self, reference: str, rows: Sequence[Mapping[str, object]], **options: object) -> JSON:
+        """The log likelihood of rows, and how surprising each is."""
+        return self._json("POST", f"/v1/models/{reference}/score", json={"records": list(rows)} | options)
+
+    def impute(self, reference: str, rows: Sequence[Mapping[str, object]], **options: object) -> JSON:
+        """Rows with their missing cells filled."""
+        return self._json("POST", f"/v1/models/{reference}/impute", json={"records": list(rows)} | options)
+
+    def publish(self, model: Any, reference: str) -> JSON:
+        """Add a fitted estimator to the server's registry as the next version of a name; see `fewpass.publish`.
+
+        Parameters
+        ----------
+        model : estimator
+        reference : str
+            "name", or "name@alias" to point an alias at the version.
+        """
+        name, _, alias = reference.partition("@")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.tar"
+            model.save(path)
+            with path.open("rb") as file:
+                headers = {"content-type": "application/x-tar"}
+                found = self._json("POST", f"/v1/models/{name}/import", content=file, headers=headers)
+        if alias:
+            self._json("PUT", f"/v1/models/{name}/aliases/{alias}", json={"version": found["version"]})
+        return found
+
+    def open(self, reference: str) -> Any:
+        """The estimator of a version, as `fewpass.open` gives it."""
+        from fewpass.lifecycle import load
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.tar"
+            path.write_bytes(self._answer("GET", f"/v1/models/{reference}/export").content)
+            return load(path)
+
+    def _json(self, method: str, path: str, **options: Any) -> JSON:
+        return dict(self._answer(method, path, **options).json())
+
+    def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, **options)
+        except httpx.HTTPError as error:
+            raise ServerError(f"{self._http.base_url} does not answer: {error}") from error
+        if answer.is_error:
+            raise _refused(answer)
+        return answer
+
+
+def _refused(answer: httpx.Response) -> ServerError:
+    try:
+        problem = dict(answer.json())
+    except ValueError:  # not of our server
+        problem = {}
+    text = str(problem.get("detail") or f"{answer.request.url} answered {answer.status_code} {answer.reason_phrase}.")
+    return ServerError(text, answer.status_code, problem)
+
+
+def _rows(rows: Any) -> JSON:
+    if isinstance(rows, pd.DataFrame):
+        rows = pa.Table.from_pandas(rows, preserve_index=False)
+    if not isinstance(rows, pa.Table):
+        return {"json": {"records": list(rows)}}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return {
+        "content": sink.getvalue().to_pybytes(),
+        "headers": {"content-type": ARROW, "accept": "application/json"},
+    }
