@@ -29,7 +29,7 @@ from learners.kernels.arrays import Array, Floats
 from learners.models.query import How, Query, RawValue
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
-from learners.passes.sources.csv_types import told_types
+from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.registry import recipes

@@ -32,7 +32,7 @@ from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.passes.engine import OnProgress
 from learners.passes.learner import Part, drive
-from learners.passes.sources.csv_types import told_types
+from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.passes.stored_statistics import MemoryStore

@@ -29,7 +29,7 @@ from learners.schema.inference.column_summary import (
     refreshed,
 )
 from learners.schema.inference.value_counts import value_counts
-from learners.schema.overrides import ALL, ColumnOverride, Overrides, reading_of
+from learners.schema.overrides import ALL, ColumnOverride, Overrides, dialect_of, reading_of
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
 NO_CUT = "no cut point tells the classes apart"
@@ -267,7 +267,8 @@ class ColumnSummaries:
         check_rows_of_classes(self.target, len(order), self.max_classes, self.n_rows, are_numbers)
         if self.kept is not None:
             classes_now = [self.classes[j] for j in order]
-            return refreshed(self.kept, self.found, self.overrides, self.max_values, classes_now)
+            now = refreshed(self.kept, self.found, self.overrides, self.max_values, classes_now)
+            return replace(now, dialect=dialect_of(self.overrides) or now.dialect)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         attributes: list[Attribute] = []
@@ -284,7 +285,9 @@ class ColumnSummaries:
             raise SchemaError(f"No column is left to learn from ({reasons or 'the table has the target only'}).")
         classes = [self.classes[j] for j in order]
         class_type = "string" if isinstance(classes[0], str) else "bool" if isinstance(classes[0], bool) else "int64"
-        return Schema(tuple(attributes), self.target, tuple(str(name) for name in classes), class_type, tuple(left_out))
+        names = tuple(str(name) for name in classes)
+        dialect = dialect_of(self.overrides)
+        return Schema(tuple(attributes), self.target, names, class_type, tuple(left_out), dialect)
 
     def _attribute(
         self, name: str, column: Column, place: Integers, cut_points: CutPoints | None

@@ -6,7 +6,7 @@ from typing import Literal
 
 from learners.errors import UnknownColumn
 from learners.passes.engine import collect
-from learners.passes.sources.csv_types import told_types
+from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.source import Source, SourceFile
 from learners.schema import Schema
 from learners.schema.inference.summaries import ColumnSummaries

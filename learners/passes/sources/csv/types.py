@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from learners.passes.sources.csv.number_tally import NumberTally
 from learners.passes.sources.file_sets import type_family
-from learners.passes.sources.number_tally import NumberTally
 from learners.schema import Schema
 from learners.schema.overrides import ALL, ColumnOverride
-from learners.schema.reading import Expected, Reading
+from learners.schema.reading import Dialect, Expected, Reading
 from learners.schema.schema import Value
 
 TRUE, FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
@@ -144,6 +144,8 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
         is_text = schema.class_type == "string"
         words = _null_words(schema.classes, False) if is_text else ()
         found[schema.target] = Reading(expected="text" if is_text else "digits", words=words)
+    if schema is not None and schema.dialect is not None:
+        found[ALL] = Reading(dialect=schema.dialect)
     for name, entry in (overrides or {}).items():
         override = ColumnOverride.of(name, entry)
         if override.order is not None and _are_text(override.order):
@@ -154,6 +156,12 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
             assert known is None or isinstance(known, Reading)
             found[name] = override.reading if known is None else known.said(override.reading)
     return found
+
+
+def dialect_of(told: Mapping[str, pa.DataType | Reading]) -> Dialect:
+    """How the files are written, as far as it is told."""
+    of_all = told.get(ALL)
+    return (of_all.dialect if isinstance(of_all, Reading) else None) or Dialect()
 
 
 def reading_of(told: Mapping[str, pa.DataType | Reading], name: str) -> tuple[pa.DataType | None, Reading]:
