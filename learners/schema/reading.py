@@ -16,6 +16,7 @@ from learners.errors import InvalidParameter
 Expected = Literal["text", "number", "digits"] | None
 FIELDS = ("missing", "decimal", "thousands")
 NOT_A_NUMBER = "not a number: "
+NO_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")  # codecs of names and of programs
 NOT_A_MARK = "\r\n\0\ufeff"
 
 
@@ -108,7 +109,8 @@ def _is_allowed(name: str, value: object) -> bool:
 
 def _is_encoding(name: str) -> bool:
     try:
-        return codecs.lookup(name)._is_text_encoding
+        found = codecs.lookup(name)
+        return found._is_text_encoding and found.name not in NO_FILES
     except (LookupError, ValueError):
         return False
 

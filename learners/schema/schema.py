@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Integers, Uint64s, freeze
-from learners.schema.clocks import DICTIONARY, clock_of, words_of_clock
+from learners.schema.clocks import DICTIONARY, clock_of, in_one_form, words_of_clock
 from learners.schema.distributions import Distribution
 from learners.schema.reading import Dialect, Reading
 
@@ -303,7 +303,7 @@ class Schema:
             Attribute(
                 **(
                     entry
-                    | {"values": tuple(entry["values"]), "cuts": tuple(entry["cuts"])}
+                    | {"values": in_one_form(entry["values"], entry["arrow_type"]), "cuts": tuple(entry["cuts"])}
                     | {"groupings": tuple(tuple(positions) for positions in entry.get("groupings", ()))}
                     | {"quantiles": tuple(entry.get("quantiles", ()))}
                     | ({"reading": Reading.of(entry["name"], entry["reading"])} if "reading" in entry else {})

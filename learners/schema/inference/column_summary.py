@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Floats, Integers
-from learners.schema.clocks import clock_of
+from learners.schema.clocks import clock_of, in_one_form
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.inference.category_counts import ValueTally
 from learners.schema.inference.numeric_counts import Tally
@@ -203,12 +203,13 @@ def nominal_attribute(
     n_present = n_rows - column.n_missing
     n_distinct = len(column.counts)
     if override.order is not None:
-        unlisted = sorted((v for v in column.counts if v not in set(override.order)), key=str)
+        order = in_one_form(override.order, column.arrow_type)
+        unlisted = sorted((v for v in column.counts if v not in set(order)), key=str)
         if len(override.order) > max_values:
             raise InvalidParameter(
                 f"columns[{name!r}].order", len(override.order), f"at most max_values={max_values} values"
             )
-        return Attribute(name, "nominal", override.order, (), has_missing, column.arrow_type, len(unlisted))
+        return Attribute(name, "nominal", order, (), has_missing, column.arrow_type, len(unlisted))
     if n_distinct + int(has_missing) < 2:
         return LeftOut(name, "constant")
     if override.kind is None and n_present > SMALL_TABLE and n_distinct > IDENTIFIER_SHARE * n_present:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
 from learners.kernels.arrays import Integers
 from learners.schema.classes import check_classes, check_rows_of_classes, distinct_classes
+from learners.schema.clocks import in_one_form
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encoding.encode import numbers
 from learners.schema.inference.category_counts import ValueTally, plain
@@ -285,9 +286,8 @@ class ColumnSummaries:
             raise SchemaError(f"No column is left to learn from ({reasons or 'the table has the target only'}).")
         classes = [self.classes[j] for j in order]
         class_type = "string" if isinstance(classes[0], str) else "bool" if isinstance(classes[0], bool) else "int64"
-        names = tuple(str(name) for name in classes)
-        dialect = dialect_of(self.overrides)
-        return Schema(tuple(attributes), self.target, names, class_type, tuple(left_out), dialect)
+        told = tuple(str(name) for name in classes), class_type, tuple(left_out), dialect_of(self.overrides)
+        return Schema(tuple(attributes), self.target, *told)
 
     def _attribute(
         self, name: str, column: Column, place: Integers, cut_points: CutPoints | None
@@ -364,8 +364,9 @@ class ColumnSummaries:
                 summaries.class_counts, summaries.classes = values, list(values)
                 continue
             keys, counts = (list_at(column, i) for column in numbers.values())
-            n_columns = counts.size // keys.size if keys.size else 0
-            histogram = Histogram(keys, counts.reshape(keys.size, n_columns), row["level"])
+            if row["kind"] == "nominal":  # times of earlier releases
+                values = dict(zip(in_one_form([*values], row["arrow_type"]), values.values(), strict=True))
+            histogram = Histogram(keys, counts.reshape(keys.size, counts.size // max(1, keys.size)), row["level"])
             summaries.found[row["name"]] = Column(
                 row["arrow_type"], row["kind"], row["n"], ValueTally(values, row["is_overfull"]), histogram
             )

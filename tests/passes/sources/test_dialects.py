@@ -176,6 +176,8 @@ def test_bytes_that_the_said_encoding_does_not_have_are_named(tmp_path):
         ({"quote": "é"}, "quote"),
         ({"encoding": "latin-99"}, "encoding"),
         ({"encoding": "base64"}, "encoding"),
+        ({"encoding": "punycode"}, "encoding"),
+        ({"encoding": "unicode_escape"}, "encoding"),
         ({"header": -1}, "header"),
         ({"header": True}, "header"),
         ({"comment": 3}, "comment"),

@@ -13,6 +13,7 @@ import pyarrow.csv as pacsv
 from learners.passes.sources.csv.number_tally import NumberTally
 from learners.passes.sources.file_sets import type_family
 from learners.schema import Schema
+from learners.schema.clocks import canonical, what_time
 from learners.schema.overrides import ALL, ColumnOverride
 from learners.schema.reading import Dialect, Expected, Reading
 from learners.schema.schema import Value
@@ -133,7 +134,8 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
     """
     found: dict[str, pa.DataType | Reading] = {}
     for attribute in schema.attributes if schema is not None else ():
-        is_text = attribute.kind == "nominal" and _are_text(attribute.values)
+        # Times are found to be times, as they were in training.
+        is_text = attribute.kind == "nominal" and _are_text(attribute.values) and not what_time(attribute.arrow_type)
         is_number = attribute.kind == "numeric" and attribute.arrow_type.startswith(NUMBERS)
         is_whole = attribute.kind == "nominal" and set(map(type, attribute.values)) == {int}
         if is_text or is_number or is_whole or attribute.reading is not None:
@@ -142,8 +144,10 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
             found[attribute.name] = replace(attribute.reading or Reading(), expected=kind, words=words)
     if schema is not None and schema.target is not None and schema.class_type in ("string", "int64"):
         is_text = schema.class_type == "string"
+        are_times = is_text and all(canonical(name, "timestamp") == name for name in schema.classes)
         words = _null_words(schema.classes, False) if is_text else ()
-        found[schema.target] = Reading(expected="text" if is_text else "digits", words=words)
+        if not are_times:
+            found[schema.target] = Reading(expected="text" if is_text else "digits", words=words)
     if schema is not None and schema.dialect is not None:
         found[ALL] = Reading(dialect=schema.dialect)
     for name, entry in (overrides or {}).items():
