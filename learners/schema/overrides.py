@@ -13,6 +13,7 @@ from learners.schema.distributions import DISTRIBUTIONS, Distribution
 from learners.schema.reading import DIALECT_FIELDS, FIELDS, Dialect, Reading
 from learners.schema.schema import Kind, Value
 
+DROP = "drop"
 ALL = "*"  # in place of a column's name: how the values of all columns are written
 
 
@@ -33,6 +34,8 @@ class ColumnOverride:
         How a circuit models a numeric column; classifiers see its intervals.
     reading : Reading or None
         How its values are written in text files: `missing`, `decimal` and `thousands` of a mapping.
+    null_class : str, int or None
+        Of the target: "drop" leaves rows without a class out, anything else is their class.
     """
 
     kind: Kind | None = None
@@ -41,6 +44,7 @@ class ColumnOverride:
     cuts: tuple[float, ...] | None = None
     distribution: Distribution | Literal["intervals"] | None = None
     reading: Reading | None = None
+    null_class: str | int | None = None
 
     @classmethod
     def of(cls, column: str, entry: ColumnOverride | Mapping[str, object] | str) -> ColumnOverride:
@@ -88,6 +92,7 @@ class ColumnOverride:
             cuts,
             cast('Distribution | Literal["intervals"] | None', distribution),
             _reading(column, entry),
+            _null_class(f"{where}.null_class", entry.get("null_class")),
         )
 
 
@@ -107,6 +112,14 @@ def dialect_of(overrides: Mapping[str, ColumnOverride]) -> Dialect | None:
     """How files of CSV are written, as far as it is said."""
     reading = overrides[ALL].reading if ALL in overrides else None
     return None if reading is None else reading.dialect
+
+
+def _null_class(where: str, given: object) -> str | int | None:
+    if given is not None and (isinstance(given, bool) or not isinstance(given, str | int) or given == ""):
+        raise InvalidParameter(
+            where, given, f"{DROP!r} to leave rows without a class out, or the class that they are of"
+        )
+    return given
 
 
 def _reading(column: str, entry: Mapping[str, object]) -> Reading | None:

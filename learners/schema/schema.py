@@ -209,6 +209,8 @@ class Schema:
         Columns of the data that are not used.
     dialect : Dialect or None
         How files of CSV are written, as far as training was told; no part of what the codes mean.
+    null_class : str, int or None
+        What rows without a class were in training: "drop" leaves them out, anything else is their class.
     """
 
     attributes: tuple[Attribute, ...]
@@ -217,6 +219,7 @@ class Schema:
     class_type: str = "string"
     left_out: tuple[LeftOut, ...] = ()
     dialect: Dialect | None = field(default=None, compare=False)
+    null_class: str | int | None = field(default=None, compare=False)
 
     @property
     def n_attributes(self) -> int:
@@ -290,7 +293,7 @@ class Schema:
         def told(entry: Schema | Attribute | LeftOut | Reading | Dialect) -> dict[str, object]:
             of = {each.name: getattr(entry, each.name) for each in fields(entry)}
             # Without them, the schemas of other learners stay as they were stored.
-            later = ("groupings", "quantiles", "reading", "expected", "dialect")
+            later = ("groupings", "quantiles", "reading", "expected", "dialect", "null_class")
             return {name: value for name, value in of.items() if value or name not in later}
 
         return json.dumps(told(self), default=told, separators=(",", ":"))
@@ -324,7 +327,7 @@ class Schema:
 
     def _without_quantiles(self) -> Schema:
         plain = tuple(replace(attribute, quantiles=(), reading=None) for attribute in self.attributes)
-        return replace(self, attributes=plain, dialect=None)
+        return replace(self, attributes=plain, dialect=None, null_class=None)
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,7 @@ class Source:
         self.keeps: object = None
         self._filesystem, self._table, self._contents = filesystem, table, tuple(contents)
         self._conditions: Mapping[int, Sequence[Condition]] = {}
+        self._completion: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
         self._indices = IndexCheck()
 
     @classmethod
@@ -199,6 +200,12 @@ class Source:
             for name in [name for condition in own for name in condition.columns]:
                 if name not in self.arrow_schema.names:
                     raise UnknownColumn(name, self.arrow_schema.names)
+        return source
+
+    def completed(self, completion: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Source:
+        """The same rows with some values changed; whoever asks restricts them by a condition that says so."""
+        source = copy(self)
+        source._completion = completion
         return source
 
     def ordered(self, names: Sequence[str]) -> Source:
@@ -334,9 +341,10 @@ class Source:
         needed = [name for condition in conditions for name in condition.columns]
         asked = None if columns is None else list(dict.fromkeys([*columns, *needed]))
         offset = 0
-        for batch in self._raw(fragment, asked):
+        for raw in self._raw(fragment, asked):
             if (check_indices or conditions) and self.has_columns_apart(fragment):
-                self._indices.require_sound(batch, self.files[fragment.file].path)
+                self._indices.require_sound(raw, self.files[fragment.file].path)
+            batch = raw if self._completion is None else self._completion(raw)
             if not conditions:
                 yield batch
                 continue

@@ -16,7 +16,7 @@ from learners.schema.clocks import clock_of, in_one_form
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.inference.category_counts import ValueTally
 from learners.schema.inference.numeric_counts import Tally
-from learners.schema.overrides import ColumnOverride
+from learners.schema.overrides import ColumnOverride, dialect_of
 from learners.schema.schema import Attribute, LeftOut, Schema, Value
 
 IDENTIFIER_SHARE = 0.9
@@ -222,6 +222,14 @@ def in_order(found: Mapping[str, Column], names: Iterable[str]) -> dict[str, Col
     """The columns in the order of their names here; others follow."""
     place = {name: index for index, name in enumerate(names)}
     return dict(sorted(found.items(), key=lambda item: place.get(item[0], len(place))))
+
+
+def as_said(schema: Schema, overrides: Mapping[str, ColumnOverride]) -> Schema:
+    """The schema with what is said of its files and of rows without a class."""
+    of_target = overrides.get(schema.target or "")
+    null_class = None if of_target is None else of_target.null_class
+    dialect = dialect_of(overrides) or schema.dialect
+    return replace(schema, dialect=dialect, null_class=schema.null_class if null_class is None else null_class)
 
 
 def refreshed(

@@ -20,6 +20,7 @@ from learners.schema.inference.category_counts import ValueTally, plain
 from learners.schema.inference.column_summary import (
     Column,
     are_whole,
+    as_said,
     in_order,
     is_state,
     kind_of,
@@ -30,7 +31,7 @@ from learners.schema.inference.column_summary import (
     refreshed,
 )
 from learners.schema.inference.value_counts import value_counts
-from learners.schema.overrides import ALL, ColumnOverride, Overrides, dialect_of, reading_of
+from learners.schema.overrides import ALL, ColumnOverride, Overrides, reading_of
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
 NO_CUT = "no cut point tells the classes apart"
@@ -268,8 +269,9 @@ class ColumnSummaries:
         check_rows_of_classes(self.target, len(order), self.max_classes, self.n_rows, are_numbers)
         if self.kept is not None:
             classes_now = [self.classes[j] for j in order]
-            now = refreshed(self.kept, self.found, self.overrides, self.max_values, classes_now)
-            return replace(now, dialect=dialect_of(self.overrides) or now.dialect)
+            return as_said(
+                refreshed(self.kept, self.found, self.overrides, self.max_values, classes_now), self.overrides
+            )
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         attributes: list[Attribute] = []
@@ -286,8 +288,8 @@ class ColumnSummaries:
             raise SchemaError(f"No column is left to learn from ({reasons or 'the table has the target only'}).")
         classes = [self.classes[j] for j in order]
         class_type = "string" if isinstance(classes[0], str) else "bool" if isinstance(classes[0], bool) else "int64"
-        told = tuple(str(name) for name in classes), class_type, tuple(left_out), dialect_of(self.overrides)
-        return Schema(tuple(attributes), self.target, *told)
+        schema = Schema(tuple(attributes), self.target, tuple(map(str, classes)), class_type, tuple(left_out))
+        return as_said(schema, self.overrides)
 
     def _attribute(
         self, name: str, column: Column, place: Integers, cut_points: CutPoints | None
