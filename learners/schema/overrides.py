@@ -13,7 +13,7 @@ from learners.schema.distributions import DISTRIBUTIONS, Distribution
 from learners.schema.reading import DIALECT_FIELDS, FIELDS, Dialect, Reading
 from learners.schema.schema import Kind, Value
 
-DROP = "drop"
+DROP, DROPPED = "drop", "dropped by request"
 ALL = "*"  # in place of a column's name: how the values of all columns are written
 
 

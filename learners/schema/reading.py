@@ -22,7 +22,7 @@ NOT_A_MARK = "\r\n\0\ufeff"
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a user says of CSV files; the fields are those of `columns["*"]`.
+    """What a user says of files, most of it of CSV; the fields are those of `columns["*"]`.
 
     Parameters
     ----------
@@ -40,6 +40,8 @@ class Dialect:
         Lines that begin with it are left out; empty: there are none.
     names : "" or "unique"
         "unique": repeated names get a number, and empty ones that of their column.
+    columns_of : "", "union", "intersection" or "first"
+        Of files of any format whose columns differ: those of any file count, those of all, or those of the first.
     """
 
     delimiter: str = ""
@@ -49,6 +51,7 @@ class Dialect:
     header: int = 1
     comment: str = ""
     names: Literal["", "unique"] = ""
+    columns_of: Literal["", "union", "intersection", "first"] = ""
 
     @classmethod
     def of(cls, entry: Mapping[str, object]) -> Dialect | None:
@@ -68,6 +71,7 @@ class Dialect:
             "encoding": "the name of an encoding, such as 'utf-8', 'utf-16', 'latin-1' or 'windows-1252'",
             "header": "the number of the line that holds the names, or 0 where there is none",
             "comment": "what lines to be left out begin with, such as '#'",
+            "columns_of": "'union', 'intersection' or 'first'",
             "names": "'unique', which tells repeated and empty names apart",
         }
         for name, value in entry.items():
@@ -100,6 +104,8 @@ def _is_allowed(name: str, value: object) -> bool:
         return _is_encoding(value)
     if name == "names":
         return value in ("", "unique")
+    if name == "columns_of":
+        return value in ("", "union", "intersection", "first")
     if name == "comment":
         return not set(value) & set(NOT_A_MARK)
     if not value:
@@ -136,6 +142,8 @@ class Reading:
         Texts that stand for a missing value, exactly as they are.
     dialect : Dialect or None
         How the files are written; said of all columns together.
+    is_dropped : bool
+        Whether the column is left out, so that files may lack it.
     """
 
     missing: tuple[str, ...] = ()
@@ -145,6 +153,7 @@ class Reading:
     words: tuple[str, ...] = field(default=(), compare=False)
     nulls: tuple[str, ...] = ()
     dialect: Dialect | None = field(default=None, compare=False)
+    is_dropped: bool = field(default=False, compare=False)
 
     @classmethod
     def of(cls, column: str, entry: Mapping[str, object]) -> Reading | None:

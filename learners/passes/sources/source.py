@@ -16,6 +16,7 @@ import pyarrow.fs as pafs
 from learners.errors import SourceError, UnknownColumn, one_line
 from learners.kernels.arrays import Mask
 from learners.passes.sources.content import BATCH_ROWS, Bounds, Content
+from learners.passes.sources.differing_columns import one_shape
 from learners.passes.sources.file_sets import Path, SourceFile, common_schema, expanded, file_identity, type_family
 from learners.passes.sources.filesystems import filesystem_of
 from learners.passes.sources.opening import opened_files
@@ -136,10 +137,10 @@ class Source:
             found = place
             paths += [entry for entry in expanded(place, path) if entry not in paths]
         assert found is not None
-        files, contents = opened_files(found, paths, types or {})
-        arrow_schema = common_schema(
-            [(file.path, content.arrow_schema) for file, content in zip(files, contents, strict=True)]
-        )
+        files, contents, names = one_shape(*opened_files(found, paths, types or {}), types or {})
+        schemas = [content.arrow_schema for content in contents]
+        plain = [s if len(s) == len(names) else pa.schema([f for f in s if f.name in set(names)]) for s in schemas]
+        arrow_schema = common_schema([(file.path, schema) for file, schema in zip(files, plain, strict=True)])
         return cls(files, arrow_schema, found, contents=contents)
 
     @classmethod

@@ -71,7 +71,7 @@ class TabularContent:
             name: [reading.missing, reading.decimal, reading.thousands, *reading.nulls]
             for name, reading in self.readings.items()
         }
-        said = self.said.said()
+        said = replace(self.said, columns_of="").said()
         more = [json.dumps(each, sort_keys=True) for each in (told, said) if each]
         return types_digest(self.arrow_schema) + "".join(more)
 

@@ -31,7 +31,7 @@ from learners.schema.inference.column_summary import (
     refreshed,
 )
 from learners.schema.inference.value_counts import value_counts
-from learners.schema.overrides import ALL, ColumnOverride, Overrides, reading_of
+from learners.schema.overrides import ALL, DROPPED, ColumnOverride, Overrides, reading_of
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
 NO_CUT = "no cut point tells the classes apart"
@@ -267,11 +267,10 @@ class ColumnSummaries:
             )
         are_numbers = type(self.classes[0]) is int
         check_rows_of_classes(self.target, len(order), self.max_classes, self.n_rows, are_numbers)
+        classes = [self.classes[j] for j in order]
         if self.kept is not None:
-            classes_now = [self.classes[j] for j in order]
-            return as_said(
-                refreshed(self.kept, self.found, self.overrides, self.max_values, classes_now), self.overrides
-            )
+            now = refreshed(self.kept, self.found, self.overrides, self.max_values, classes)
+            return as_said(now, self.overrides)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         attributes: list[Attribute] = []
@@ -286,7 +285,6 @@ class ColumnSummaries:
         if not attributes and not any(entry.reason in (NO_CUT, NEARLY_CONSTANT) for entry in left_out):
             reasons = "; ".join(f"{entry.name}: {entry.reason}" for entry in left_out[:5])
             raise SchemaError(f"No column is left to learn from ({reasons or 'the table has the target only'}).")
-        classes = [self.classes[j] for j in order]
         class_type = "string" if isinstance(classes[0], str) else "bool" if isinstance(classes[0], bool) else "int64"
         schema = Schema(tuple(attributes), self.target, tuple(map(str, classes)), class_type, tuple(left_out))
         return as_said(schema, self.overrides)
@@ -297,7 +295,7 @@ class ColumnSummaries:
         override = self.overrides.get(name, ColumnOverride())
         has_missing = column.n_missing > 0
         if override.drop:
-            return LeftOut(name, "dropped by request")
+            return LeftOut(name, DROPPED)
         is_given = override.order is not None or override.cuts is not None
         if column.kind == "empty" or (column.n_missing == self.n_rows and not is_given):
             return LeftOut(name, "every value is missing")

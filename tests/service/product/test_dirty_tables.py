@@ -88,3 +88,13 @@ def test_dialect_and_null_classes_are_said_once_and_the_model_remembers_them(tmp
         schema = client.get("/v1/datasets/survey/schema").json()
         assert [each["name"] for each in schema["attributes"]] == ["ville", "sexe", "sexe_2"]
         assert schema["classes"] == ["non", "oui"]
+        (tmp_path / "more.csv").write_text(
+            path.read_bytes().decode("latin-1").replace("sexe^sexe", "sexe^âge"), "latin-1"
+        )
+        asked |= {"name": "both", "uris": [str(path), str(tmp_path / "more.csv")], "columns": said}
+        answer = client.post("/v1/datasets", json=asked)
+        assert answer.status_code == 422 and '{"*": {"columns_of": "union"}}' in answer.json()["detail"]
+        asked["columns"] = said | {"*": written | {"columns_of": "union"}}
+        assert client.post("/v1/datasets", json=asked).status_code == 201
+        schema = client.get("/v1/datasets/both/schema").json()
+        assert [each["name"] for each in schema["attributes"]] == ["ville", "sexe", "sexe_2", "âge"]
