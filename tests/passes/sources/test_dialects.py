@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import io
+from unittest import mock
 
 import duckdb
 import pandas as pd
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from learners.errors import InvalidParameter, SourceError
 from learners.estimators import NB
 from learners.passes.inference import infer_schema
+from learners.passes.sources.csv import lines
 from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.source import Source
 from learners.schema import Schema
@@ -151,8 +153,13 @@ def test_line_ends_of_any_machine(end, tmp_path):
 
 def test_a_comment_mark_within_quotes_is_text(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text('a,b\n"one\n# two",1\n# three\nfour,2\n')
-    assert read(path, {"*": {"comment": "#"}}) == {"a": ["one\n# two", "four"], "b": [1, 2]}
+    path.write_text('a,b\n"one\n# two ""x""\n",1\n# three "\n5" nail,2\n# 3\n"y","6"\n#\n"z\n#, 7"" ",7')
+    expected = {"a": ['one\n# two "x"\n', '5" nail', "y", 'z\n#, 7" '], "b": [1, 2, 6, 7]}
+    for said in ({"comment": "#"}, {"comment": "#", "delimiter": ","}):
+        assert read(path, {"*": said}) == expected
+    path.write_text("a,b\n'one\\'\n# two',1\n# three\n'four',2\n")
+    told = read(path, {"*": {"comment": "#", "quote": "'", "escape": "\\"}})
+    assert told == {"a": ["one'\n# two", "four"], "b": [1, 2]}
 
 
 def test_what_is_utf_8_is_read_so_whatever_a_model_was_told(tmp_path):
@@ -228,8 +235,12 @@ CELLS = st.text(st.sampled_from("abz,;\t|\"'\\#^~: \né"), max_size=6).map(lambd
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(dialect=dialects(), rows=st.lists(st.tuples(CELLS, CELLS, st.integers(-9, 9)), min_size=1, max_size=8))
-def test_a_table_written_in_any_dialect_is_read_back_equal(dialect, rows, tmp_path):
+@given(
+    dialect=dialects(),
+    block=st.sampled_from([1, 2, 7, lines.BLOCK_BYTES]),
+    rows=st.lists(st.tuples(CELLS, CELLS, st.integers(-9, 9)), min_size=1, max_size=8),
+)
+def test_a_table_written_in_any_dialect_is_read_back_equal(dialect, block, rows, tmp_path):
     delimiter, quote, escape, encoding, end, above = dialect
     file = io.StringIO(newline="")
     writer = csv.writer(
@@ -241,4 +252,5 @@ def test_a_table_written_in_any_dialect_is_read_back_equal(dialect, rows, tmp_pa
     path.write_bytes((end.join([*above, ""]) + file.getvalue()).encode(encoding))
     said = {"delimiter": delimiter, "quote": quote, "escape": escape, "encoding": encoding, "header": len(above) + 1}
     first, second, n = zip(*rows, strict=True)
-    assert read(path, {"*": said}) == {"first": list(first), "second one": list(second), "n": list(n)}
+    with mock.patch.object(lines, "BLOCK_BYTES", block):
+        assert read(path, {"*": said}) == {"first": list(first), "second one": list(second), "n": list(n)}

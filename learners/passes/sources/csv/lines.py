@@ -15,6 +15,7 @@ from learners.schema.reading import Dialect
 BLOCK_BYTES = 1 << 20
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 UTF8 = ("utf-8", "utf-8-sig")
+DELIMITER = r"[,;\t|]"  # one of those that are found by themselves
 
 
 def encoding_of(head: bytes, said: str) -> str:
@@ -117,26 +118,57 @@ class PlainLines(io.RawIOBase):
         rest = ""
         for text in self._texts():
             lines = list(io.StringIO(rest + text, newline=""))
-            rest = lines.pop() if lines and text else ""  # it may go on, as may "\r" with "\n"
+            rest = lines.pop() if lines else ""  # it may go on, as may "\r" with "\n"
             yield from lines
         if rest:
             yield rest
 
     def _kept(self) -> Iterator[str]:
-        comment, quote, escape = self.dialect.comment, self.dialect.quote, self.dialect.escape
+        quotes = Quotes(self.dialect)
         kept: list[str] = []
-        n_bytes, is_within = 0, False  # quotes
+        n_characters = 0
         for place, line in enumerate(self._lines()):
-            if place < self.n_skipped or (comment and not is_within and line.startswith(comment)):
+            if place < self.n_skipped or (self.dialect.comment and quotes.is_comment(line)):
                 continue
-            n_quotes = line.count(quote) - (line.count(escape + quote) if escape else 0) if quote else 0
-            is_within ^= n_quotes % 2 == 1
             kept.append(line)
-            n_bytes += len(line)
-            if n_bytes > BLOCK_BYTES:
+            n_characters += len(line)
+            if n_characters > BLOCK_BYTES:
                 yield "".join(kept)
-                kept, n_bytes = [], 0
+                kept, n_characters = [], 0
         yield "".join(kept)
+
+
+class Quotes:
+    """Whether lines begin within a value in quotes, line after line: there a mark of comments is text.
+
+    Parameters
+    ----------
+    dialect : Dialect
+        A delimiter that is not known yet may be any that is found by itself.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.comment, self.quote, self.is_within = dialect.comment, dialect.quote, False
+        quote, escape = re.escape(dialect.quote or '"'), re.escape(dialect.escape)
+        inside = rf"(?:[^{quote}{escape}]|{quote}{quote}" + (rf"|{escape}." if escape else "") + ")*"
+        before = rf"(?:^|{re.escape(dialect.delimiter) or DELIMITER})"
+        self._end = re.compile(rf"{inside}{quote}(?!{quote})", re.DOTALL)
+        self._whole = re.compile(rf"{before}{quote}{inside}{quote}(?!{quote})", re.DOTALL)
+        self._begin = re.compile(before + quote)
+
+    def is_comment(self, line: str) -> bool:
+        """Whether the next line is one."""
+        if not self.is_within and line.startswith(self.comment):
+            return True
+        if not self.quote:
+            return False
+        if self.is_within:
+            end = self._end.match(line)
+            if end is None:
+                return False
+            line = "-" + line[end.end() :]
+        self.is_within = self.quote in line and self._begin.search(self._whole.sub("-", line)) is not None
+        return False
 
 
 def refuse_bytes(stream: pa.NativeFile, path: str) -> None:
