@@ -8,6 +8,7 @@ import io
 from unittest import mock
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from learners.errors import InvalidParameter, SourceError
-from learners.estimators import NB
+from learners.estimators import NB, StructurePosterior, SumProductNetwork
 from learners.passes.inference import infer_schema
 from learners.passes.sources.csv import lines
 from learners.passes.sources.csv.types import told_types
@@ -218,6 +219,14 @@ def test_the_model_reads_later_files_as_it_was_told_to(tmp_path):
         Source.open(path, types=other).files[0].footer_sha256
         != Source.open(path, types=told_types(again)).files[0].footer_sha256
     )
+
+
+def test_every_estimator_takes_the_dialect(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("# x\na^b\n" + "u^v\nw^z\nu^v\nw^v\n" * 20)
+    columns = {"*": {"delimiter": "^", "comment": "#"}}
+    assert StructurePosterior(columns=columns).fit(path).feature_names_in_ == ["a", "b"]
+    assert np.isfinite(SumProductNetwork(passes=2, states=2, columns=columns).fit(path).score(path))
 
 
 @st.composite

@@ -15,6 +15,7 @@ from learners.passes.inference import infer_schema
 from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.source import Source, file_identity
 from learners.schema import Schema
+from learners.schema.encoding.encode import encode
 
 OLD = pa.table({"x": ["u", "v", "u", "v"], "y": ["a", "b", "a", "b"], "gone": [1, 2, 3, 4]})
 NEW = pa.table({"y": ["a", "b"], "z": [0.5, None], "x": ["v", "u"]})
@@ -99,3 +100,13 @@ def test_a_model_of_the_union_is_that_of_one_table_with_nulls(files):
     assert model.predict_proba(whole).tolist() == expected.predict_proba(whole).tolist()
     assert model.predict_proba(str(files)).tolist() == expected.predict_proba(whole).tolist()
     assert Schema.from_json(model.model_.schema.to_json()).dialect.columns_of == "union"
+
+
+def test_times_with_and_without_a_zone_are_of_one_clock(tmp_path):
+    moments = pa.array([0, 90, 86_400], pa.timestamp("ms"))
+    for name, times in (("1", moments), ("2", moments.cast(pa.int64()).cast(pa.timestamp("ms", "Europe/Berlin")))):
+        pq.write_table(pa.table({"x": times, "y": ["a", "b", "b"]}), tmp_path / f"{name}.parquet")
+    for said in ("nominal", {"cuts": [0.05, 80.0]}):
+        schema = infer_schema(opened(tmp_path), "y", {"x": said})
+        codes = [encode(batch, schema).x[0].tolist() for batch in opened(tmp_path).batches()]
+        assert codes[0] == codes[1] and len(set(codes[0])) > 1
