@@ -123,6 +123,15 @@ def test_an_error_names_the_option_that_reads_the_file(written, options, tmp_pat
         assert option in str(refused.value)
 
 
+def test_row_names_of_r_are_no_column_to_learn_from(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(
+        '"","colour","class"\n' + "".join(f'"{row}","{"uv"[row % 2]}","{"ab"[row % 2]}"\n' for row in range(1, 61))
+    )
+    schema = infer_schema(Source.open(path), "class")
+    assert [a.name for a in schema.attributes] == ["colour"] and [entry.name for entry in schema.left_out] == [""]
+
+
 def test_copy_of_postgresql_as_text(tmp_path):
     path = tmp_path / "t.tsv"
     path.write_text('7\t5" nail\t\\N\n\\N\t\\N\t2024-05-01\n')
