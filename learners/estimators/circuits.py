@@ -29,7 +29,8 @@ from learners.kernels.arrays import Array, Floats
 from learners.models.query import How, Query, RawValue
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
-from learners.passes.sources.csv_types import told_types
+from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.registry import recipes
@@ -93,6 +94,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData
         """
         source, target, is_named = self._source_of(X, y)
+        source = with_classes(source, target, self.columns)
         own = {theirs: ours for ours, theirs in RENAMED.items()}
         given = self.get_params(deep=False).items()
         parameters = {own.get(name, name): value for name, value in given if name not in COMMON}

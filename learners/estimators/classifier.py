@@ -32,7 +32,8 @@ from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.passes.engine import OnProgress
 from learners.passes.learner import Part, drive
-from learners.passes.sources.csv_types import told_types
+from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.passes.stored_statistics import MemoryStore
@@ -98,6 +99,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         """
         self._declared: list[Value] = []
         source, target, is_named = self._source_of(X, y, sample_weight)
+        source = with_classes(source, target, self.columns)
         return self._fitted([Part(source, MemoryStore())], target, on_progress, is_named=is_named)
 
     def partial_fit(
@@ -129,6 +131,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         if is_first:
             self._declared = []
         source, target, is_named = self._source_of(X, y, sample_weight, is_more=not is_first)
+        source = with_classes(source, target, self.columns)
         if classes is not None:
             self._declared = list(dict.fromkeys([*self._declared, *plain_classes(classes)]))
         parts = [Part(source, MemoryStore())]

@@ -18,6 +18,7 @@ from learners.models.query import AnyQuery, StructureQuery
 from learners.orders.model import OrderModel
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
+from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.registry import recipes
@@ -155,7 +156,7 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
 
     def _source_of(self, X: Any) -> Source:
         if are_paths(X):
-            return Source.open(X)
+            return Source.open(X, types=told_types(self.schema, self.columns))
         if isinstance(X, Source):
             return X
         rows = rows_of(X, self)

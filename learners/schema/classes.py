@@ -89,7 +89,8 @@ def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
     if is_null.any():
         raise SchemaError(
             f"The target {target!r} is null in {int(is_null.sum())} of {len(column)} rows read together. Remove "
-            "such rows, or fill in their class.",
+            f'such rows, fill in their class, or say in columns what they are: {{"{target}": {{"null_class": "drop"}}}} leaves them '
+            'out, {"null_class": "unknown"} makes them a class.',
             target,
         )
     return values, index

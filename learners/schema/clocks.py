@@ -1,16 +1,25 @@
-"""Times of day and durations in words: ISO 8601, from the counts of a unit that columns hold."""
+"""Times in words: ISO 8601, one text for a moment, a time of day or a duration, whatever unit or zone it is written in."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import TypeVar
 
+Known = TypeVar("Known")
 CLOCK_TYPE = re.compile(r"(time|duration)(?:32|64)?\[(\w+)\]")
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DICTIONARY = "dictionary<values="
 ISO_DURATION = re.compile(
     r"(?P<sign>-)?P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?", re.ASCII
 )
+MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d+))? ?(Z|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)?)?", re.ASCII
+)
+TIME_OF_DAY = re.compile(r"(\d\d:\d\d(?::\d\d)?)(?:[.,](\d+))?", re.ASCII)
+COUNT = re.compile(r"[+-]?\d+(\.\d*)?", re.ASCII)
 CLOCK_DURATION = re.compile(
     r"(?P<sign>-)?(?:(?P<d>\d+) days?,? )?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d(?:\.\d+)?)", re.ASCII
 )
@@ -39,12 +48,94 @@ def _duration(seconds: float) -> str:
     rest = f"{abs(seconds) - whole:.9f}".rstrip("0").removeprefix("0").rstrip(".")
     if rest.startswith("1"):
         whole, rest = whole + 1, ""
+    return _in_parts(seconds < 0, whole, rest)
+
+
+def words_of_duration(nanoseconds: int) -> str:
+    """A duration in ISO 8601, to the nanosecond."""
+    whole, rest = divmod(abs(nanoseconds), 10**9)
+    return _in_parts(nanoseconds < 0, whole, f".{rest:09}".rstrip("0").rstrip("."))
+
+
+def _in_parts(is_negative: bool, whole: int, rest: str) -> str:
+    """Seconds, and their fraction with its point, in days, hours, minutes and seconds."""
     days, whole = divmod(whole, 86_400)
     hours, whole = divmod(whole, 3600)
     minutes, own = divmod(whole, 60)
     clock = f"{hours}H" * (hours > 0) + f"{minutes}M" * (minutes > 0)
     clock += f"{own}{rest}S" if own or rest or not (clock or days) else ""
-    return "-" * (seconds < 0) + "P" + f"{days}D" * (days > 0) + (f"T{clock}" if clock else "")
+    return "-" * is_negative + "P" + f"{days}D" * (days > 0) + (f"T{clock}" if clock else "")
+
+
+def nanoseconds_of(text: str, ticks: int) -> int | None:
+    """A duration in ISO 8601, as "1 day 2:03:04.5", or a number of a unit of which `ticks` make a second; None if it is none."""
+    text = text.strip()
+    if COUNT.fullmatch(text):
+        total = Decimal(text) / ticks
+    else:
+        found = ISO_DURATION.fullmatch(text) or CLOCK_DURATION.fullmatch(text)
+        if found is None or not any(found.group("d", "h", "m", "s")):
+            return None
+        days, hours, minutes, seconds = (Decimal(part or 0) for part in found.group("d", "h", "m", "s"))
+        total = days * 86_400 + hours * 3600 + minutes * 60 + seconds
+        total = -total if found["sign"] else total
+    exact = total * 10**9
+    return int(exact) if exact == int(exact) else None
+
+
+def what_time(arrow_type: str) -> tuple[str, int] | None:
+    """Of dates, timestamps, times of day and durations: "moment", "time" or "duration", and how many of their numbers make a second."""
+    if arrow_type.removeprefix(DICTIONARY).startswith(("timestamp", "date")):
+        return "moment", 1
+    return clock_of(arrow_type)
+
+
+def canonical(value: object, arrow_type: str) -> str | None:
+    """The one text that stands for a time of a column's type; None if the value is none, or is none of that kind.
+
+    A moment is told in UTC, one without a zone is of UTC; without its clock where that is midnight, and without zeros behind the
+    seconds.
+    """
+    what, ticks = what_time(arrow_type) or ("", 1)
+    if what == "moment" and isinstance(value, str | date):
+        return _moment(value if isinstance(value, str) else value.isoformat())
+    if what == "time" and isinstance(value, str | time):
+        return _time_of_day(value if isinstance(value, str) else value.isoformat())
+    if what == "duration" and isinstance(value, timedelta):
+        whole = (value.days * 86_400 + value.seconds) * 10**6 + value.microseconds
+        return words_of_duration(whole * 1000 + getattr(value, "nanoseconds", 0))
+    nanoseconds = nanoseconds_of(value, ticks) if what == "duration" and isinstance(value, str) else None
+    return None if nanoseconds is None else words_of_duration(nanoseconds)
+
+
+def in_one_form(values: Sequence[Known], arrow_type: str) -> tuple[Known | str, ...]:
+    """Values as they are read; those of times, which earlier releases wrote in the unit of their column, in their one form."""
+    if not values or what_time(arrow_type) is None:
+        return tuple(values)
+    told = tuple(canonical(value, arrow_type) or value for value in values)
+    return told if len(set(told)) == len(values) else tuple(values)
+
+
+def _moment(text: str) -> str | None:
+    found = MOMENT.fullmatch(text.strip())
+    day, clock, fraction, zone = found.groups() if found else ("", None, None, None)
+    try:
+        moment = datetime.fromisoformat(f"{day}T{clock or '00:00'}{zone or ''}" if found else text.strip())
+        moment = moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        return None
+    rest = (fraction or "").rstrip("0")
+    return f"{moment.isoformat()}.{rest}" if rest else moment.isoformat().removesuffix("T00:00:00")
+
+
+def _time_of_day(text: str) -> str | None:
+    found = TIME_OF_DAY.fullmatch(text.strip())
+    try:
+        clock = time.fromisoformat(found[1]).isoformat() if found else None
+    except ValueError:
+        return None
+    rest = (found[2] or "").rstrip("0") if found else ""
+    return f"{clock}.{rest}" if rest else clock
 
 
 def seconds_of(text: str) -> float:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal, cast
 
 import numpy as np
 
 from learners.errors import InvalidParameter
 from learners.schema.distributions import DISTRIBUTIONS, Distribution
-from learners.schema.reading import FIELDS, Reading
+from learners.schema.reading import DIALECT_FIELDS, FIELDS, Dialect, Reading
 from learners.schema.schema import Kind, Value
 
+DROP, DROPPED = "drop", "dropped by request"
 ALL = "*"  # in place of a column's name: how the values of all columns are written
 
 
@@ -33,6 +34,8 @@ class ColumnOverride:
         How a circuit models a numeric column; classifiers see its intervals.
     reading : Reading or None
         How its values are written in text files: `missing`, `decimal` and `thousands` of a mapping.
+    null_class : str, int or None
+        Of the target: "drop" leaves rows without a class out, anything else is their class.
     """
 
     kind: Kind | None = None
@@ -41,6 +44,7 @@ class ColumnOverride:
     cuts: tuple[float, ...] | None = None
     distribution: Distribution | Literal["intervals"] | None = None
     reading: Reading | None = None
+    null_class: str | int | None = None
 
     @classmethod
     def of(cls, column: str, entry: ColumnOverride | Mapping[str, object] | str) -> ColumnOverride:
@@ -57,9 +61,17 @@ class ColumnOverride:
             entry = {"drop": True} if entry == "drop" else {"kind": entry}
         where = f"columns[{column!r}]"
         known = [*(field.name for field in fields(cls) if field.name != "reading"), *FIELDS]
+        known = [*FIELDS, *DIALECT_FIELDS] if column == ALL else known
         unknown = set(entry) - set(known)
         if unknown:
-            raise InvalidParameter(where, dict(entry), f"unknown field {sorted(unknown)[0]!r}; use {', '.join(known)}")
+            first = sorted(unknown)[0]
+            is_of_files = first in DIALECT_FIELDS
+            told = (
+                f"say {first!r} of all columns, under '*'"
+                if is_of_files
+                else f"unknown field {first!r}; use {', '.join(known)}"
+            )
+            raise InvalidParameter(where, dict(entry), told)
         kind, distribution = entry.get("kind"), entry.get("distribution")
         if kind not in (None, "nominal", "numeric"):
             raise InvalidParameter(f"{where}.kind", kind, "use 'nominal', 'numeric' or 'drop'")
@@ -79,7 +91,8 @@ class ColumnOverride:
             order,
             cuts,
             cast('Distribution | Literal["intervals"] | None', distribution),
-            Reading.of(column, {name: entry[name] for name in FIELDS if name in entry}),
+            _reading(column, entry),
+            _null_class(f"{where}.null_class", entry.get("null_class")),
         )
 
 
@@ -89,7 +102,31 @@ Overrides = Mapping[str, ColumnOverride | Mapping[str, object] | str]
 def reading_of(overrides: Mapping[str, ColumnOverride], name: str) -> Reading | None:
     """How the values of a column are written, by what is said of it and of all columns."""
     own, of_all = (overrides[key].reading if key in overrides else None for key in (name, ALL))
-    return of_all if own is None else own.within(of_all)
+    found = of_all if own is None else own.within(of_all)
+    if found is None or found.dialect is None:
+        return found
+    return replace(found, dialect=None) if found != Reading() else None
+
+
+def dialect_of(overrides: Mapping[str, ColumnOverride]) -> Dialect | None:
+    """How files of CSV are written, as far as it is said."""
+    reading = overrides[ALL].reading if ALL in overrides else None
+    return None if reading is None else reading.dialect
+
+
+def _null_class(where: str, given: object) -> str | int | None:
+    if given is not None and (isinstance(given, bool) or not isinstance(given, str | int) or given == ""):
+        raise InvalidParameter(
+            where, given, f"{DROP!r} to leave rows without a class out, or the class that they are of"
+        )
+    return given
+
+
+def _reading(column: str, entry: Mapping[str, object]) -> Reading | None:
+    """How values are written; of all columns also how files are."""
+    found = Reading.of(column, {name: entry[name] for name in FIELDS if name in entry})
+    dialect = Dialect.of({name: entry[name] for name in DIALECT_FIELDS if name in entry})
+    return found if dialect is None else replace(found or Reading(), dialect=dialect)
 
 
 def _order(where: str, given: object) -> tuple[Value, ...] | None:

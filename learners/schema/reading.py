@@ -1,10 +1,11 @@
-"""How the values of a column are written in text files."""
+"""How text files are written: the dialect of CSV, and the values of each column."""
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -15,6 +16,109 @@ from learners.errors import InvalidParameter
 Expected = Literal["text", "number", "digits"] | None
 FIELDS = ("missing", "decimal", "thousands")
 NOT_A_NUMBER = "not a number: "
+NO_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")  # codecs of names and of programs
+NOT_A_MARK = "\r\n\0\ufeff"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What a user says of files, most of it of CSV; the fields are those of `columns["*"]`.
+
+    Parameters
+    ----------
+    delimiter : str
+        Between values; empty: it is found in the first rows.
+    quote : str
+        Around values; empty: quotes are characters as others.
+    escape : str
+        Before a quote within quotes, as Spark and MySQL write it; empty: a quote is doubled.
+    encoding : str
+        Name of the encoding; empty: UTF-8, or what a byte order mark says.
+    header : int
+        Line of the file that holds the names; 0: there is none, and columns are called column_1, column_2, …
+    comment : str
+        Lines that begin with it are left out; empty: there are none.
+    names : "" or "unique"
+        "unique": repeated names get a number, and empty ones that of their column.
+    columns_of : "", "union", "intersection" or "first"
+        Of files of any format whose columns differ: those of any file count, those of all, or those of the first.
+    """
+
+    delimiter: str = ""
+    quote: str = '"'
+    escape: str = ""
+    encoding: str = ""
+    header: int = 1
+    comment: str = ""
+    names: Literal["", "unique"] = ""
+    columns_of: Literal["", "union", "intersection", "first"] = ""
+
+    @classmethod
+    def of(cls, entry: Mapping[str, object]) -> Dialect | None:
+        """Read one from a mapping; None if that says nothing.
+
+        Raises
+        ------
+        InvalidParameter
+            Naming the field.
+        """
+        if not entry:
+            return None
+        allowed = {
+            "delimiter": "one character, such as ';'",
+            "quote": "one character, or '' where nothing is quoted",
+            "escape": "one character, such as '\\\\', or '' where quotes are doubled",
+            "encoding": "the name of an encoding, such as 'utf-8', 'utf-16', 'latin-1' or 'windows-1252'",
+            "header": "the number of the line that holds the names, or 0 where there is none",
+            "comment": "what lines to be left out begin with, such as '#'",
+            "columns_of": "'union', 'intersection' or 'first'",
+            "names": "'unique', which tells repeated and empty names apart",
+        }
+        for name, value in entry.items():
+            if not _is_allowed(name, value):
+                raise InvalidParameter(f"columns['*'].{name}", value, allowed[name])
+        found = cls(**entry)  # type: ignore[arg-type]  # each was looked at
+        marks = [found.delimiter, found.quote, found.escape]
+        if any(mark and marks.count(mark) > 1 for mark in marks):
+            raise InvalidParameter("columns['*']", dict(entry), "delimiter, quote and escape differ from each other")
+        return found
+
+    def said(self) -> dict[str, object]:
+        """The fields that say something, as `of` reads them."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        }
+
+
+DIALECT_FIELDS = tuple(field.name for field in fields(Dialect))
+
+
+def _is_allowed(name: str, value: object) -> bool:
+    if name == "header":
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1_000_000
+    if not isinstance(value, str):
+        return False
+    if name == "encoding":
+        return _is_encoding(value)
+    if name == "names":
+        return value in ("", "unique")
+    if name == "columns_of":
+        return value in ("", "union", "intersection", "first")
+    if name == "comment":
+        return not set(value) & set(NOT_A_MARK)
+    if not value:
+        return name != "delimiter"  # which is found where it is left out
+    return len(value) == 1 and value.isascii() and value not in NOT_A_MARK
+
+
+def _is_encoding(name: str) -> bool:
+    try:
+        found = codecs.lookup(name)
+        return found._is_text_encoding and found.name not in NO_FILES
+    except (LookupError, ValueError):
+        return False
 
 
 @dataclass(frozen=True)
@@ -36,6 +140,10 @@ class Reading:
         Texts such as "NA" that the model has learned as values.
     nulls : tuple of str
         Texts that stand for a missing value, exactly as they are.
+    dialect : Dialect or None
+        How the files are written; said of all columns together.
+    is_dropped : bool
+        Whether the column is left out, so that files may lack it.
     """
 
     missing: tuple[str, ...] = ()
@@ -44,6 +152,8 @@ class Reading:
     expected: Expected = field(default=None, compare=False)
     words: tuple[str, ...] = field(default=(), compare=False)
     nulls: tuple[str, ...] = ()
+    dialect: Dialect | None = field(default=None, compare=False)
+    is_dropped: bool = field(default=False, compare=False)
 
     @classmethod
     def of(cls, column: str, entry: Mapping[str, object]) -> Reading | None:
@@ -84,7 +194,7 @@ class Reading:
 
     def said(self, of_user: Reading) -> Reading:
         """What a user says, beside what is known of the model here."""
-        return replace(of_user, expected=self.expected, words=self.words)
+        return replace(of_user, expected=self.expected, words=self.words, dialect=of_user.dialect or self.dialect)
 
     @property
     def reads_numbers(self) -> bool:

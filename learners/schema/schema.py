@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Integers, Uint64s, freeze
-from learners.schema.clocks import DICTIONARY, clock_of, words_of_clock
+from learners.schema.clocks import DICTIONARY, clock_of, in_one_form, words_of_clock
 from learners.schema.distributions import Distribution
-from learners.schema.reading import Reading
+from learners.schema.reading import Dialect, Reading
 
 Kind = Literal["nominal", "numeric"]
 Value = str | int | bool
@@ -207,6 +207,10 @@ class Schema:
         "string", "int64" or "bool": what the class column holds.
     left_out : tuple of LeftOut
         Columns of the data that are not used.
+    dialect : Dialect or None
+        How files of CSV are written, as far as training was told; no part of what the codes mean.
+    null_class : str, int or None
+        What rows without a class were in training: "drop" leaves them out, anything else is their class.
     """
 
     attributes: tuple[Attribute, ...]
@@ -214,6 +218,8 @@ class Schema:
     classes: tuple[str, ...]
     class_type: str = "string"
     left_out: tuple[LeftOut, ...] = ()
+    dialect: Dialect | None = field(default=None, compare=False)
+    null_class: str | int | None = field(default=None, compare=False)
 
     @property
     def n_attributes(self) -> int:
@@ -284,14 +290,10 @@ class Schema:
     def to_json(self) -> str:
         """As JSON, from which `from_json` makes an equal schema."""
 
-        def told(entry: Schema | Attribute | LeftOut | Reading) -> dict[str, object]:
+        def told(entry: Schema | Attribute | LeftOut | Reading | Dialect) -> dict[str, object]:
             of = {each.name: getattr(entry, each.name) for each in fields(entry)}
-            later = (
-                "groupings",
-                "quantiles",
-                "reading",
-                "expected",
-            )  # without them, the schemas of other learners stay as they were stored
+            # Without them, the schemas of other learners stay as they were stored.
+            later = ("groupings", "quantiles", "reading", "expected", "dialect", "null_class")
             return {name: value for name, value in of.items() if value or name not in later}
 
         return json.dumps(told(self), default=told, separators=(",", ":"))
@@ -304,7 +306,7 @@ class Schema:
             Attribute(
                 **(
                     entry
-                    | {"values": tuple(entry["values"]), "cuts": tuple(entry["cuts"])}
+                    | {"values": in_one_form(entry["values"], entry["arrow_type"]), "cuts": tuple(entry["cuts"])}
                     | {"groupings": tuple(tuple(positions) for positions in entry.get("groupings", ()))}
                     | {"quantiles": tuple(entry.get("quantiles", ()))}
                     | ({"reading": Reading.of(entry["name"], entry["reading"])} if "reading" in entry else {})
@@ -313,7 +315,10 @@ class Schema:
             for entry in told.pop("attributes")
         )
         left_out = tuple(LeftOut(**entry) for entry in told.pop("left_out"))
-        return cls(attributes=attributes, left_out=left_out, **(told | {"classes": tuple(told["classes"])}))
+        dialect = Dialect(**told.pop("dialect")) if "dialect" in told else None
+        return cls(
+            attributes=attributes, left_out=left_out, dialect=dialect, **(told | {"classes": tuple(told["classes"])})
+        )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -321,9 +326,8 @@ class Schema:
         return hashlib.sha256(self._without_quantiles().to_json().encode()).hexdigest()
 
     def _without_quantiles(self) -> Schema:
-        return replace(
-            self, attributes=tuple(replace(attribute, quantiles=(), reading=None) for attribute in self.attributes)
-        )
+        plain = tuple(replace(attribute, quantiles=(), reading=None) for attribute in self.attributes)
+        return replace(self, attributes=plain, dialect=None, null_class=None)
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ class DatasetRequest(Request):
     target: str | None = Field(default=None, description="The column to predict.", examples=["class"])
     columns: Columns = Field(
         default_factory=dict,
-        description="What you know better than the inference, by column: kind, drop, order, cuts; of CSV missing, decimal, thousands.",
+        description="What you know better than the inference, by column; under * how the files are written.",
         examples=[{"age": {"kind": "numeric"}, "row_id": {"drop": True}}],
     )
 

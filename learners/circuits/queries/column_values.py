@@ -13,7 +13,7 @@ from learners.errors import SchemaError
 from learners.kernels.arrays import Array, Floats, Mask
 from learners.models.query import RawValue
 from learners.schema import Chunk
-from learners.schema.clocks import clock_of
+from learners.schema.clocks import clock_of, nanoseconds_of
 from learners.schema.encoding.encode import class_codes, encode
 from learners.schema.schema import OTHER, Attribute
 
@@ -156,6 +156,8 @@ def _raw_column(columns: Columns, v: int, values: Floats, is_filled: Mask) -> pa
 
 
 def _as_type(new: pa.Array, kind: pa.DataType, attribute: Attribute | None) -> pa.Array:
+    if pa.types.is_string(new.type) and pa.types.is_temporal(kind):
+        return _from_words(new, kind)
     if not pa.types.is_floating(new.type):
         return new.cast(kind, safe=False) if pa.types.is_integer(new.type) else new.cast(kind)
     if pa.types.is_boolean(kind):
@@ -172,6 +174,21 @@ def _as_type(new: pa.Array, kind: pa.DataType, attribute: Attribute | None) -> p
     if pa.types.is_decimal(kind):
         return pc.round(new, kind.scale).cast(kind)
     return new.cast(kind)
+
+
+def _from_words(new: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Times from the texts that stand for them as nominal values."""
+    own = clock_of(str(kind))
+    if own is None:
+        if pa.types.is_date(kind):
+            return new.cast(pa.timestamp("ms")).cast(kind)
+        return new.cast(pa.timestamp(kind.unit)).cast(pa.int64()).cast(kind)
+    counts = []
+    for text in new.to_pylist():
+        told = text if text is None or own[0] == "duration" else f"PT{text[:2]}H{text[3:5]}M{text[6:]}S"
+        nanoseconds = None if told is None else nanoseconds_of(told, own[1])
+        counts.append(None if nanoseconds is None else nanoseconds * own[1] // 10**9)
+    return pa.array(counts, pa.int64() if kind.bit_width == 64 else pa.int32()).cast(kind)
 
 
 def _as_clock(new: pa.Array, kind: pa.DataType, attribute: Attribute | None) -> pa.Array:

@@ -200,8 +200,9 @@ def _patterns(x: Codes, sizes: Integers, used: Sequence[int]) -> Iterator[tuple[
     is_missing: Mask = x[attributes] >= sizes[attributes, np.newaxis]
     first, which = _different(np.packbits(is_missing, axis=0))
     order = np.argsort(which, kind="stable")
-    for number, rows in enumerate(np.split(order, np.cumsum(np.bincount(which))[:-1])):
-        yield frozenset(attributes[is_missing[:, first[number]]].tolist()), rows
+    pieces = np.split(order, np.cumsum(np.bincount(which))[:-1])
+    for place, rows in zip(first, pieces, strict=False):  # without rows there is one piece of none
+        yield frozenset(attributes[is_missing[:, place]].tolist()), rows
 
 
 def _different(columns: Array) -> tuple[Integers, Integers]:

@@ -25,7 +25,8 @@ class SourceFile:
     """A file and what identifies its content.
 
     `part` says by which conditions on its rows, if not all are meant. `content_sha256` is of a sample of its bytes, or of all
-    of them where somebody has read them; empty where `footer_sha256` is of all of them already.
+    of them where somebody has read them; empty where `footer_sha256` is of all of them already. `columns` are those that
+    count, where other files of the table have others: of some this one may have missing cells.
     """
 
     path: str
@@ -36,12 +37,14 @@ class SourceFile:
     footer_sha256: str
     part: tuple[str, ...] = ()
     content_sha256: str = ""
+    columns: tuple[str, ...] = ()
 
 
 def file_identity(file: SourceFile) -> str:
     """SHA-256 of path, size, time of the last change, footer and content; then, of a part of the rows, its conditions in JSON."""
-    content = [file.path, file.size, file.mtime_ns, file.footer_sha256]
+    content: list[object] = [file.path, file.size, file.mtime_ns, file.footer_sha256]
     content += [file.content_sha256] if file.content_sha256 else []
+    content += [file.columns] if file.columns else []
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return f"{digest}|{json.dumps(file.part)}" if file.part else digest
 
@@ -138,7 +141,7 @@ def _in_folder(filesystem: pafs.FileSystem, path: str) -> list[str]:
 
 
 def common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
-    """The columns of all files, which must agree in names and type families; in the order that most files have."""
+    """The columns of files that have the same names, and must agree in type families; in the order that most files have."""
     _, first = schemas[0]
     if len(set(first.names)) < len(first.names):
         name = next(name for name in first.names if first.names.count(name) > 1)
@@ -146,10 +149,6 @@ def common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
     fields: dict[str, pa.Field] = {field.name: field for field in first}
     origin = dict.fromkeys(first.names, schemas[0][0])
     for path, schema in schemas[1:]:
-        if set(schema.names) != set(first.names):
-            name = sorted(set(schema.names) ^ set(first.names))[0]
-            absent = path if name not in schema.names else schemas[0][0]
-            raise SourceError(absent, f"has no column {name!r}, which other files of the data set have.")
         for field in schema:
             known, new = type_family(fields[field.name].type), type_family(field.type)
             if known == "null":

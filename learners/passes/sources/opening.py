@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.passes.sources.content import Content, Partitioned
-from learners.passes.sources.csv_types import common_type
+from learners.passes.sources.csv.types import common_type
 from learners.passes.sources.file_sets import SourceFile
 from learners.passes.sources.formats import TEXT, format_of
 from learners.passes.sources.parquet import read_footer

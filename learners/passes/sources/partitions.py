@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from learners.errors import SourceError
-from learners.passes.sources.csv_types import reading_of, type_of
+from learners.passes.sources.csv.types import reading_of, type_of
 from learners.schema.reading import Reading
 
 FOLDER = re.compile(r"(\w[\w .%-]*)=([^=]*)")

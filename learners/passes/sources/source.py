@@ -16,6 +16,7 @@ import pyarrow.fs as pafs
 from learners.errors import SourceError, UnknownColumn, one_line
 from learners.kernels.arrays import Mask
 from learners.passes.sources.content import BATCH_ROWS, Bounds, Content
+from learners.passes.sources.differing_columns import one_shape
 from learners.passes.sources.file_sets import Path, SourceFile, common_schema, expanded, file_identity, type_family
 from learners.passes.sources.filesystems import filesystem_of
 from learners.passes.sources.opening import opened_files
@@ -92,6 +93,7 @@ class Source:
         self.keeps: object = None
         self._filesystem, self._table, self._contents = filesystem, table, tuple(contents)
         self._conditions: Mapping[int, Sequence[Condition]] = {}
+        self._completion: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
         self._indices = IndexCheck()
 
     @classmethod
@@ -135,10 +137,10 @@ class Source:
             found = place
             paths += [entry for entry in expanded(place, path) if entry not in paths]
         assert found is not None
-        files, contents = opened_files(found, paths, types or {})
-        arrow_schema = common_schema(
-            [(file.path, content.arrow_schema) for file, content in zip(files, contents, strict=True)]
-        )
+        files, contents, names = one_shape(*opened_files(found, paths, types or {}), types or {})
+        schemas = [content.arrow_schema for content in contents]
+        plain = [s if len(s) == len(names) else pa.schema([f for f in s if f.name in set(names)]) for s in schemas]
+        arrow_schema = common_schema([(file.path, schema) for file, schema in zip(files, plain, strict=True)])
         return cls(files, arrow_schema, found, contents=contents)
 
     @classmethod
@@ -199,6 +201,12 @@ class Source:
             for name in [name for condition in own for name in condition.columns]:
                 if name not in self.arrow_schema.names:
                     raise UnknownColumn(name, self.arrow_schema.names)
+        return source
+
+    def completed(self, completion: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Source:
+        """The same rows with some values changed; whoever asks restricts them by a condition that says so."""
+        source = copy(self)
+        source._completion = completion
         return source
 
     def ordered(self, names: Sequence[str]) -> Source:
@@ -334,9 +342,10 @@ class Source:
         needed = [name for condition in conditions for name in condition.columns]
         asked = None if columns is None else list(dict.fromkeys([*columns, *needed]))
         offset = 0
-        for batch in self._raw(fragment, asked):
+        for raw in self._raw(fragment, asked):
             if (check_indices or conditions) and self.has_columns_apart(fragment):
-                self._indices.require_sound(batch, self.files[fragment.file].path)
+                self._indices.require_sound(raw, self.files[fragment.file].path)
+            batch = raw if self._completion is None else self._completion(raw)
             if not conditions:
                 yield batch
                 continue

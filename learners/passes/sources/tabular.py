@@ -20,12 +20,13 @@ import pyarrow.json as pajson
 
 from learners.errors import SourceError, one_line
 from learners.passes.sources.content import BATCH_ROWS, Bounds, types_digest
-from learners.passes.sources.csv_header import csv_header
-from learners.passes.sources.csv_types import FALSE, NULLS, TRUE, TextType, reading_of
+from learners.passes.sources.csv.header import Header, read_header
+from learners.passes.sources.csv.lines import refuse_bytes
+from learners.passes.sources.csv.types import FALSE, NULLS, TRUE, TextType, dialect_of, reading_of
 from learners.passes.sources.file_sets import SourceFile, type_family
 from learners.passes.sources.formats import codec_of
 from learners.passes.sources.parquet import file_size
-from learners.schema.reading import Reading
+from learners.schema.reading import Dialect, Reading
 
 Kind = Literal["CSV", "JSON lines", "Feather", "ORC"]
 BLOCK_BYTES = 4 << 20
@@ -41,7 +42,7 @@ class TabularContent:
     kind : "CSV", "JSON lines", "Feather" or "ORC"
     arrow_schema : pyarrow.Schema
         With the types that were found, or told.
-    delimiter : str
+    header : Header or None
         Of CSV.
     readings : mapping of str to Reading
         How values of some columns of CSV are written.
@@ -49,14 +50,17 @@ class TabularContent:
         What a user wants to know of columns that were found to be text.
     words : frozenset of str
         Texts that are values of some column, though they stand for missing ones elsewhere.
+    said : Dialect
+        What a user says of how files of CSV are written.
     """
 
     kind: Kind
     arrow_schema: pa.Schema
-    delimiter: str = ","
+    header: Header | None = None
     readings: Mapping[str, Reading] = slot(default_factory=dict)
     hints: Mapping[str, str] = slot(default_factory=dict)
     words: frozenset[str] = frozenset()
+    said: Dialect = slot(default_factory=Dialect)
 
     @property
     def types_sha256(self) -> str:
@@ -67,7 +71,9 @@ class TabularContent:
             name: [reading.missing, reading.decimal, reading.thousands, *reading.nulls]
             for name, reading in self.readings.items()
         }
-        return types_digest(self.arrow_schema) + (json.dumps(told, sort_keys=True) if told else "")
+        said = replace(self.said, columns_of="").said()
+        more = [json.dumps(each, sort_keys=True) for each in (told, said) if each]
+        return types_digest(self.arrow_schema) + "".join(more)
 
     def with_types(self, types: Mapping[str, pa.DataType]) -> TabularContent:
         """The same columns, some of them of other types."""
@@ -110,13 +116,14 @@ class TabularContent:
     def _csv(self, stream: pa.NativeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         types = {name: self.arrow_schema.field(name).type for name in names}
         types |= {name: pa.string() for name in self.readings if name in types}
+        assert self.header is not None
         # As Parquet's text is read: counting and encoding look at each value once a batch.
         types |= {name: pa.dictionary(pa.int32(), kind) for name, kind in types.items() if pa.types.is_string(kind)}
         return iter(
             pacsv.open_csv(
-                stream,
-                read_options=pacsv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
-                parse_options=parse_options(self.delimiter, len(self.arrow_schema)),
+                self.header.plain(stream, ""),
+                read_options=self.header.read_options(BLOCK_BYTES),
+                parse_options=self.header.parse_options(),
                 convert_options=convert_options(types, names, self.words),
             )
         )
@@ -146,11 +153,6 @@ def _as_written(column: pa.DictionaryArray, reading: Reading, kind: pa.DataType)
 def format_named(kind: Kind) -> pads.FileFormat:
     """Of files that hold their types."""
     return pads.IpcFileFormat() if kind == "Feather" else pads.OrcFileFormat()
-
-
-def parse_options(delimiter: str, n_columns: int) -> pacsv.ParseOptions:
-    """How the lines of CSV are cut: values in quotes may hold line breaks, and an empty line is a row of a single column."""
-    return pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=n_columns != 1)
 
 
 def convert_options(
@@ -227,6 +229,9 @@ def inspected(
     except SourceError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:
+        if kind == "CSV" and "invalid UTF8" in str(error):
+            with opened(filesystem, path)[1] as stream:
+                refuse_bytes(stream, path)
         raise SourceError(path, f"cannot be read as {kind} ({one_line(error)}).") from error
     return SourceFile(path, size, info.mtime_ns, n_rows, (n_rows,), digest), content
 
@@ -240,8 +245,10 @@ def _typed(filesystem: pafs.FileSystem, path: str, kind: Kind) -> tuple[int, str
 
 
 def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str, TabularContent]:
+    said = dialect_of(told)
     with opened(filesystem, path)[1] as stream:
-        delimiter, names = csv_header(stream, path)
+        header = read_header(stream, path, said)
+    names = header.names
     hashed, stream = opened(filesystem, path)
     known = {name: reading_of(told, name) for name in names}
     finders = {name: TextType(reading) for name, (kind, reading) in known.items() if kind is None}
@@ -250,9 +257,9 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
     n_rows = 0
     with stream:
         reader = pacsv.open_csv(
-            stream,
-            read_options=pacsv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
-            parse_options=parse_options(delimiter, len(names)),
+            header.plain(stream, path),
+            read_options=header.read_options(BLOCK_BYTES),
+            parse_options=header.parse_options(),
             convert_options=convert_options(dict.fromkeys(names, pa.string()), names, words),
         )
         for batch in reader:
@@ -276,7 +283,7 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
             reading = replace(reading, nulls=_nulls_of(kind, reading, words))
         if reading != Reading():
             readings[name] = reading
-    return n_rows, digest, TabularContent("CSV", pa.schema(fields), delimiter, readings, hints, words)
+    return n_rows, digest, TabularContent("CSV", pa.schema(fields), header, readings, hints, words, said)
 
 
 def _nulls_of(kind: pa.DataType, reading: Reading, words: frozenset[str]) -> tuple[str, ...]:

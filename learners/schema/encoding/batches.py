@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from learners.errors import InvalidBuffers, SourceError
 from learners.kernels.arrays import Codes, Floats, Integers, Mask
+from learners.schema.clocks import what_time
 from learners.schema.encoding import batch_kernels as kernels
 from learners.schema.encoding.string_tables import joined, word_table
 from learners.schema.schema import Attribute
@@ -326,5 +327,6 @@ def sound_column(batch: pa.RecordBatch, place: int) -> pa.Array:
 
 
 def is_textual(attribute: Attribute) -> bool:
-    """Whether the values of an attribute are words."""
-    return attribute.kind == "nominal" and bool(attribute.values) and isinstance(attribute.values[0], str)
+    """Whether the values of an attribute are words, and no times, which may be written otherwise."""
+    is_text = attribute.kind == "nominal" and bool(attribute.values) and isinstance(attribute.values[0], str)
+    return is_text and what_time(attribute.arrow_type) is None

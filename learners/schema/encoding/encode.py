@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 from learners.errors import SchemaError, UnknownColumn
 from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.chunk import Chunk
-from learners.schema.clocks import DICTIONARY, TICKS, clock_of
+from learners.schema.clocks import DICTIONARY, TICKS, clock_of, what_time
 from learners.schema.encoding.batches import BatchEncoder, sound_column
-from learners.schema.encoding.nominal_values import dictionary_of, in_words, nominal_forms, rows_of
+from learners.schema.encoding.nominal_values import as_canonical, dictionary_of, in_words, nominal_forms, rows_of
 from learners.schema.kernels import interval_codes, translate
 from learners.schema.schema import Attribute, Schema
 
@@ -113,6 +113,7 @@ class _NominalEncoder:
             codes[:] = attribute.missing_code
             return
         column = dictionary_of(column, attribute.name)
+        kind = column.dictionary.type
         values, is_other = nominal_forms(column.dictionary, attribute.name)
         if not len(values):
             codes[:] = attribute.missing_code
@@ -148,6 +149,13 @@ class _NominalEncoder:
                     attribute.name,
                 )
             values, domain = (pc.cast(side, pa.int64()) for side in (values, domain))
+        if pa.types.is_string(values.type) and pa.types.is_string(domain.type):
+            if what_time(attribute.arrow_type) and not pa.types.is_temporal(kind):
+                values = as_canonical(values, attribute.arrow_type)
+            elif pa.types.is_temporal(kind) and not what_time(
+                attribute.arrow_type
+            ):  # such as the classes of a model of earlier
+                domain = as_canonical(domain, str(kind))
         found = pc.index_in(values, value_set=domain).fill_null(-1).to_numpy(zero_copy_only=False)
         codes = np.where(found >= 0, found + int(attribute.has_missing), attribute.unseen_code)
         return np.ascontiguousarray(codes.astype(self.dtype))

@@ -10,12 +10,11 @@ import pyarrow.compute as pc
 
 from learners.errors import SchemaError
 from learners.kernels.arrays import Codes, Integers, Mask
-from learners.schema.clocks import TICKS
+from learners.schema.clocks import TICKS, canonical, words_of_duration
 
 LEAST, MOST = -(2**63), 2**63 - 1
 DAY = 86_400
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1 and 9999
-MOMENT = r"^\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d{4})?)?$"
 
 
 def nominal_forms(column: pa.Array, name: str) -> tuple[pa.Array, Mask]:
@@ -151,19 +150,38 @@ def _whole(values: pa.Array, is_whole: pa.Array) -> tuple[pa.Array, Mask]:
     return pc.if_else(others, 0, whole), is_other
 
 
+def as_canonical(texts: pa.Array, arrow_type: str) -> pa.Array:
+    """Texts as those of a column of times, see `canonical`; what is no time stays as it is."""
+    told = texts.to_pylist()
+    return pa.array([text if text is None else canonical(text, arrow_type) or text for text in told], pa.string())
+
+
 def _times(column: pa.Array) -> tuple[pa.Array, Mask]:
-    """Times as Arrow writes them, empty text in place of moments that it cannot write; and which are such moments."""
-    if pa.types.is_time(column.type) or pa.types.is_duration(column.type):
-        return pc.cast(column, pa.string()), _none(column)
+    """Times as `canonical` has them, empty text in place of moments that have none; and which are such moments."""
+    kind = column.type
+    if pa.types.is_duration(kind):
+        scale = 10**9 // TICKS[kind.unit]
+        counts = pc.cast(column, pa.int64()).to_pylist()
+        return pa.array([n if n is None else words_of_duration(n * scale) for n in counts], pa.string()), _none(column)
+    if pa.types.is_time(kind):
+        return _without_zeros(pc.cast(column, pa.string())), _none(column)
     counts, ticks = seconds_of(column)
     seconds = counts // ticks if ticks else counts * DAY
     is_within = (seconds >= FIRST_SECOND) & (seconds <= LAST_SECOND)
-    nothing = pa.scalar(None, column.type)
-    text = pc.cast(column if is_within.all() else pc.if_else(pa.array(is_within), column, nothing), pa.string())
-    # What is of the year 10,000 by the clock of its zone is not written as a year of four digits.
-    is_written = pc.match_substring_regex(text, MOMENT).fill_null(True).to_numpy(zero_copy_only=False)
-    is_other = ~(is_within & is_written)
-    return pc.if_else(pa.array(is_other), "", text) if is_other.any() else text, is_other
+    moments = column
+    if not pa.types.is_date32(kind):  # of UTC, whatever the zone
+        moments = pc.cast(column, pa.int64()).cast(pa.timestamp("ms" if pa.types.is_date64(kind) else kind.unit))
+    if not is_within.all():
+        moments = pc.if_else(pa.array(is_within), moments, pa.scalar(None, moments.type))
+    text = _without_zeros(pc.cast(moments, pa.string()))
+    for pattern, told in ((" 00:00:00$", ""), (" ", "T")):
+        text = pc.replace_substring_regex(text, pattern, told)
+    return text if is_within.all() else pc.if_else(pa.array(is_within), text, ""), ~is_within
+
+
+def _without_zeros(text: pa.Array) -> pa.Array:
+    """Without zeros at the end of the fraction of seconds."""
+    return pc.replace_substring_regex(pc.replace_substring_regex(text, r"(\.\d*?)0+$", r"\1"), r"\.$", "")
 
 
 def _fault(value: pa.Scalar) -> str:

@@ -18,7 +18,7 @@ from learners.distributions.checks import distribution
 from learners.errors import SchemaError
 from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.chunk import Chunk
-from learners.schema.clocks import DICTIONARY, TICKS, clock_of, seconds_of
+from learners.schema.clocks import DICTIONARY, TICKS, canonical, clock_of, seconds_of, what_time
 from learners.schema.discretise import EXACT
 from learners.schema.kernels import interval_codes
 from learners.schema.schema import EPOCH, Attribute, Schema
@@ -70,6 +70,7 @@ def _nominal_value_code(attribute: Attribute) -> Callable[[object], int]:
     missing, unseen = attribute.missing_code, attribute.unseen_code
     known = _known_codes(attribute)
     is_text = not attribute.values or isinstance(attribute.values[0], str)
+    is_time = is_text and what_time(attribute.arrow_type) is not None
 
     def code(value: object) -> int:
         try:
@@ -77,6 +78,10 @@ def _nominal_value_code(attribute: Attribute) -> Callable[[object], int]:
         except KeyError:
             if isinstance(value, float) and math.isnan(value):
                 return missing
+            if is_time and isinstance(value, str | date | time | timedelta):
+                words = canonical(value, attribute.arrow_type)
+                if words is not None or isinstance(value, str):
+                    return known.get(words, unseen)
             if isinstance(value, str) == is_text and isinstance(value, str | int | float | Decimal | np.number):
                 return unseen
             raise _wrong(attribute, value) from None

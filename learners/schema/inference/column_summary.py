@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Floats, Integers
-from learners.schema.clocks import clock_of
+from learners.schema.clocks import clock_of, in_one_form
 from learners.schema.discretise import EXACT, Histogram, numbers_of
 from learners.schema.inference.category_counts import ValueTally
 from learners.schema.inference.numeric_counts import Tally
-from learners.schema.overrides import ColumnOverride
+from learners.schema.overrides import ColumnOverride, dialect_of
 from learners.schema.schema import Attribute, LeftOut, Schema, Value
 
 IDENTIFIER_SHARE = 0.9
@@ -203,12 +203,13 @@ def nominal_attribute(
     n_present = n_rows - column.n_missing
     n_distinct = len(column.counts)
     if override.order is not None:
-        unlisted = sorted((v for v in column.counts if v not in set(override.order)), key=str)
+        order = in_one_form(override.order, column.arrow_type)
+        unlisted = sorted((v for v in column.counts if v not in set(order)), key=str)
         if len(override.order) > max_values:
             raise InvalidParameter(
                 f"columns[{name!r}].order", len(override.order), f"at most max_values={max_values} values"
             )
-        return Attribute(name, "nominal", override.order, (), has_missing, column.arrow_type, len(unlisted))
+        return Attribute(name, "nominal", order, (), has_missing, column.arrow_type, len(unlisted))
     if n_distinct + int(has_missing) < 2:
         return LeftOut(name, "constant")
     if override.kind is None and n_present > SMALL_TABLE and n_distinct > IDENTIFIER_SHARE * n_present:
@@ -221,6 +222,14 @@ def in_order(found: Mapping[str, Column], names: Iterable[str]) -> dict[str, Col
     """The columns in the order of their names here; others follow."""
     place = {name: index for index, name in enumerate(names)}
     return dict(sorted(found.items(), key=lambda item: place.get(item[0], len(place))))
+
+
+def as_said(schema: Schema, overrides: Mapping[str, ColumnOverride]) -> Schema:
+    """The schema with what is said of its files and of rows without a class."""
+    of_target = overrides.get(schema.target or "")
+    null_class = None if of_target is None else of_target.null_class
+    dialect = dialect_of(overrides) or schema.dialect
+    return replace(schema, dialect=dialect, null_class=schema.null_class if null_class is None else null_class)
 
 
 def refreshed(

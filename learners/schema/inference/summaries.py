@@ -13,12 +13,14 @@ import pyarrow.compute as pc
 from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
 from learners.kernels.arrays import Integers
 from learners.schema.classes import check_classes, check_rows_of_classes, distinct_classes
+from learners.schema.clocks import in_one_form
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encoding.encode import numbers
 from learners.schema.inference.category_counts import ValueTally, plain
 from learners.schema.inference.column_summary import (
     Column,
     are_whole,
+    as_said,
     in_order,
     is_state,
     kind_of,
@@ -29,7 +31,7 @@ from learners.schema.inference.column_summary import (
     refreshed,
 )
 from learners.schema.inference.value_counts import value_counts
-from learners.schema.overrides import ALL, ColumnOverride, Overrides, reading_of
+from learners.schema.overrides import ALL, DROPPED, ColumnOverride, Overrides, reading_of
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
 NO_CUT = "no cut point tells the classes apart"
@@ -265,9 +267,10 @@ class ColumnSummaries:
             )
         are_numbers = type(self.classes[0]) is int
         check_rows_of_classes(self.target, len(order), self.max_classes, self.n_rows, are_numbers)
+        classes = [self.classes[j] for j in order]
         if self.kept is not None:
-            classes_now = [self.classes[j] for j in order]
-            return refreshed(self.kept, self.found, self.overrides, self.max_values, classes_now)
+            now = refreshed(self.kept, self.found, self.overrides, self.max_values, classes)
+            return as_said(now, self.overrides)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         attributes: list[Attribute] = []
@@ -282,9 +285,9 @@ class ColumnSummaries:
         if not attributes and not any(entry.reason in (NO_CUT, NEARLY_CONSTANT) for entry in left_out):
             reasons = "; ".join(f"{entry.name}: {entry.reason}" for entry in left_out[:5])
             raise SchemaError(f"No column is left to learn from ({reasons or 'the table has the target only'}).")
-        classes = [self.classes[j] for j in order]
         class_type = "string" if isinstance(classes[0], str) else "bool" if isinstance(classes[0], bool) else "int64"
-        return Schema(tuple(attributes), self.target, tuple(str(name) for name in classes), class_type, tuple(left_out))
+        schema = Schema(tuple(attributes), self.target, tuple(map(str, classes)), class_type, tuple(left_out))
+        return as_said(schema, self.overrides)
 
     def _attribute(
         self, name: str, column: Column, place: Integers, cut_points: CutPoints | None
@@ -292,7 +295,7 @@ class ColumnSummaries:
         override = self.overrides.get(name, ColumnOverride())
         has_missing = column.n_missing > 0
         if override.drop:
-            return LeftOut(name, "dropped by request")
+            return LeftOut(name, DROPPED)
         is_given = override.order is not None or override.cuts is not None
         if column.kind == "empty" or (column.n_missing == self.n_rows and not is_given):
             return LeftOut(name, "every value is missing")
@@ -361,8 +364,9 @@ class ColumnSummaries:
                 summaries.class_counts, summaries.classes = values, list(values)
                 continue
             keys, counts = (list_at(column, i) for column in numbers.values())
-            n_columns = counts.size // keys.size if keys.size else 0
-            histogram = Histogram(keys, counts.reshape(keys.size, n_columns), row["level"])
+            if row["kind"] == "nominal":  # times of earlier releases
+                values = dict(zip(in_one_form([*values], row["arrow_type"]), values.values(), strict=True))
+            histogram = Histogram(keys, counts.reshape(keys.size, counts.size // max(1, keys.size)), row["level"])
             summaries.found[row["name"]] = Column(
                 row["arrow_type"], row["kind"], row["n"], ValueTally(values, row["is_overfull"]), histogram
             )

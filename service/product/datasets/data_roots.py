@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from learners.errors import redacted
-from learners.passes.sources.csv_types import told_types
+from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from service.product.datasets.known_files import column_order

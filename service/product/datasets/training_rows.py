@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.passes.sources.file_sets import whole_and_part
+from learners.passes.sources.null_class import NullClass, null_class_of
 from learners.passes.sources.row_filter import Selection, window
 from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
 from service.jobs.steps import Run
@@ -15,10 +16,11 @@ from service.product.datasets.holdout import Share
 from service.product.datasets.known_files import as_verified
 from service.product.datasets.rules import keep_rules, read_rules, rule_files
 from service.product.progress import Report
-from service.requests.json_values import JSONMapping
+from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import Conflict
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
+from storage.datasets import datasets
 from storage.datasets.forgotten import Forgotten
 from storage.datasets.predicates import RowPredicate
 
@@ -95,9 +97,14 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
     source = as_verified(source, ledger)
     forgotten = rules_of(workspace, source, ledger)
     check_rules(forgotten, str(request.dataset or request.model), source)
+    null_class = _null_class(workspace, request)
+    if null_class is not None:
+        source = source.completed(null_class.completed)
     chosen = Selection(source, dict.fromkeys(range(len(source.files)), ()))
     if request.window is not None:
         chosen = window(source, request.window, request.timestamp)
+    if null_class is not None:
+        chosen = chosen.and_all([null_class])
     rules = tuple(rule.where for rule in forgotten.rules())
     for where in rules:
         predicate = RowPredicate(where)
@@ -112,6 +119,22 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
         parts = [chosen.and_all([Share(request.holdout, request.seed, back)]) for back in (False, True)]
         return TrainingRows(parts[0], parts[1].source, rules)
     return TrainingRows(chosen, None, rules)
+
+
+def overrides_of(workspace: Workspace, request: TrainRequest) -> JSONObject:
+    """What is given of the columns: by the request, and where that is silent by the data set."""
+    registered = (
+        {} if request.dataset is None else dict(datasets.get_dataset(workspace.control, request.dataset).columns)
+    )
+    return registered | request.columns
+
+
+def _null_class(workspace: Workspace, request: TrainRequest) -> NullClass | None:
+    """What rows without a class are to be."""
+    target = request.target
+    if target is None and request.dataset is not None:
+        target = datasets.get_dataset(workspace.control, request.dataset).target
+    return null_class_of(target, overrides_of(workspace, request))
 
 
 def rules_of(workspace: Workspace, source: Source, ledger: Ledger) -> Forgotten:

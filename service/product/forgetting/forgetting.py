@@ -21,10 +21,16 @@ from service.product.datasets.dataset_statistics import Ledger, ledger_of
 from service.product.datasets.datasets import get_dataset
 from service.product.datasets.known_files import as_verified
 from service.product.datasets.rules import keep_rules
-from service.product.datasets.training_rows import ForgottenMeanwhile, discard_forgotten, matching_rows, training_rows
+from service.product.datasets.training_rows import (
+    ForgottenMeanwhile,
+    discard_forgotten,
+    matching_rows,
+    overrides_of,
+    training_rows,
+)
 from service.product.forgetting.forgetting_served import forget_served
 from service.product.progress import reporting, silent
-from service.product.training.training import overrides_of, train_steps
+from service.product.training.training import train_steps
 from service.product.versions.registry import aliases_of, find_version, list_models, list_versions
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest

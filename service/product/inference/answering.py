@@ -9,6 +9,7 @@ import numpy as np
 
 from learners.evaluation.metrics import metrics_of
 from learners.models.query import AnyQuery
+from learners.passes.sources.null_class import as_trained
 from service.jobs.steps import Run
 from service.product.datasets.data_roots import open_source
 from service.product.inference import queries, scoring
@@ -94,6 +95,7 @@ def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:
     rows = open_source(
         workspace, request.uris, dataset=request.dataset, is_remote=not run.is_local, schema=model.schema
     )
+    rows = as_trained(rows, model.schema)
     warnings = scoring.absences(model, rows)
     metrics = scoring.measure(model, rows, run.report)
     return {"model": version.name, "version": version.version, **metrics} | ({"warnings": warnings} if warnings else {})
@@ -128,7 +130,7 @@ def evaluate_beside(
         model = map_version(version).model
         if model.schema.target is None:
             raise InvalidRequest(f"{reference} predicts no class: evaluate it alone.", field="model")
-        rows = open_source(workspace, uris, is_remote=False, schema=model.schema)
+        rows = as_trained(open_source(workspace, uris, is_remote=False, schema=model.schema), model.schema)
         warnings += [f"{reference}: {words}" for words in scoring.absences(model, rows)]
         scores, labels = scoring.scores_of(model, rows, report)
         metrics = asdict(metrics_of(scores)) | {"n_test_rows": len(labels)}

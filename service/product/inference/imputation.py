@@ -11,7 +11,7 @@ import pyarrow as pa
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import is_in_intervals, missing_cells, nameable, rows_of_batch, with_cells
 from learners.circuits.queries.imputation import filled
-from learners.errors import EmptyData, InvalidParameter, UnknownColumn
+from learners.errors import InvalidParameter, UnknownColumn
 from learners.kernels.arrays import Array, Floats, Mask
 from learners.models.query import How
 from learners.passes.sources.source import Source
@@ -174,7 +174,7 @@ def write_imputed(
 
     Raises
     ------
-    InvalidRequest, UnknownColumn, InvalidEvidence, SchemaError, EmptyData
+    InvalidRequest, UnknownColumn, InvalidEvidence, SchemaError
     """
     check_parquet(output, replace=replace)
     names = source.arrow_schema.names
@@ -183,8 +183,6 @@ def write_imputed(
         raise InvalidRequest(
             f"Several draws add a column {DRAW!r}, and the data has one already. Rename it.", column=DRAW
         )
-    if not source.n_rows:
-        raise EmptyData("There are no rows to impute.")
     for v in variables:
         if is_in_intervals(model.columns, v):
             warn(
@@ -198,7 +196,8 @@ def write_imputed(
         return imputed_batches(model, batch, filling, first_row)
 
     with publish(output, replace=replace) as draft, ParquetDraft(draft, source.arrow_schema.names) as writer:
-        for batches, own in in_order(of, _numbered(source.batches()), threads):
+        rows = source.batches() if source.n_rows else iter([pa.RecordBatch.from_pylist([], source.arrow_schema)])
+        for batches, own in in_order(of, _numbered(rows), threads):
             for batch in batches:
                 writer.write(batch)
             told.add(own)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from learners.circuits.evaluation.leaf_shapes import density_variables
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import chunk_of_batch
-from learners.errors import EmptyData, UnknownColumn
+from learners.errors import UnknownColumn
 from learners.kernels.arrays import Floats, Integers
 from learners.passes.sources.source import Source
 from service.product.inference.scoring import absences, beside, unheard
@@ -83,18 +83,17 @@ def write_scores(
         If the output exists and is not to be replaced, or a column to keep is called like one that is written.
     UnknownColumn
         If a column to keep is not in the data.
-    EmptyData
     """
     check_parquet(output, replace=replace)
     for name in keep:
         if name not in source.arrow_schema.names:
             raise UnknownColumn(name, source.arrow_schema.names)
-        if name in (LOG_LIKELIHOOD, RANK):
+        if name in (LOG_LIKELIHOOD, RANK) or list(keep).count(name) > 1:
             raise InvalidRequest(f"The column {name!r} to keep would be written twice: leave it out.", column=name)
     for absence in absences(model, source):
         warn(absence)
     if not source.n_rows:
-        raise EmptyData("There are no rows to score.")
+        return _written_empty(model, source, output, keep, replace)
     read = [name for name in model.schema.columns if name in source.arrow_schema.names]
     with drafting(output.absolute().parent, "logs") as place, publish(output, replace=replace) as draft:
         logs = np.lib.format.open_memmap(place, "w+", np.float64, (source.n_rows,))
@@ -111,6 +110,15 @@ def write_scores(
                 first += n
                 report(_progress("write", first, source))
         return _told(model, ascending)
+
+
+def _written_empty(model: CircuitModel, source: Source, output: Path, keep: Sequence[str], replace: bool) -> JSONObject:
+    """The columns alone, of a table without rows."""
+    kept = pa.schema([source.arrow_schema.field(name) for name in keep])
+    nothing = np.empty(0)
+    with publish(output, replace=replace) as draft, ParquetDraft(draft, keep) as writer:
+        writer.write(beside(plain(pa.RecordBatch.from_pylist([], kept)), _columns(nothing, nothing)))
+    return _told(model, nothing)
 
 
 def _progress(step: str, n_rows: int, source: Source) -> JSONObject:

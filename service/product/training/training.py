@@ -16,6 +16,7 @@ from learners.orders.model import OrderModel
 from learners.passes.cluster import connected
 from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.passes.memory import allocate_frugally, limit_memory
+from learners.passes.sources.null_class import as_trained
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
@@ -25,7 +26,13 @@ from service.product.datasets.data_roots import check_roots, files_of, open_sour
 from service.product.datasets.dataset_statistics import Ledger, ledger_of
 from service.product.datasets.datasets import file_facts, get_dataset
 from service.product.datasets.known_files import keep_column_order, verify_files
-from service.product.datasets.training_rows import TrainingRows, check_forgotten, discard_forgotten, training_rows
+from service.product.datasets.training_rows import (
+    TrainingRows,
+    check_forgotten,
+    discard_forgotten,
+    overrides_of,
+    training_rows,
+)
 from service.product.inference import scoring
 from service.product.progress import reporting
 from service.product.training import provenance
@@ -176,16 +183,14 @@ def evaluate_learned(workspace: Workspace, run: Run) -> JSONObject:
         assert kept_back is not None
         rows, where = kept_back.thinned(workspace.settings.evaluation_rows), "hold-out"
     elif request.test_dataset is not None or request.test_uris is not None:
-        rows, where = (
-            open_source(
-                workspace,
-                request.test_uris,
-                dataset=request.test_dataset,
-                is_remote=not run.is_local,
-                schema=model.schema,
-            ),
-            "test data",
+        rows = open_source(
+            workspace,
+            request.test_uris,
+            dataset=request.test_dataset,
+            is_remote=not run.is_local,
+            schema=model.schema,
         )
+        rows, where = as_trained(rows, model.schema), "test data"
     else:
         return {"metrics": timing}
     keep_scored(model, rows, Path(learned["path"]))
@@ -270,9 +275,3 @@ def _kept_schema(workspace: Workspace, request: TrainRequest, ledger: Ledger) ->
         return None
     cuts_by = recipes.cuts_by(request.learner, plain_parameters(request.parameters))
     return ledger.schema(target_of(workspace, request), overrides_of(workspace, request), cuts_by)
-
-
-def overrides_of(workspace: Workspace, request: TrainRequest) -> JSONObject:
-    """What is given of the columns: by the request, and where that is silent by the data set."""
-    registered = {} if request.dataset is None else dict(get_dataset(workspace, request.dataset).columns)
-    return registered | request.columns

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from learners.errors import NoClass
 from learners.evaluation.model_report import MOST_CLASSES, ModelReport, report_of
+from learners.passes.sources.null_class import as_trained
 from service.product.datasets.data_roots import open_source
 from service.product.inference.scoring import probabilities_of
 from service.product.outputs import check_free
@@ -80,7 +81,7 @@ def write_report(
     model = map_version(version).model
     if model.schema.target is None:
         raise NoClass
-    source = open_source(workspace, list(uris), is_remote=False, schema=model.schema)
+    source = as_trained(open_source(workspace, list(uris), is_remote=False, schema=model.schema), model.schema)
     report = report_of(model, *probabilities_of(model, source))
     name, files = f"{version.name}@{version.version}", " ".join(uris)
     page = report_page(

@@ -22,6 +22,7 @@ from learners.models.query import How
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
+from learners.schema.encoding.nominal_values import nominal_forms
 from tests.circuits.answer_circuits import circuits_and_rows
 from tests.naive.circuits import naive_filled
 
@@ -154,3 +155,24 @@ def test_peaks_are_told_once_and_ascending() -> None:
         [Variable("gaussian", mean=2.0), Variable("poisson", mean=3.7), Variable("exponential", mean=2.0)]
     )
     assert [peaks(circuit, v).tolist() for v in range(3)] == [[2.0], [3.0], [0.0]]
+
+
+TIMES = {
+    **{f"timestamp {unit} {zone}": pa.array([0, 90, 10**6], pa.int64()).cast(pa.timestamp("s")).cast(pa.timestamp(unit)).cast(pa.int64())
+       .cast(pa.timestamp(unit, zone)) for unit in ("s", "ns") for zone in (None, "Europe/Berlin")},
+    "date32": pa.array([0, 1, 400], pa.int32()).cast(pa.date32()),
+    "date64": pa.array([0, 1, 400], pa.int32()).cast(pa.date32()).cast(pa.date64()),
+    "time32": pa.array([0, 1500, 86_399_999], pa.int32()).cast(pa.time32("ms")),
+    "time64": pa.array([0, 1500, 86_399_999_999_999], pa.int64()).cast(pa.time64("ns")),
+    "duration": pa.array([-1500, 0, 10**9], pa.int64()).cast(pa.duration("ms")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_nominal_times_are_filled_in_the_type_of_their_column(name) -> None:
+    times = TIMES[name]
+    table = pa.table({"x": pa.chunked_array([times] * 20), "y": ["a", "b", "c"] * 20})
+    model = drive(recipes.learner("spn", {"passes": 2}, None, None, {"x": "nominal"}), Source.of_table(table))
+    words = model.schema.attributes[0].values
+    codes = np.array([float(words.index(word)) for word in nominal_forms(times, "x")[0].to_pylist()])
+    assert with_cells(model.columns, 0, pa.nulls(3, times.type), codes).equals(times)

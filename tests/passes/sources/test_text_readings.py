@@ -8,7 +8,7 @@ import pytest
 from learners.errors import ColumnWarning, InvalidParameter, SourceError
 from learners.estimators import NB
 from learners.passes.inference import infer_schema
-from learners.passes.sources.csv_types import told_types
+from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from learners.schema.encoding.encode import encode

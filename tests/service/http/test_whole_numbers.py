@@ -1,4 +1,4 @@
-"""Whole numbers at the limits of 64 bits, by every way into a server."""
+"""Whole numbers at the limits of 64 bits, and nominal times, by every way into a server."""
 
 from __future__ import annotations
 
@@ -61,3 +61,25 @@ def test_training_refuses_what_it_cannot_keep_by_name(tmp_path: Path) -> None:
     table = pa.table({"x": pa.array([5, 2**64 - 1] * 50, pa.uint64()), "y": ["a", "b"] * 50})
     with pytest.raises(SchemaError, match=r"'x' holds uint64, and 18446744073709551615 is beyond"):
         train(Settings(workspace=tmp_path / "workspace"), tmp_path / "beyond.parquet", table)
+
+
+def test_a_nominal_moment_is_the_same_in_every_unit_and_text(tmp_path: Path) -> None:
+    moments = pa.array([0, 90, 86_400], pa.timestamp("s"))
+    settings = Settings(workspace=tmp_path / "workspace")
+    train(settings, tmp_path / "times.parquet", pa.table({"x": pa.chunked_array([moments] * 30), "y": [0, 1, 2] * 30}))
+    with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
+        path = "/v1/models/whole/predict"
+        texts = ["1970-01-01", "1970-01-01 00:01:30.000", "1970-01-02T02:00+02:00"]
+        headers = {"content-type": ARROW, "accept": "application/json"}
+        answers = [
+            client.post(path, json={"records": [{"x": text} for text in texts]}),
+            client.post(path, json={"columns": {"x": texts}}),
+            *(
+                client.post(path, content=stream_of(pa.table({"x": x})), headers=headers)
+                for x in (moments.cast(pa.timestamp("ns", "UTC")), moments.cast(pa.timestamp("ms")), pa.array(texts))
+            ),
+        ]
+        assert [answer.json()["predictions"] for answer in answers] == [[0, 1, 2]] * 5
+        inputs = [{"name": "x", "shape": [3], "datatype": "BYTES", "data": texts}]
+        answer = client.post("/v2/models/whole/infer", json={"inputs": inputs}).json()
+        assert [list(map(int, out["data"])) for out in answer["outputs"] if out["name"] == "prediction"] == [[0, 1, 2]]

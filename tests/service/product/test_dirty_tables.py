@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from starlette.testclient import TestClient
 
 from learners.errors import SchemaError, SourceError
 from service import product
+from service.http.app import create_app
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.service.cli.test_cli import fewpass
 
 
 def dirty(path: Path, n_rows: int = 400) -> Path:
@@ -53,3 +57,44 @@ def test_where_no_column_is_left_the_error_says_which_value_made_it_text(tmp_pat
         pytest.raises(SchemaError, match=r"an identifier.* 99 of 100 values of 'x' are numbers; row 100 holds '\?'"),
     ):
         train(workspace, path)
+
+
+def test_dialect_and_null_classes_are_said_once_and_the_model_remembers_them(tmp_path: Path) -> None:
+    path, workspace = tmp_path / "survey.csv", tmp_path / "workspace"
+    rows = "Orléans^f^1^oui\nNancy^m^2^non\nLille^m^3^\n" * 50
+    path.write_bytes(("Survey of 2024\n\nville^sexe^sexe^réponse\n" + rows).encode("latin-1"))
+    written = {"delimiter": "^", "encoding": "latin-1", "header": 3, "names": "unique"}
+    said = {"*": written, "réponse": {"null_class": "drop"}}
+    train = ["train", path, "-t", "réponse", "-l", "nb", "-n", "survey"]
+
+    def refused(*more: object) -> str:
+        return " ".join(fewpass(*train, *more, workspace=workspace, code=1).stderr.split())
+
+    assert '{"*": {"encoding": "windows-1252"}}' in refused()
+    assert '{"réponse": {"null_class": "drop"}}' in refused("--columns", json.dumps({"*": written}))
+    fewpass(*train, "--columns", json.dumps(said), workspace=workspace)
+    metrics = json.loads(fewpass("evaluate", "survey", path, "--json", workspace=workspace).stdout)
+    assert metrics["n_test_rows"] == 100 and metrics["log_loss"] < 0.1
+    fewpass("predict", "survey", path, "-o", tmp_path / "out.parquet", "--keep", "ville", workspace=workspace)
+    assert pq.read_table(tmp_path / "out.parquet").slice(0, 2).select(["ville", "prediction"]).to_pydict() == {
+        "ville": ["Orléans", "Nancy"], "prediction": ["oui", "non"]
+    }  # fmt: skip
+    with TestClient(create_app(Settings(workspace=workspace)), base_url="http://127.0.0.1") as client:
+        asked = {"name": "survey", "uris": [str(path)], "target": "réponse"}
+        some = {"*": {"encoding": "latin-1", "delimiter": "^"}}
+        answer = client.post("/v1/datasets", json=asked | {"columns": some})
+        assert answer.status_code == 422 and "has 1 names in its first line" in answer.json()["detail"]
+        assert client.post("/v1/datasets", json=asked | {"columns": said}).status_code == 201
+        schema = client.get("/v1/datasets/survey/schema").json()
+        assert [each["name"] for each in schema["attributes"]] == ["ville", "sexe", "sexe_2"]
+        assert schema["classes"] == ["non", "oui"]
+        (tmp_path / "more.csv").write_text(
+            path.read_bytes().decode("latin-1").replace("sexe^sexe", "sexe^âge"), "latin-1"
+        )
+        asked |= {"name": "both", "uris": [str(path), str(tmp_path / "more.csv")], "columns": said}
+        answer = client.post("/v1/datasets", json=asked)
+        assert answer.status_code == 422 and '{"*": {"columns_of": "union"}}' in answer.json()["detail"]
+        asked["columns"] = said | {"*": written | {"columns_of": "union"}}
+        assert client.post("/v1/datasets", json=asked).status_code == 201
+        schema = client.get("/v1/datasets/both/schema").json()
+        assert [each["name"] for each in schema["attributes"]] == ["ville", "sexe", "sexe_2", "âge"]

@@ -13,6 +13,8 @@ from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema.encoding.encode import encode
+from service.product.inference.imputation import Filling, write_imputed
+from service.product.inference.row_scores import write_scores
 from service.product.inference.scoring import score, score_files
 from service.product.outputs import ParquetDraft
 from service.requests.problems import InvalidRequest
@@ -85,6 +87,22 @@ def test_files_without_rows_give_an_output_without_rows(how: dict, path: Path, m
     none, some = pq.read_table(tmp_path / "none.parquet"), pq.read_schema(tmp_path / "some.parquet")
     assert none.num_rows == 0 and none.column_names == some.names
     assert none.schema.types[1:] == some.types[1:], "a column that is kept may be a dictionary of its text"
+
+
+def test_files_without_rows_are_scored_and_filled_into_outputs_without_rows(path: Path, tmp_path: Path) -> None:
+    circuit = drive(recipes.learner("spn", {"passes": 2, "states": 2}, None), Source.open(path))
+    pq.write_table(pq.read_table(path).slice(0, 0), tmp_path / "empty.parquet")
+    for name, place in {"some": path, "none": tmp_path / "empty.parquet"}.items():
+        told = write_scores(circuit, Source.open(place), tmp_path / f"{name}-scored.parquet", keep=["town"])
+        filled = write_imputed(
+            circuit, Source.open(place), tmp_path / f"{name}-filled.parquet", Filling("mode", (), 1, 0)
+        )
+    assert told["n_rows"] == filled["n_rows"] == 0
+    for what in ("scored", "filled"):
+        none = pq.read_table(tmp_path / f"none-{what}.parquet")
+        assert none.num_rows == 0 and none.column_names == pq.read_schema(tmp_path / f"some-{what}.parquet").names
+    with pytest.raises(InvalidRequest, match="'town' to keep would be written twice"):
+        write_scores(circuit, Source.open(path), tmp_path / "twice.parquet", keep=["town", "town"])
 
 
 def test_an_address_is_no_file_to_write(path: Path, model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from learners.passes.sources.csv.number_tally import NumberTally
 from learners.passes.sources.file_sets import type_family
-from learners.passes.sources.number_tally import NumberTally
 from learners.schema import Schema
-from learners.schema.overrides import ALL, ColumnOverride
-from learners.schema.reading import Expected, Reading
+from learners.schema.clocks import canonical, what_time
+from learners.schema.overrides import ALL, DROPPED, ColumnOverride
+from learners.schema.reading import Dialect, Expected, Reading
 from learners.schema.schema import Value
 
 TRUE, FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
@@ -29,6 +30,7 @@ CHAINS: tuple[tuple[pa.DataType, ...], ...] = (
 # As pyarrow has them: missing values, unless they are in quotes or a model has learned them as values.
 NULLS = tuple(pacsv.ConvertOptions().null_values)
 AS_IT_IS = Reading()
+Told = Mapping[str, pa.DataType | Reading]  # of columns by name, and of all under "*"
 NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal")
 TIME = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
 
@@ -133,7 +135,8 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
     """
     found: dict[str, pa.DataType | Reading] = {}
     for attribute in schema.attributes if schema is not None else ():
-        is_text = attribute.kind == "nominal" and _are_text(attribute.values)
+        # Times are found to be times, as they were in training.
+        is_text = attribute.kind == "nominal" and _are_text(attribute.values) and not what_time(attribute.arrow_type)
         is_number = attribute.kind == "numeric" and attribute.arrow_type.startswith(NUMBERS)
         is_whole = attribute.kind == "nominal" and set(map(type, attribute.values)) == {int}
         if is_text or is_number or is_whole or attribute.reading is not None:
@@ -142,11 +145,20 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
             found[attribute.name] = replace(attribute.reading or Reading(), expected=kind, words=words)
     if schema is not None and schema.target is not None and schema.class_type in ("string", "int64"):
         is_text = schema.class_type == "string"
+        are_times = is_text and all(canonical(name, "timestamp") == name for name in schema.classes)
         words = _null_words(schema.classes, False) if is_text else ()
-        found[schema.target] = Reading(expected="text" if is_text else "digits", words=words)
+        if not are_times:
+            found[schema.target] = Reading(expected="text" if is_text else "digits", words=words)
+    if schema is not None and schema.dialect is not None:
+        found[ALL] = Reading(dialect=schema.dialect)
+    for left_out in schema.left_out if schema is not None else ():
+        if left_out.reason == DROPPED:
+            found[left_out.name] = Reading(is_dropped=True)
     for name, entry in (overrides or {}).items():
         override = ColumnOverride.of(name, entry)
-        if override.order is not None and _are_text(override.order):
+        if override.drop:
+            found[name] = Reading(is_dropped=True)
+        elif override.order is not None and _are_text(override.order):
             words = _null_words(override.order, True)
             found[name] = replace(override.reading or Reading(), expected="text", words=words)
         elif override.reading is not None:
@@ -156,7 +168,13 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
     return found
 
 
-def reading_of(told: Mapping[str, pa.DataType | Reading], name: str) -> tuple[pa.DataType | None, Reading]:
+def dialect_of(told: Told) -> Dialect:
+    """How the files are written, as far as it is told."""
+    of_all = told.get(ALL)
+    return (of_all.dialect if isinstance(of_all, Reading) else None) or Dialect()
+
+
+def reading_of(told: Told, name: str) -> tuple[pa.DataType | None, Reading]:
     """The type of a column, if it is told, and how its values are written."""
     known, of_all = told.get(name), told.get(ALL)
     whole = of_all if isinstance(of_all, Reading) else None

@@ -1,0 +1,264 @@
+"""The beginning of a CSV file: its dialect, and the names of its columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from learners.errors import SourceError
+from learners.passes.sources.csv.lines import UTF8, PlainLines, encoding_of, fault, refused
+from learners.schema.reading import Dialect
+
+DELIMITERS = ",;\t|"
+RARE = "^~:\x01\x1f "  # no text is cut by them unless a user says so
+MOST_BYTES = 4 << 20  # of the line of names; pyarrow reads such blocks, and it must lie in one
+SAMPLE_BYTES = 1 << 16  # behind that line
+SAMPLE_ROWS = 50
+SEPARATOR = re.compile(r'"?sep=([^\r\n])"?(?:\r\n|\r|\n|$)', re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Header:
+    """How a CSV file is written, and its names.
+
+    Parameters
+    ----------
+    dialect : Dialect
+        With its delimiter and its encoding.
+    names : tuple of str
+    n_skipped : int
+        Lines of the file above the names.
+    are_written : bool
+        Whether the names stand in the file as they are here.
+    """
+
+    dialect: Dialect
+    names: tuple[str, ...]
+    n_skipped: int = 0
+    are_written: bool = True
+
+    def plain(self, stream: pa.NativeFile, path: str) -> pa.NativeFile:
+        """The stream of a file as pyarrow reads it: UTF-8, names first, no comments."""
+        if self.dialect.encoding in UTF8 and not self.n_skipped and not self.dialect.comment:
+            return stream
+        return pa.PythonFile(PlainLines(stream, self.dialect, self.n_skipped, path), mode="r")
+
+    def read_options(self, block_bytes: int) -> pacsv.ReadOptions:
+        """For pyarrow's reader."""
+        options = pacsv.ReadOptions(block_size=block_bytes, use_threads=False)
+        if not self.are_written:
+            options.column_names = list(self.names)
+            options.skip_rows_after_names = int(self.dialect.header > 0)
+        return options
+
+    def parse_options(self) -> pacsv.ParseOptions:
+        """Values in quotes may hold line breaks, and an empty line is a row of a single column."""
+        return pacsv.ParseOptions(
+            delimiter=self.dialect.delimiter,
+            quote_char=self.dialect.quote or False,
+            escape_char=self.dialect.escape or False,
+            newlines_in_values=True,
+            ignore_empty_lines=len(self.names) != 1,
+        )
+
+
+def read_header(stream: pa.NativeFile, path: str, said: Dialect) -> Header:
+    """The dialect of a CSV file, and the names of its columns.
+
+    The delimiter is the one by which the first rows have most fields, all of them as many as there are names; if there is
+    none, the one by which there are most names. So neither what is in quotes nor a name with a semicolon decides it.
+
+    Parameters
+    ----------
+    stream : NativeFile
+        At the beginning of the file, unpacked.
+    path : str
+        For messages.
+    said : Dialect
+        What the user says of it.
+
+    Raises
+    ------
+    SourceError
+        If there are no names, one of them twice, or more of them than fit; and where another dialect reads what this one does not.
+    """
+    dialect, text, is_whole = _head(stream, path, said)
+    if not text.strip():
+        raise SourceError(path, "is empty: it must begin with a line of names.")
+    n_skipped = max(0, dialect.header - 1)
+    mark = SEPARATOR.match(text)
+    if mark is not None and dialect.header <= 1:
+        n_skipped, dialect = 1, replace(dialect, delimiter=said.delimiter or mark[1])
+    if n_skipped or dialect.comment:
+        plain = PlainLines(pa.BufferReader(text.encode()), replace(dialect, encoding="utf-8"), n_skipped, path)
+        text = plain.read().decode()
+    if not is_whole:
+        raise SourceError(
+            path, f"has no end of its line of names within {MOST_BYTES >> 20} MiB. Shorten the names, or write Parquet."
+        )
+    dialect = dialect if dialect.delimiter else replace(dialect, delimiter=_delimiter(text, dialect, path))
+    rows = _rows(text, dialect)
+    written = list(rows[0]) if rows else []
+    if dialect.header == 0:
+        names = [f"column_{place}" for place in range(1, len(written) + 1)]
+    else:
+        names = _unique(written) if dialect.names else written
+    _check_names(path, names)
+    if said.header == 1 and not said.comment:
+        _check_rows(path, rows, dialect)
+    return Header(dialect, tuple(names), n_skipped, names == written and dialect.header > 0)
+
+
+def _head(stream: pa.NativeFile, path: str, said: Dialect) -> tuple[Dialect, str, bool]:
+    """The dialect with its encoding and the line of names with some rows behind it; and whether that line has an end."""
+    read, text, dialect = b"", "", said
+    while len(read) < MOST_BYTES:
+        more = stream.read(max(SAMPLE_BYTES, len(read)))
+        read += more
+        dialect = replace(said, encoding=encoding_of(read, said.encoding))
+        if dialect.encoding in UTF8 and (start := fault(read)) is not None:
+            raise refused(path, dialect.encoding, read, 1, start)
+        text = read.decode("utf-8-sig" if dialect.encoding in UTF8 else dialect.encoding, errors="replace")
+        if (
+            not more
+            or len(_rows(text, replace(dialect, delimiter=DELIMITERS[0]), 3 + dialect.header)) > 1 + dialect.header
+        ):
+            return dialect, text, True
+    return dialect, text, False
+
+
+def _rows(text: str, dialect: Dialect, most: int = SAMPLE_ROWS, is_strict: bool = False) -> list[list[str]]:
+    """The names and the first rows, without empty lines and without the last row, which may be cut.
+
+    Raises
+    ------
+    csv.Error
+        If asked to be strict: something stands behind the end of a quote.
+    """
+    rows: list[list[str]] = []
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=dialect.delimiter,
+        quotechar=dialect.quote or None,
+        quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
+        escapechar=dialect.escape or None,
+        strict=is_strict,
+    )
+    try:
+        rows += (row for row in islice(reader, most) if row)
+    except csv.Error as error:  # a value of more characters than the module takes: what is before it is enough
+        if is_strict and "expected after" in str(error):
+            raise
+        return rows
+    return rows[:-1] if 1 < len(rows) < most and not text.endswith(("\n", "\r")) else rows
+
+
+def _delimiter(text: str, dialect: Dialect, path: str) -> str:
+    """The delimiter that cuts the first rows best."""
+    found = {mark: _rows(text, replace(dialect, delimiter=mark)) for mark in DELIMITERS}
+    best = max(DELIMITERS, key=lambda mark: _fitness(found[mark]))
+    if _is_clean(text, replace(dialect, delimiter=best)):
+        if found[best] and len(found[best][0]) == 1:
+            _refuse_single(text, dialect, path)
+        return best
+    escaped = replace(dialect, escape="\\")
+    for mark in DELIMITERS:
+        form = replace(escaped, delimiter=mark)
+        if not dialect.escape and _fitness(_rows(text, form))[0] and _is_clean(text, form):
+            raise SourceError(
+                path,
+                f"has quotes behind a backslash. Say so in columns: {_option(escape=chr(92))}, or write quotes twice.",
+            )
+    _refuse_single(text, dialect, path, is_clean=False)
+    return best
+
+
+def _refuse_single(text: str, dialect: Dialect, path: str, is_clean: bool = True) -> None:
+    """Refuse a file that has one column, but several by a delimiter that is rare."""
+    for mark in RARE[:-1] if is_clean else RARE:
+        form = replace(dialect, delimiter=mark)
+        rows = _rows(text, form)
+        n_fields = len(rows[-1]) if rows else 0
+        is_cut = len(rows) > 1 and n_fields > 1 and {len(row) for row in rows[1:]} == {n_fields}
+        if is_cut and n_fields - len(rows[0]) in (0, 1) and _is_clean(text, form):
+            keep = f" (or {_option(delimiter=',')} if it has one column)" if is_clean else ""
+            raise SourceError(
+                path,
+                f"has one column by ',', ';', tab and '|', and {n_fields} by {mark!r}. Say so in columns: "
+                f"{_option(delimiter=mark)}{keep}.",
+            )
+
+
+def _is_clean(text: str, dialect: Dialect) -> bool:
+    """Whether nothing stands behind the end of a quote."""
+    try:
+        _rows(text, dialect, is_strict=True)
+    except csv.Error:
+        return False
+    return True
+
+
+def _fitness(rows: list[list[str]]) -> tuple[bool, int]:
+    """How well rows are cut: all alike, and into many fields."""
+    n_names = len(rows[0]) if rows else 0
+    return n_names > 1 and all(len(row) == n_names for row in rows), n_names
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names that differ: empty ones are called by their place, repeated ones get a number."""
+    found: list[str] = []
+    taken = set(names)
+    for place, name in enumerate(names, 1):
+        told, number = name or f"column_{place}", 2
+        if told in found or (not name and told in taken):
+            while f"{told}_{number}" in taken or f"{told}_{number}" in found:
+                number += 1
+            told = f"{told}_{number}"
+        found.append(told)
+    return found
+
+
+def _check_names(path: str, names: Sequence[str]) -> None:
+    name, n_times = next(iter(Counter(names).most_common(1)), ("", 0))
+    if n_times > 1:
+        what = f"two columns named {name!r}" if name else "two columns without a name"
+        raise SourceError(
+            path, f"has {what}. Rename one, or have them told apart: {_option(names='unique')} in columns."
+        )
+    if not names or not any(names):
+        raise SourceError(
+            path,
+            "has no names of columns in its first line. Add a line with a name for each column, or say in columns where they stand: "
+            f"{_option(header=2)}; 0 is for none.",
+        )
+
+
+def _check_rows(path: str, rows: Sequence[Sequence[str]], dialect: Dialect) -> None:
+    """Refuse rows of which all below the names have another number of values."""
+    sizes = {len(row) for row in rows[1:]}
+    if len(rows) < 2 or len(rows[0]) in sizes:
+        return
+    told = f"has {len(rows[0])} names in its first line, and {len(rows[1])} values in the next."
+    if sizes == {len(rows[0]) + 1} and dialect.header:
+        told += (
+            " If the names of rows stand first, as R writes them, write with col.names = NA; if each line ends with "
+        )
+        told += f"{dialect.delimiter!r}, remove that."
+    raise SourceError(
+        path,
+        f"{told} Say in columns where the names stand, as in {_option(header=2)}, which lines are comments, as in "
+        f"{_option(comment='#')}, or what separates values, as in {_option(delimiter=';')}.",
+    )
+
+
+def _option(**dialect: object) -> str:
+    return json.dumps({"*": dialect})

@@ -1,0 +1,184 @@
+"""The bytes of CSV as plain UTF-8: other encodings, lines above the names and comments are gone."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from learners.errors import SourceError
+from learners.schema.reading import Dialect
+
+BLOCK_BYTES = 1 << 20
+MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+UTF8 = ("utf-8", "utf-8-sig")
+DELIMITER = r"[,;\t|]"  # one of those that are found by themselves
+
+
+def encoding_of(head: bytes, said: str) -> str:
+    """The encoding of a file by its mark, else what is said, else UTF-8.
+
+    What is UTF-8 beyond ASCII from the beginning is read so, whatever is said: text of another encoding does not look like it.
+    """
+    marked = next((name for mark, name in MARKS if head.startswith(mark)), None)
+    if marked is not None:
+        return marked
+    name = codecs.lookup(said).name if said else UTF8[0]
+    if not head.isascii() and fault(head) is None:
+        return UTF8[0]
+    return name
+
+
+def fault(head: bytes) -> int | None:
+    """Where the beginning of a file is not UTF-8; a character that is cut at its end is no fault, zero bytes are one."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError as error:
+        return error.start
+    return head.index(0) if 0 in head[:64] else None
+
+
+def refused(path: str, encoding: str, head: bytes, line: int, start: int) -> SourceError:
+    """What is said of a file whose bytes are not of its encoding; the first of them is at `start` of `head`."""
+    if b"\0" in head[:64]:
+        name = "utf-16-le" if head[1:64:2].count(0) >= head[0:64:2].count(0) else "utf-16-be"
+        return SourceError(
+            path, f'holds zero bytes, as UTF-16 does. Say so in columns: {{"*": {{"encoding": "{name}"}}}}.'
+        )
+    line += len(re.findall(rb"\r\n|\r|\n", head[:start]))
+    if encoding in UTF8:
+        before, behind = re.findall(rb"[^\r\n,;\t|\"]*$", head[:start]), re.findall(rb"^[^\r\n,;\t|\"]*", head[start:])
+        word = (before[0][-20:] + behind[0][:20]).decode("windows-1252", "replace")
+        told = f'To read {word!r} there, name its encoding in columns: {{"*": {{"encoding": "windows-1252"}}}} (or "latin-1", …).'
+    else:
+        told = "Leave the encoding out, or name another."
+    return SourceError(path, f"is not {encoding.upper()} in line {line:,} (byte 0x{head[start]:02X}). {told}")
+
+
+class PlainLines(io.RawIOBase):
+    """A stream of CSV that is decoded, without its first lines and without comments.
+
+    Parameters
+    ----------
+    stream : NativeFile
+        At the beginning of the file, unpacked.
+    dialect : Dialect
+        Its encoding is known.
+    n_skipped : int
+        Lines of the file above the names.
+    path : str
+        For messages.
+    """
+
+    def __init__(self, stream: pa.NativeFile, dialect: Dialect, n_skipped: int, path: str) -> None:
+        self.stream, self.dialect, self.path = stream, dialect, path
+        self.n_skipped = n_skipped
+        self._decoder = codecs.getincrementaldecoder(dialect.encoding)()
+        self._blocks = self._plain()
+        self._rest = b""
+
+    def readable(self) -> bool:
+        """Whether bytes can be read: they can."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        while size < 0 or len(self._rest) < size:
+            block = next(self._blocks, None)
+            if block is None:
+                break
+            self._rest += block
+        end = len(self._rest) if size < 0 else size
+        found, self._rest = self._rest[:end], self._rest[end:]
+        return found
+
+    def _plain(self) -> Iterator[bytes]:
+        is_simple = not self.n_skipped and not self.dialect.comment
+        yield from (text.encode() for text in (self._texts() if is_simple else self._kept()))
+
+    def _texts(self) -> Iterator[str]:
+        n_lines = 1
+        while True:
+            block = self.stream.read(BLOCK_BYTES)
+            before = self._decoder.getstate()[0]
+            try:
+                text = self._decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                raise refused(self.path, self.dialect.encoding, before + block, n_lines, error.start) from None
+            n_lines += len(re.findall(r"\r\n|\r|\n", text))
+            yield text
+            if not block:
+                return
+
+    def _lines(self) -> Iterator[str]:
+        """Lines with their ends, which are as in the file."""
+        rest = ""
+        for text in self._texts():
+            lines = list(io.StringIO(rest + text, newline=""))
+            rest = lines.pop() if lines else ""  # it may go on, as may "\r" with "\n"
+            yield from lines
+        if rest:
+            yield rest
+
+    def _kept(self) -> Iterator[str]:
+        quotes = Quotes(self.dialect)
+        kept: list[str] = []
+        n_characters = 0
+        for place, line in enumerate(self._lines()):
+            if place < self.n_skipped or (self.dialect.comment and quotes.is_comment(line)):
+                continue
+            kept.append(line)
+            n_characters += len(line)
+            if n_characters > BLOCK_BYTES:
+                yield "".join(kept)
+                kept, n_characters = [], 0
+        yield "".join(kept)
+
+
+class Quotes:
+    """Whether lines begin within a value in quotes, line after line: there a mark of comments is text.
+
+    Parameters
+    ----------
+    dialect : Dialect
+        A delimiter that is not known yet may be any that is found by itself.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.comment, self.quote, self.is_within = dialect.comment, dialect.quote, False
+        quote, escape = re.escape(dialect.quote or '"'), re.escape(dialect.escape)
+        inside = rf"(?:[^{quote}{escape}]|{quote}{quote}" + (rf"|{escape}." if escape else "") + ")*"
+        before = rf"(?:^|{re.escape(dialect.delimiter) or DELIMITER})"
+        self._end = re.compile(rf"{inside}{quote}(?!{quote})", re.DOTALL)
+        self._whole = re.compile(rf"{before}{quote}{inside}{quote}(?!{quote})", re.DOTALL)
+        self._begin = re.compile(before + quote)
+
+    def is_comment(self, line: str) -> bool:
+        """Whether the next line is one."""
+        if not self.is_within and line.startswith(self.comment):
+            return True
+        if not self.quote:
+            return False
+        if self.is_within:
+            end = self._end.match(line)
+            if end is None:
+                return False
+            line = "-" + line[end.end() :]
+        self.is_within = self.quote in line and self._begin.search(self._whole.sub("-", line)) is not None
+        return False
+
+
+def refuse_bytes(stream: pa.NativeFile, path: str) -> None:
+    """Say which line of a file is not UTF-8.
+
+    Raises
+    ------
+    SourceError
+        If there is one.
+    """
+    lines = PlainLines(stream, Dialect(encoding=UTF8[0]), 0, path)
+    while lines.read(BLOCK_BYTES):
+        pass
