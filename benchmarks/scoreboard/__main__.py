@@ -34,6 +34,9 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tables", nargs="+", choices=every)
     parser.add_argument("--learners", nargs="+", choices=[*FEWPASS, *PEERS])
     parser.add_argument("--real-rows", type=int, default=300_000, help="of the generated table, such as 5000000")
+    parser.add_argument(
+        "--missing", nargs="+", type=float, default=MISSING, help="shares of the columns that are not sent"
+    )
     parser.add_argument("--most-rows", type=int, help="of each table to train on, and to predict")
     parser.add_argument("--timeout", type=float, help="seconds of a learner on a table: 120, or 30 with --quick")
     parser.add_argument("--seed", type=int, default=1)
@@ -54,7 +57,7 @@ def entries(args: argparse.Namespace, folder: Path, absent: list[str]) -> Iterat
         if table is None:
             absent.append(name)
             continue
-        files = tables.split(name, table, target, folder / name, MISSING, args.seed, args.most_rows)
+        files = tables.split(name, table, target, folder / name, tuple(args.missing), args.seed, args.most_rows)
         del table
         found = []
         for learner in args.learners:

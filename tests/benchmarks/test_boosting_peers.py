@@ -10,8 +10,11 @@ from learners.evaluation.peers import parse_peer_parameters
 SMALL = {"xgboost-slow": {"rounds": 5}, "xgboost-tuned": {"trials": 2, "rounds": 5}}
 
 
-@pytest.mark.parametrize("name", BOOSTING)
-@pytest.mark.parametrize("n_classes", [2, 3])
+# EBM takes as long as all others together.
+CASES = [(name, n_classes) for name in BOOSTING for n_classes in (2, 3) if (name, n_classes) != ("ebm", 2)]
+
+
+@pytest.mark.parametrize(("name", "n_classes"), CASES)
 def test_they_learn_from_words_and_numbers_with_gaps(name, n_classes):
     random = np.random.default_rng(0)
     number, word = random.normal(size=90), random.choice(["a", "b", "c"], 90)

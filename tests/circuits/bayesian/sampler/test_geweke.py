@@ -17,7 +17,7 @@ from tests.naive import bayesian_circuits as naive
 from tests.naive.reference_sampler import reference
 
 FAMILIES = {"gaussian": GAUSSIAN, "exponential": EXPONENTIAL, "poisson": POISSON, "categorical": WORDS}
-N_ROWS, N_DRAWS, BATCHES = 4, 2400, 40
+N_ROWS, N_DRAWS, BATCHES = 4, 1000, 25
 
 
 class Model:
