@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from learners.errors import InvalidParameter
+from learners.models.evidence import Evidence, Likely
 
-RawValue = str | int | float | bool | None
-Evidence = Mapping[str, RawValue]
 GraphPrior = Literal["order", "graph"]
 Solver = Literal["bt", "ng", "amap", "beam", "kbt", "exact"]
 
@@ -24,12 +22,25 @@ MAX_GRAPHS = 100_000
 
 
 @dataclass(frozen=True)
-class Marginal:
+class Given:
+    """What queries to a distribution have in common.
+
+    Parameters
+    ----------
+    likely : mapping of column to weights by value
+        Soft evidence: how probable what was seen is if the column has this value; values that are not named have weight zero.
+    """
+
+    likely: Likely = field(default_factory=dict, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Marginal(Given):
     """How probable some values are, everything else summed out.
 
     Parameters
     ----------
-    evidence : mapping of column to value
+    evidence : mapping of column to value, tuple of values, `Range` or `NoneOf`
         None is as good as absent, in every query.
     """
 
@@ -38,7 +49,7 @@ class Marginal:
 
 
 @dataclass(frozen=True)
-class Conditional:
+class Conditional(Given):
     """The distribution of discrete columns given others.
 
     Parameters
@@ -60,7 +71,7 @@ class Conditional:
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Given):
     """Mean and variance of numeric columns given others.
 
     Parameters
@@ -79,7 +90,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(Given):
     """Rows drawn given some values.
 
     Parameters
@@ -116,7 +127,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Map:
+class Map(Given):
     """The most probable values of some columns together given others, the rest summed out.
 
     Parameters
@@ -156,7 +167,7 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Impute:
+class Impute(Given):
     """The best guess of each missing value by itself: the most probable of a discrete column, the mean of a numeric one.
 
     Parameters

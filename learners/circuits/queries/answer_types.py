@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypedDict
 
-from learners.models.query import RawValue
+from learners.models.evidence import RawValue
 
 
 class Cell(TypedDict, total=False):

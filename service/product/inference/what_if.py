@@ -16,7 +16,8 @@ from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, NoClass, UnknownColumn
 from learners.models.explanation import explain
 from learners.models.model import Model
-from learners.models.query import Conditional, Edges, Evidence, Map, Marginal, Moments, RawValue
+from learners.models.evidence import Evidence, RawValue
+from learners.models.query import Conditional, Edges, Map, Marginal, Moments
 from learners.orders.model import OrderModel
 from learners.schema import Attribute, Chunk, Schema
 from learners.schema.encoding.records import encode_records, number_reader
