@@ -73,5 +73,5 @@ def test_what_is_impossible_in_every_draw():
     batches = partial(batches_of_draws, CircuitDraws(circuit, draws.weight, parameter), 1)
     asked = Marginal({"x0": ("b",)})
     assert answer_all(circuit, schema_of(circuit), [asked], batches)[0]["probability"] == 0.0
-    with pytest.raises(ImpossibleEvidence):
+    with pytest.raises(ImpossibleEvidence, match="probability zero"):
         answer_all(circuit, schema_of(circuit), [Conditional(("x0",), asked.evidence)], batches)
