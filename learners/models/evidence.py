@@ -13,8 +13,8 @@ RawValue = str | int | float | bool | None
 class Range:
     """A number, or a time, from `low` to `high`.
 
-    Both ends are in the range. Where the model knows intervals of a column only, they have to be cut points, see
-    docs/explanation/circuits.md.
+    Both ends are in the range. Where the model knows intervals of a column only, they have to be cut points, and a cut belongs to
+    the interval below it.
 
     Parameters
     ----------
