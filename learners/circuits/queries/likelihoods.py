@@ -37,6 +37,14 @@ class Read(NamedTuple):
         told = sorted(self.likelihoods.log_weights.items())
         return (*((v, logs.tobytes()) for v, logs in told), *sorted(self.likelihoods.ranges.items()))
 
+    def ranged(self, columns: Columns) -> set[str]:
+        """The numeric columns of which a range is given: the model knows no distribution within it."""
+        return {columns.names[v] for v in self.likelihoods.ranges}
+
+    def settled(self, columns: Columns) -> set[str]:
+        """The columns about which nothing can be asked: those with one value, and those in ranges."""
+        return {name for name, value in self.values.items() if value is not None} | self.ranged(columns)
+
 
 def read_evidence(columns: Columns, query: Query) -> Read:
     """The evidence of a query, each column read as its kind wants it.
@@ -80,21 +88,6 @@ def read(columns: Columns, evidence: Evidence, likely: Likely) -> Read:
             log_weights[v] = np.log(_weights(columns, v, weights))
     values = {name: value for name, value in evidence.items() if name not in several}
     return Read(values, Likelihoods(log_weights, ranges))
-
-
-def in_ranges(columns: Columns, evidence: Evidence) -> set[str]:
-    """The numeric columns of which a range is given: the model knows no distribution within it."""
-    return {
-        name
-        for name, value in evidence.items()
-        if isinstance(value, SEVERAL) and not columns.n_values[columns.variables([name])[0]]
-    }
-
-
-def settled(columns: Columns, evidence: Evidence) -> set[str]:
-    """The columns about which nothing can be asked: those with one value, and those in ranges."""
-    single = {name for name, value in evidence.items() if value is not None and not isinstance(value, SEVERAL)}
-    return single | in_ranges(columns, evidence)
 
 
 def _is_possible(columns: Columns, v: int, value: Known) -> Mask:

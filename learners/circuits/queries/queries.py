@@ -16,7 +16,7 @@ from learners.circuits.map import map_query
 from learners.circuits.map.query import TREE_SOLVERS
 from learners.circuits.queries import answers
 from learners.circuits.queries.answer_types import Answer, Batches
-from learners.circuits.queries.likelihoods import in_ranges, read, read_evidence, settled
+from learners.circuits.queries.likelihoods import Read, read, read_evidence
 from learners.circuits.queries.named_answers import batches_of, source_of
 from learners.kernels.arrays import Array
 from learners.models.evidence import Evidence, Known, Likely
@@ -102,7 +102,7 @@ def answer_all(
     evidence = [read_evidence(columns, query) for query in queries]
     groups: dict[_Group, list[int]] = {}
     for place, query in enumerate(queries):
-        groups.setdefault((evidence[place].key, *_group(columns, query)), []).append(place)
+        groups.setdefault((evidence[place].key, *_group(columns, query, evidence[place])), []).append(place)
     found: dict[int, Answer] = {}
     answered: dict[_Group, Batches] = {}
     for (key, kind, *rest), places in groups.items():
@@ -164,7 +164,7 @@ def _n_told(columns: Columns, query: Query) -> int:
     """How many values the answer to a query has."""
     if isinstance(query, Map):
         return len(asked_of_map(columns, query))
-    _, *rest = _group(columns, query)
+    _, *rest = _group(columns, query, read_evidence(columns, query))
     if not rest or isinstance(query, Surprise):
         return 1
     if isinstance(query, Conditional):
@@ -194,16 +194,16 @@ def _named(columns: Columns, query: Query, place: int | None) -> ImpossibleEvide
     return ImpossibleEvidence(place)
 
 
-def _group(columns: Columns, query: Query) -> _Group:
+def _group(columns: Columns, query: Query, given: Read) -> _Group:
     """What queries have in common that can be answered together."""
     if isinstance(query, Conditional):
-        return "conditional", _asked(columns, query, discrete=True), query.joint
+        return "conditional", _asked(columns, query, given, discrete=True), query.joint
     if isinstance(query, Moments):
-        return "moments", _asked(columns, query, discrete=False)
+        return "moments", _asked(columns, query, given, discrete=False)
     if isinstance(query, Sample):
-        return "sample", _asked(columns, query, discrete=None, also_given=True), query.n, query.seed
+        return "sample", _asked(columns, query, given, discrete=None, also_given=True), query.n, query.seed
     if isinstance(query, Impute):
-        return "impute", _asked(columns, query, discrete=None)
+        return "impute", _asked(columns, query, given, discrete=None)
     if isinstance(query, Surprise):
         return "surprise", query.n, query.seed
     return (query.kind,)
@@ -212,12 +212,13 @@ def _group(columns: Columns, query: Query) -> _Group:
 def _asked(
     columns: Columns,
     query: Conditional | Moments | Sample | Map | Impute,
+    evidence: Read,
     discrete: bool | None,
     also_given: bool = False,
 ) -> tuple[int, ...]:
     """The variables of a query: those named, or all of its kind that are not given."""
-    ranges = in_ranges(columns, query.evidence)
-    given = ranges if also_given else settled(columns, query.evidence)
+    ranges = evidence.ranged(columns)
+    given = ranges if also_given else evidence.settled(columns)
     if query.variables:
         twice = [name for n, name in enumerate(query.variables) if name in query.variables[:n]]
         if twice:
@@ -280,7 +281,7 @@ def _compact(columns: Columns, evidence: Sequence[Mapping[str, object]]) -> Arra
 
 def asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
     """The variables of a MAP query: none named, those that its solver can be asked for, if there are any."""
-    asked = _asked(columns, query, discrete=None)
+    asked = _asked(columns, query, read_evidence(columns, query), discrete=None)
     if not query.variables and query.solver not in TREE_SOLVERS:
         asked = tuple(v for v in asked if columns.n_values[v]) or asked
     numeric = [columns.names[v] for v in asked if not columns.n_values[v]]

@@ -12,7 +12,7 @@ import numpy as np
 
 from learners.circuits.columns import columns_of
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.likelihoods import SEVERAL, settled
+from learners.circuits.queries.likelihoods import SEVERAL, read
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, NoClass, UnknownColumn
 from learners.models.evidence import Evidence, Known, Likely, RawValue
@@ -325,7 +325,7 @@ def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, s
 def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The discrete and the numeric columns that can be asked for."""
     columns = columns_of(model.circuit, model.schema)
-    given = settled(columns, evidence)
+    given = read(columns, evidence, {}).settled(columns)
     free = [v for v in model.circuit.scope(model.circuit.root) if columns.names[v] not in given]
     discrete = tuple(columns.names[v] for v in free if columns.n_values[v])
     return discrete, tuple(columns.names[v] for v in free if not columns.n_values[v])
