@@ -21,7 +21,8 @@ from learners.schema.encoding.records import number_reader
 
 DAY_S = 86_400.0
 MOST_ENDS = 12
-# What is not one value.
+# Types of single values, quick to look up, and of what is not one value.
+SINGLE = frozenset((str, int, float, bool, type(None)))
 SEVERAL = (Range, NoneOf, tuple, list, set, frozenset)
 
 
@@ -34,6 +35,8 @@ class Read(NamedTuple):
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for queries with the same likelihoods."""
+        if not self.likelihoods:
+            return ()
         told = sorted(self.likelihoods.log_weights.items())
         return (*((v, logs.tobytes()) for v, logs in told), *sorted(self.likelihoods.ranges.items()))
 
@@ -43,7 +46,8 @@ class Read(NamedTuple):
 
     def settled(self, columns: Columns) -> set[str]:
         """The columns about which nothing can be asked: those with one value, and those in ranges."""
-        return {name for name, value in self.values.items() if value is not None} | self.ranged(columns)
+        single = {name for name, value in self.values.items() if value is not None}
+        return single | self.ranged(columns) if self.likelihoods else single
 
 
 def read_evidence(columns: Columns, query: Query) -> Read:
@@ -66,9 +70,9 @@ def read_evidence(columns: Columns, query: Query) -> Read:
 
 def read(columns: Columns, evidence: Evidence, likely: Likely) -> Read:
     """As `read_evidence`, of the two parts of evidence."""
-    several = {name: value for name, value in evidence.items() if isinstance(value, SEVERAL)}
-    if not several and not likely:
+    if not likely and SINGLE.issuperset(map(type, evidence.values())):
         return Read(evidence, NOTHING)
+    several = {name: value for name, value in evidence.items() if isinstance(value, SEVERAL)}
     log_weights: dict[int, Floats] = {}
     ranges: dict[int, tuple[float, float]] = {}
     for name, value in several.items():
