@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 RawValue = str | int | float | bool | None
@@ -52,3 +52,16 @@ Known = RawValue | tuple[RawValue, ...] | list[RawValue] | Range | NoneOf
 Evidence = Mapping[str, Known]
 # Of each column the likelihood of its values: how probable what was seen is if the value is this. Those not named have zero.
 Likely = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What queries to a distribution have in common.
+
+    Parameters
+    ----------
+    likely : mapping of column to weights by value
+        Soft evidence: how probable what was seen is if the column has this value; values that are not named have weight zero.
+    """
+
+    likely: Likely = field(default_factory=dict, kw_only=True)

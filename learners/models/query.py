@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from learners.errors import InvalidParameter
-from learners.models.evidence import Evidence, Likely
+from learners.models.evidence import Evidence, Given
 
 GraphPrior = Literal["order", "graph"]
 Solver = Literal["bt", "ng", "amap", "beam", "kbt", "exact"]
@@ -19,19 +19,6 @@ MAX_SAMPLES = 1_000_000
 # Trees of `kbt` and `exact`, samples of `beam`: ten times as many may take a minute.
 MAX_TREES = 1000
 MAX_GRAPHS = 100_000
-
-
-@dataclass(frozen=True)
-class Given:
-    """What queries to a distribution have in common.
-
-    Parameters
-    ----------
-    likely : mapping of column to weights by value
-        Soft evidence: how probable what was seen is if the column has this value; values that are not named have weight zero.
-    """
-
-    likely: Likely = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -142,11 +129,13 @@ class Map(Given):
         Trees of `kbt` and `exact`, samples of `beam`; from 1 to 1,000.
     seed : int
         Of `beam`.
+    best : int
+        How many assignments to tell, the most probable first, each proved; more than one by `exact` only; from 1 to 1,000.
 
     Raises
     ------
     InvalidParameter
-        If the time limit, k or seed is out of range.
+        If the time limit, k, seed or best is out of range.
     """
 
     variables: tuple[str, ...] = ()
@@ -155,6 +144,7 @@ class Map(Given):
     time_limit_s: float = 10.0
     k: int = 10
     seed: int = 0
+    best: int = 1
     kind: Literal["map"] = "map"
 
     def __post_init__(self) -> None:
@@ -163,6 +153,10 @@ class Map(Given):
             raise InvalidParameter("time_limit_s", self.time_limit_s, "use zero or more seconds")
         if not 1 <= self.k <= MAX_TREES:
             raise InvalidParameter("k", self.k, f"use 1 to {MAX_TREES:,}")
+        if not 1 <= self.best <= MAX_TREES:
+            raise InvalidParameter("best", self.best, f"use 1 to {MAX_TREES:,}")
+        if self.best > 1 and self.solver != "exact":
+            raise InvalidParameter("best", self.best, f"solver {self.solver!r} tells one assignment; use 'exact'")
         _check_seed(self.seed)
 
 

@@ -64,8 +64,9 @@ def query(
     ] = None,
     parameters: Annotated[
         list[str] | None,
-        typer.Option("--set", help="n, seed, prior, level, joint, solver, k or time_limit_s, as name=value."),
+        typer.Option("--set", help="n, seed, prior, level, joint, solver, k, best or time_limit_s, as name=value."),
     ] = None,
+    best: Annotated[int | None, typer.Option("--best", help="How many assignments 'map' tells, best first.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -85,6 +86,8 @@ def query(
         if told:
             asked[name] = told
     asked |= _pairs(parameters or [])
+    if best is not None:
+        asked["best"] = best
     with Workspace(existing(workspace)) as here:
         answer = product.query(here, model, [_read_query(asked)])[0]
     if json_output:
@@ -166,7 +169,15 @@ def _show(answer: JSONObject) -> None:
     if "imputed" in answer:
         rows = [[name, _word(guess["value"]), _around(guess)] for name, guess in answer["imputed"].items()]
         show_table(None, ["column", "best guess", "how sure"], rows, empty="")
-    if "assignment" in answer:
+    if "best" in answer:
+        names = list(answer["assignment"])
+        rows = [
+            [_word(each["assignment"][name]) for name in names]
+            + [f"{each['log_probability']:.6g}", "yes" if each["is_optimal"] else "no"]
+            for each in answer["best"]
+        ]
+        show_records([*names, "log_probability", "is_optimal"], rows)
+    elif "assignment" in answer:
         rows = [[name, _word(value)] for name, value in answer["assignment"].items()]
         show_table(None, ["column", "most probable"], rows, empty="")
     if answer.get("rows"):

@@ -11,6 +11,7 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.map import approximate
+from learners.circuits.map.best_assignments import SAME, best_assignments
 from learners.circuits.map.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
 from learners.circuits.map.exact import Found, exact, root_bound
 from learners.circuits.map.linear.reduction import MaxProblem
@@ -28,8 +29,6 @@ APPROXIMATE: dict[str, Callable[[MaxProblem, int, int], Integers]] = {
 }
 SOLVERS = (*APPROXIMATE, "exact")
 TREE_SOLVERS = ("bt", "kbt")
-# Logarithms that differ by no more are equal.
-SAME = 1e-10
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,6 @@ def map_query(
     circuit : Circuit
     query : variables, by number
     evidence : values of other variables
-        Codes of finite domains, numbers for continuous variables.
     solver : 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact'
         Only `exact` proves optimality by search; it starts from `kbt` and returns the best so far when time is up. The
         others answer in one go, and are called optimal if the bound happens to prove it.
@@ -102,6 +100,24 @@ def map_query(
     ----------
     Mei, Jiang, Tu (2018).
     """
+    return k_best(circuit, query, evidence, solver, time_limit_s=time_limit_s, k=k, seed=seed)[0]
+
+
+def k_best(
+    circuit: Circuit,
+    query: Sequence[int],
+    evidence: Mapping[int, float] | None = None,
+    solver: str = "exact",
+    best: int = 1,
+    *,
+    time_limit_s: float = 10.0,
+    k: int = 10,
+    seed: int = 0,
+) -> list[MapAnswer]:
+    """As `map_query`, but the `best` most probable assignments, the best first: more than one by `exact` only.
+
+    The upper bound of each is one of every assignment but those before it. There are fewer if no other is possible, or time is up.
+    """
     started = time.perf_counter()
     _check_options(solver, k, seed, time_limit_s)
     whole = whole_circuit(circuit)
@@ -109,19 +125,27 @@ def map_query(
     continuous = [v for v in asked if whole.n_values[v] == 0]
     if continuous and solver not in TREE_SOLVERS:
         raise ContinuousQuery(solver, continuous)
+    if best > 1 and solver != "exact":
+        raise InvalidQuery(f"Solver {solver!r} tells one assignment: the {best} best are those of 'exact'.")
     problem = whole.reduced(asked, given)
     if problem.log_bound == -math.inf:
         raise ImpossibleEvidence(given)
-    found = _solved(problem, solver, time_limit_s, k, seed)
-    assignment = _assignment(whole, problem, asked, found.x)
-    if continuous:
-        value = whole.reduced([], given | assignment).log_bound
-        bound = max(value, whole.reduced(asked, given, hide_continuous=True).log_bound)
-        found = Found(found.x, value, bound, False, 0)
-    seconds = time.perf_counter() - started
-    return MapAnswer(
-        assignment, float(found.log_value), float(found.log_bound), found.is_optimal, found.n_expanded, seconds
+    several = best > 1 and problem.n_variables
+    every = (
+        best_assignments(problem, best, time_limit_s, k)
+        if several
+        else [_solved(problem, solver, time_limit_s, k, seed)]
     )
+    assignments = [_assignment(whole, problem, asked, found.x) for found in every]
+    if continuous:
+        value = whole.reduced([], given | assignments[0]).log_bound
+        bound = max(value, whole.reduced(asked, given, hide_continuous=True).log_bound)
+        every = [Found(every[0].x, value, bound, False, 0)]
+    seconds = time.perf_counter() - started
+    return [
+        MapAnswer(own, float(found.log_value), float(found.log_bound), found.is_optimal, found.n_expanded, seconds)
+        for own, found in zip(assignments, every, strict=True)
+    ]
 
 
 def _solved(problem: MaxProblem, solver: str, time_limit_s: float, k: int, seed: int) -> Found:

@@ -14,7 +14,7 @@ from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
-from learners.circuits.map import map_query
+from learners.circuits.map import MapAnswer, k_best
 from learners.circuits.mixtures import conditioning
 from learners.circuits.mixtures.mixture import GaussianMixture, log_sums
 from learners.circuits.queries import queries
@@ -97,26 +97,23 @@ def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Ma
     x = columns.rows([read_evidence(columns, query).values])
     if any(not columns.n_values[v] for v in asked):
         tree = conditioning.best_tree(mixture, x, asked, query.k if query.solver == "kbt" else 1)
-        values, value, bound = tree.values.tolist(), tree.log_density, tree.log_bound
-        is_optimal, n_expanded = bound - value <= SAME, 0
+        is_optimal, seconds = tree.log_bound - tree.log_density <= SAME, time.perf_counter() - started
+        values = dict(zip(asked, tree.values.tolist(), strict=True))
+        found, log = [MapAnswer(values, tree.log_density, tree.log_bound, is_optimal, 0, seconds)], 0.0
     else:
         folded = folded_circuit(mixture, mixture.shares(x)[:, 0], asked)
-        limit = query.time_limit_s
-        found = map_query(folded, range(len(asked)), {}, query.solver, k=query.k, seed=query.seed, time_limit_s=limit)
-        values = [found.assignment[i] for i in range(len(asked))]
+        limit, places = query.time_limit_s, range(len(asked))
+        found = k_best(folded, places, {}, query.solver, query.best, k=query.k, seed=query.seed, time_limit_s=limit)
+        found = [
+            replace(
+                each,
+                assignment={asked[i]: code for i, code in each.assignment.items()},
+                seconds=time.perf_counter() - started,
+            )
+            for each in found
+        ]
         log = float(mixture.log_density(x)[0])
-        value, bound = found.log_probability + log, found.upper_bound + log
-        is_optimal, n_expanded = found.is_optimal, found.n_expanded
-    return [
-        {
-            "assignment": {columns.names[v]: columns.value(v, own) for v, own in zip(asked, values, strict=True)},
-            "log_probability": value + log_scale,
-            "upper_bound": bound + log_scale,
-            "is_optimal": bool(is_optimal),
-            "n_expanded": int(n_expanded),
-            "seconds": time.perf_counter() - started,
-        }
-    ]
+    return queries.told_of_map(query, columns, found, log + log_scale)
 
 
 def folded_circuit(mixture: GaussianMixture, shares: Floats, asked: Sequence[int]) -> Circuit:

@@ -12,10 +12,10 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.reweighted import Likelihoods, Reweighted, reweighted
-from learners.circuits.map import map_query
+from learners.circuits.map import MapAnswer, k_best
 from learners.circuits.map.query import TREE_SOLVERS
 from learners.circuits.queries import answers
-from learners.circuits.queries.answer_types import Answer, Batches
+from learners.circuits.queries.answer_types import Answer, Assignment, Batches
 from learners.circuits.queries.likelihoods import Read, read, read_evidence
 from learners.circuits.queries.named_answers import batches_of, source_of
 from learners.kernels.arrays import Array
@@ -88,7 +88,7 @@ def answer_all(
         - surprise: `log_likelihood`, and `rank`: the share of `n` rows drawn from the model that are at most as likely, with its
           `standard_error`;
         - map: `assignment` (column to value), `log_probability` of assignment and evidence together, `upper_bound`,
-          `is_optimal`, `n_expanded`, `seconds`.
+          `is_optimal`, `n_expanded`, `seconds`; if more than one is asked for, `best`: each with these first four, the best first.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def answer_size(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> i
 def _n_told(columns: Columns, query: Query) -> int:
     """How many values the answer to a query has."""
     if isinstance(query, Map):
-        return len(asked_of_map(columns, query))
+        return len(asked_of_map(columns, query)) * query.best
     _, *rest = _group(columns, query, read_evidence(columns, query))
     if not rest or isinstance(query, Surprise):
         return 1
@@ -301,15 +301,29 @@ def most_probable(given: Reweighted, columns: Columns, query: Query) -> list[Ans
         raise ImpossibleEvidence
     x = columns.rows([read_evidence(columns, query).values])[:, 0]
     observed = {int(v): float(x[v]) for v in np.flatnonzero(~np.isnan(x))}
-    found = map_query(
-        given.circuit, asked, observed, query.solver, time_limit_s=query.time_limit_s, k=query.k, seed=query.seed
+    found = k_best(
+        given.circuit,
+        asked,
+        observed,
+        query.solver,
+        query.best,
+        time_limit_s=query.time_limit_s,
+        k=query.k,
+        seed=query.seed,
     )
-    answer: Answer = {
-        "assignment": {columns.names[v]: columns.value(v, code) for v, code in found.assignment.items()},
-        "log_probability": found.log_probability + given.log_scale,
-        "upper_bound": found.upper_bound + given.log_scale,
-        "is_optimal": bool(found.is_optimal),
-        "n_expanded": int(found.n_expanded),
-        "seconds": found.seconds,
-    }
-    return [answer]
+    return told_of_map(query, columns, found, given.log_scale)
+
+
+def told_of_map(query: Map, columns: Columns, found: Sequence[MapAnswer], log_scale: float) -> list[Answer]:
+    """The answer to a MAP query; what is added to logarithms is the scale of likelihoods, or of what else is given."""
+    every = [
+        Assignment(
+            assignment={columns.names[v]: columns.value(v, code) for v, code in each.assignment.items()},
+            log_probability=each.log_probability + log_scale,
+            upper_bound=each.upper_bound + log_scale,
+            is_optimal=bool(each.is_optimal),
+        )
+        for each in found
+    ]
+    answer = Answer(**every[0], n_expanded=int(sum(each.n_expanded for each in found)), seconds=found[0].seconds)
+    return [answer | Answer(best=every) if query.best > 1 else answer]

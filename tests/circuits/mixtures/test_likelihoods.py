@@ -54,6 +54,9 @@ def test_every_query_is_what_enumeration_says(evidence, likely, weights):
     assert list(conditional["distributions"]["kind"].values()) == pytest.approx(each / each.sum(), rel=1e-10)
     assert np.exp(best["log_probability"]) == pytest.approx(each.max(), rel=1e-10)
     assert best["assignment"]["kind"] == "abc"[each.argmax()]
+    (ranked,) = MODEL.answer([Map(("kind",), evidence | numbers, best=5, likely=likely)])
+    expected = sorted(each[each > 0], reverse=True)
+    assert np.exp([own["log_probability"] for own in ranked["best"]]) == pytest.approx(expected, rel=1e-10)
     shares = weighted(weights, length=1.5)
     means = [
         MODEL.answer([Moments(("width",), {"length": 1.5, "kind": kind})])[0]["moments"]["width"]["mean"]

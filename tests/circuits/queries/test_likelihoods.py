@@ -12,7 +12,7 @@ from scipy.stats import norm
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
 from learners.circuits.queries.queries import answer, answer_all
-from learners.errors import UnknownColumn
+from learners.errors import InvalidParameter, UnknownColumn
 from learners.models.evidence import NoneOf, Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Sample, Surprise
 from learners.schema import Attribute, Schema
@@ -124,11 +124,21 @@ def test_every_query_is_what_enumeration_says(seed):
         own = tuple(codes[v] for v in free[:2])
         marginal[own] = marginal.get(own, 0.0) + p
     assert best["is_optimal"] and close(math.exp(best["log_probability"]), max(marginal.values()))
+    ranked = answer(circuit, schema, Map(names[:2], evidence, best=4, likely=likely))["best"]
+    expected = sorted((p for p in marginal.values() if p > 0), reverse=True)[:4]
+    assert close([math.exp(each["log_probability"]) for each in ranked], expected)
+    assert ranked[0] == {name: best[name] for name in ranked[0]}
     rows = answer(circuit, schema, Sample(20, evidence, names, seed=1, likely=likely))["rows"]
     for row in rows:
         for v in free:
             label = row[f"x{v}"]
             assert found["distributions"][f"x{v}"][label] > 0
+
+
+def test_more_than_one_assignment_is_of_the_exact_solver():
+    for wrong, message in (({"best": 0}, "use 1 to 1,000"), ({"best": 2, "solver": "kbt"}, "solver 'kbt' tells one")):
+        with pytest.raises(InvalidParameter, match=message):
+            Map(("x0",), **wrong)
 
 
 def test_samples_follow_the_weights():

@@ -56,6 +56,22 @@ def test_a_network_a_circuit_and_an_ensembles_joint_are_what_their_joint_says(si
     assert tuple(best["assignment"].values()) == max(pairs, key=pairs.get) and best["is_optimal"]
 
 
+def test_the_k_best_are_those_of_the_joint(site, circuit):
+    joint = joint_of(site, "sky", "outlook", "windy", "class")
+    asked = {"kind": "map", "variables": ["outlook", "windy", "class"], "best": 5, "time_limit_s": 60}
+    (told,) = ask(site.client, "sky", asked)
+    words = [tuple(map(str, each["assignment"].values())) for each in told["best"]]
+    assert [joint[tuple("(missing)" if word == "None" else word for word in own)] for own in words] == pytest.approx(
+        sorted(joint.values(), reverse=True)[:5]
+    )
+    assert all(each["is_optimal"] for each in told["best"])
+    columns = ["--of", "outlook", "--of", "windy", "--of", "class", "--set", "time_limit_s=60"]
+    shown = fewpass("query", "sky", "map", *columns, "--best", "5", "--json", workspace=site.workspace).stdout
+    assert json.loads(shown)["best"] == told["best"]
+    table = fewpass("query", "sky", "map", *columns, "--best", "5", workspace=site.workspace).stdout
+    assert table.count("yes") >= 5 and "log_probability" in table
+
+
 def test_ranges_end_at_cut_points(site, circuit):
     (whole,) = ask(site.client, "sky", {"kind": "conditional", "variables": ["humidity"]})
     shares = whole["distributions"]["humidity"]

@@ -24,7 +24,7 @@ def flat(text: str) -> str:
         ("conditional", "variables, evidence, joint, likely"),
         ("moments", "variables, evidence, likely"),
         ("sample", "n, evidence, variables, seed, likely"),
-        ("map", "variables, evidence, solver, time_limit_s, k, seed, likely"),
+        ("map", "variables, evidence, solver, time_limit_s, k, seed, best, likely"),
     ],
 )
 def test_a_query_refuses_members_that_it_does_not_have(site, kind, known):
