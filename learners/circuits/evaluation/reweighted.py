@@ -68,15 +68,16 @@ def reweighted(circuit: Circuit, likelihoods: Likelihoods) -> Reweighted:
         return Reweighted(circuit, 0.0)
     log_leaf, parameters = np.zeros(circuit.n_nodes), circuit.leaf_parameters.copy()
     for v, log_weight in likelihoods.log_weights.items():
-        for leaf in np.flatnonzero(circuit.variable == v).tolist():
-            own = slice(circuit.leaf_starts[leaf], circuit.leaf_starts[leaf + 1])
-            if circuit.kind[leaf] == INDICATOR:
-                log_leaf[leaf] = log_weight[int(parameters[own][0])]
-            else:
-                logs = parameters[own] + log_weight
-                log_leaf[leaf] = np.logaddexp.reduce(logs)
-                if log_leaf[leaf] > -np.inf:
-                    parameters[own] = logs - log_leaf[leaf]
+        leaves = np.flatnonzero(circuit.variable == v)
+        indicators = leaves[circuit.kind[leaves] == INDICATOR]
+        log_leaf[indicators] = log_weight[parameters[circuit.leaf_starts[indicators]].astype(np.int64)]
+        tables = leaves[circuit.kind[leaves] == CATEGORICAL]
+        places = circuit.leaf_starts[tables][:, np.newaxis] + np.arange(log_weight.size)
+        logs = parameters[places] + log_weight
+        totals = log_leaf[tables] = np.logaddexp.reduce(logs, axis=1)
+        # The table of a leaf that has become impossible is never read.
+        is_left = totals > -np.inf
+        parameters[places[is_left]] = logs[is_left] - totals[is_left, np.newaxis]
     for v, (low, high) in likelihoods.ranges.items():
         leaves = np.flatnonzero((circuit.variable == v) & (circuit.kind > CATEGORICAL))
         log_leaf[leaves] = log_range_masses(circuit, leaves, low, high)
