@@ -12,6 +12,9 @@ from learners.models.evidence import Evidence, Given
 GraphPrior = Literal["order", "graph"]
 Solver = Literal["bt", "ng", "amap", "beam", "kbt", "exact"]
 
+# Those that tell more than one assignment.
+RANKING_SOLVERS = ("exact", "kbt")
+
 # How missing cells are filled, see `circuits.filling.filled`.
 How = Literal["mode", "mean", "draw"]
 
@@ -130,7 +133,7 @@ class Map(Given):
     seed : int
         Of `beam`.
     best : int
-        How many assignments to tell, the most probable first, each proved; more than one by `exact` only; from 1 to 1,000.
+        How many assignments to tell, the most probable first, from 1 to 1,000: by `exact` each proved, by `kbt` those of its trees.
 
     Raises
     ------
@@ -155,8 +158,10 @@ class Map(Given):
             raise InvalidParameter("k", self.k, f"use 1 to {MAX_TREES:,}")
         if not 1 <= self.best <= MAX_TREES:
             raise InvalidParameter("best", self.best, f"use 1 to {MAX_TREES:,}")
-        if self.best > 1 and self.solver != "exact":
-            raise InvalidParameter("best", self.best, f"solver {self.solver!r} tells one assignment; use 'exact'")
+        if self.best > 1 and self.solver not in RANKING_SOLVERS:
+            raise InvalidParameter(
+                "best", self.best, f"solver {self.solver!r} tells one; use {' or '.join(RANKING_SOLVERS)}"
+            )
         _check_seed(self.seed)
 
 

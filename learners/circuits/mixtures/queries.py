@@ -96,10 +96,19 @@ def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Ma
         raise ImpossibleEvidence
     x = columns.rows([read_evidence(columns, query).values])
     if any(not columns.n_values[v] for v in asked):
-        tree = conditioning.best_tree(mixture, x, asked, query.k if query.solver == "kbt" else 1)
-        is_optimal, seconds = tree.log_bound - tree.log_density <= SAME, time.perf_counter() - started
-        values = dict(zip(asked, tree.values.tolist(), strict=True))
-        found, log = [MapAnswer(values, tree.log_density, tree.log_bound, is_optimal, 0, seconds)], 0.0
+        trees = conditioning.best_trees(mixture, x, asked, query.k if query.solver == "kbt" else 1)[: query.best]
+        seconds, log = time.perf_counter() - started, 0.0
+        found = [
+            MapAnswer(
+                dict(zip(asked, tree.values.tolist(), strict=True)),
+                tree.log_density,
+                tree.log_bound,
+                tree.log_bound - tree.log_density <= SAME,
+                0,
+                seconds,
+            )
+            for tree in trees
+        ]
     else:
         folded = folded_circuit(mixture, mixture.shares(x)[:, 0], asked)
         limit, places = query.time_limit_s, range(len(asked))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.circuits.kernels import CATEGORICAL
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR
 from learners.circuits.map import ImpossibleEvidence, InvalidQuery, k_best, map_query
 from tests.circuits.map_circuits import problems, random_circuit
 from tests.naive import map as naive
@@ -43,7 +43,33 @@ def test_without_time_the_first_is_told_with_a_bound_of_all():
     assert all(answer.log_probability <= answer.upper_bound for answer in every)
 
 
-def test_only_the_exact_solver_tells_more_than_one():
+@given(problems(leaves=(INDICATOR, CATEGORICAL)), st.integers(1, 12))
+@settings(max_examples=100, deadline=None)
+def test_kbt_tells_its_trees_with_their_values(problem, n):
+    circuit, query, evidence = problem
+    values = naive.all_values(circuit, query, evidence)
+    if not max(values.values()):
+        return
+    found = k_best(circuit, query, evidence, "kbt", n, k=200)
+    told = [tuple(int(code) for code in answer.assignment.values()) for answer in found]
+    assert len(set(told)) == len(told) <= n
+    logs = [answer.log_probability for answer in found]
+    assert logs == sorted(logs, reverse=True)
+    assert [math.exp(log) for log in logs] == pytest.approx([values[codes] for codes in told], rel=1e-10)
+    best = math.log(max(values.values()))
+    assert all(best <= answer.upper_bound + 1e-9 for answer in found[:1])
+
+
+def test_kbt_tells_modes_of_numbers():
+    nodes = [(GAUSSIAN, 0, [1.0, 1.0]), (GAUSSIAN, 0, [9.0, 0.5]), (GAUSSIAN, 0, [1.0, 2.0])]
+    circuit = naive.flat_circuit([*nodes, ("sum", [(0, 0.5), (1, 0.3), (2, 0.2)])], [0])
+    found = k_best(circuit, [0], {}, "kbt", 5)
+    assert [answer.assignment for answer in found] == [{0: 9.0}, {0: 1.0}]
+    for answer in found:
+        assert math.exp(answer.log_probability) == pytest.approx(naive.value(circuit, answer.assignment))
+
+
+def test_other_solvers_tell_one():
     circuit = random_circuit(np.random.default_rng(0), 3)
-    with pytest.raises(InvalidQuery, match="Solver 'kbt' tells one assignment"):
-        k_best(circuit, [0], {}, "kbt", 2)
+    with pytest.raises(InvalidQuery, match="Solver 'beam' tells one assignment"):
+        k_best(circuit, [0], {}, "beam", 2)

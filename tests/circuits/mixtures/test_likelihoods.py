@@ -65,6 +65,12 @@ def test_every_query_is_what_enumeration_says(evidence, likely, weights):
     assert moments["moments"]["width"]["mean"] == pytest.approx(shares @ means / shares.sum(), rel=1e-10)
 
 
+def test_kbt_tells_the_modes_of_components():
+    (told,) = MODEL.answer([Map(("length", "width"), {"kind": "a"}, "kbt", best=2)])
+    assert [list(each["assignment"].values()) for each in told["best"]] == [[0.0, 0.0], [4.0, -2.0]]
+    assert told["best"][0]["log_probability"] == told["log_probability"] > told["best"][1]["log_probability"]
+
+
 def test_a_range_of_numbers_that_depend_on_others_is_refused():
     with pytest.raises(InvalidEvidence, match="takes no range of a numeric column"):
         MODEL.answer([Marginal({"length": Range(0, 1)})])

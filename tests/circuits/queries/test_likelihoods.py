@@ -135,8 +135,8 @@ def test_every_query_is_what_enumeration_says(seed):
             assert found["distributions"][f"x{v}"][label] > 0
 
 
-def test_more_than_one_assignment_is_of_the_exact_solver():
-    for wrong, message in (({"best": 0}, "use 1 to 1,000"), ({"best": 2, "solver": "kbt"}, "solver 'kbt' tells one")):
+def test_more_than_one_assignment_is_of_solvers_that_rank():
+    for wrong, message in (({"best": 0}, "use 1 to 1,000"), ({"best": 2, "solver": "bt"}, "solver 'bt' tells one")):
         with pytest.raises(InvalidParameter, match=message):
             Map(("x0",), **wrong)
 
