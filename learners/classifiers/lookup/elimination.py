@@ -196,6 +196,8 @@ def _contiguous(x: Codes) -> Codes:
 
 def _patterns(x: Codes, sizes: Integers, used: Sequence[int]) -> Iterator[tuple[frozenset[int], Integers]]:
     """The attributes that are missing, of those in use, and the rows in which just these are."""
+    if not x.shape[1]:
+        return
     attributes = np.array(used, np.int64)
     is_missing: Mask = x[attributes] >= sizes[attributes, np.newaxis]
     first, which = _different(np.packbits(is_missing, axis=0))
