@@ -11,7 +11,7 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.errors import InvalidEvidence
 from learners.errors import UnknownColumn
 from learners.kernels.arrays import Array, Floats
-from learners.models.query import RawValue
+from learners.models.evidence import RawValue
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.records import in_short, number_reader, value_encoders
 from learners.schema.labels import labels_of

@@ -12,6 +12,7 @@ from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.evaluation.evaluate import with_weights
 from learners.circuits.evaluation.leaf_shapes import peaks
+from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import KIND_NAMES
 from learners.circuits.map.prepared_circuit import whole_circuit
 from learners.circuits.queries import answers, queries
@@ -179,10 +180,9 @@ class CircuitModel:
         """Answers as `queries.answer_all` tells them."""
         return queries.answer_all(self.circuit, self.schema, asked, self.batches, pause)
 
-    @property
-    def batches(self) -> Batches:
-        """What answers the queries of each kind."""
-        return queries.circuit_batches(self.circuit)
+    def batches(self, likelihoods: Likelihoods) -> Batches:
+        """What answers the queries of each kind, given likelihoods of some variables."""
+        return queries.circuit_batches(self.circuit, likelihoods)
 
     def structure(self) -> dict[str, object]:
         """The columns, and what the circuit over them consists of."""

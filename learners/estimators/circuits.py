@@ -26,7 +26,8 @@ from learners.estimators.explaining import Explaining
 from learners.estimators.forms import Rows, are_paths, column_of, is_pandas_frame, rows_of
 from learners.estimators.labels import classes_of, name_of
 from learners.kernels.arrays import Array, Floats
-from learners.models.query import How, Query, RawValue
+from learners.models.evidence import RawValue
+from learners.models.query import How, Query
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
 from learners.passes.sources.csv.types import told_types

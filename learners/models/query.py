@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from learners.errors import InvalidParameter
+from learners.models.evidence import Evidence, Given
 
-RawValue = str | int | float | bool | None
-Evidence = Mapping[str, RawValue]
 GraphPrior = Literal["order", "graph"]
 Solver = Literal["bt", "ng", "amap", "beam", "kbt", "exact"]
+
+# Those that tell more than one assignment.
+RANKING_SOLVERS = ("exact", "kbt")
 
 # How missing cells are filled, see `circuits.filling.filled`.
 How = Literal["mode", "mean", "draw"]
@@ -24,12 +25,12 @@ MAX_GRAPHS = 100_000
 
 
 @dataclass(frozen=True)
-class Marginal:
+class Marginal(Given):
     """How probable some values are, everything else summed out.
 
     Parameters
     ----------
-    evidence : mapping of column to value
+    evidence : mapping of column to value, tuple of values, `Range` or `NoneOf`
         None is as good as absent, in every query.
     """
 
@@ -38,7 +39,7 @@ class Marginal:
 
 
 @dataclass(frozen=True)
-class Conditional:
+class Conditional(Given):
     """The distribution of discrete columns given others.
 
     Parameters
@@ -60,7 +61,7 @@ class Conditional:
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Given):
     """Mean and variance of numeric columns given others.
 
     Parameters
@@ -79,7 +80,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(Given):
     """Rows drawn given some values.
 
     Parameters
@@ -116,7 +117,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Map:
+class Map(Given):
     """The most probable values of some columns together given others, the rest summed out.
 
     Parameters
@@ -131,11 +132,13 @@ class Map:
         Trees of `kbt` and `exact`, samples of `beam`; from 1 to 1,000.
     seed : int
         Of `beam`.
+    best : int
+        How many assignments to tell, the most probable first, from 1 to 1,000: by `exact` each proved, by `kbt` those of its trees.
 
     Raises
     ------
     InvalidParameter
-        If the time limit, k or seed is out of range.
+        If the time limit, k, seed or best is out of range.
     """
 
     variables: tuple[str, ...] = ()
@@ -144,6 +147,7 @@ class Map:
     time_limit_s: float = 10.0
     k: int = 10
     seed: int = 0
+    best: int = 1
     kind: Literal["map"] = "map"
 
     def __post_init__(self) -> None:
@@ -152,11 +156,17 @@ class Map:
             raise InvalidParameter("time_limit_s", self.time_limit_s, "use zero or more seconds")
         if not 1 <= self.k <= MAX_TREES:
             raise InvalidParameter("k", self.k, f"use 1 to {MAX_TREES:,}")
+        if not 1 <= self.best <= MAX_TREES:
+            raise InvalidParameter("best", self.best, f"use 1 to {MAX_TREES:,}")
+        if self.best > 1 and self.solver not in RANKING_SOLVERS:
+            raise InvalidParameter(
+                "best", self.best, f"solver {self.solver!r} tells one; use {' or '.join(RANKING_SOLVERS)}"
+            )
         _check_seed(self.seed)
 
 
 @dataclass(frozen=True)
-class Impute:
+class Impute(Given):
     """The best guess of each missing value by itself: the most probable of a discrete column, the mean of a numeric one.
 
     Parameters

@@ -121,7 +121,7 @@ class Attribute:
         except (OverflowError, ValueError):  # before year 1 or after 9999
             return number
 
-    def _cuts_in_words(self) -> list[str]:
+    def cuts_in_words(self) -> list[str]:
         """Different words for different cuts."""
         for digits in range(6, 18):
             words = [f"{cut:.{digits}g}" for cut in self.cuts]
@@ -151,7 +151,7 @@ class Attribute:
         if self.kind == "nominal":
             words += [str(value) for value in self.values]
         else:
-            edges = ["-inf", *self._cuts_in_words(), "inf"]
+            edges = ["-inf", *self.cuts_in_words(), "inf"]
             words += [f"({low}, {high}]" for low, high in zip(edges, edges[1:], strict=False)]
         return words + ([OTHER] if self.n_folded else [])
 

@@ -1,7 +1,6 @@
 """`fewpass query`: ask a model's joint distribution, or its posterior over structures."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +9,8 @@ import typer
 from service import product
 from service.cli.structures import show_answer
 from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
+from service.requests.written_evidence import evidence_of, likely_of, scalar
 from service.terminal import JsonOption, WorkspaceOption, existing, out, show_json, show_records, show_table
 
 TOLD = (
@@ -39,7 +40,15 @@ def query(
         list[str] | None, typer.Option("--of", help="A column to tell; may be repeated. By default all that can be.")
     ] = None,
     given: Annotated[
-        list[str] | None, typer.Option("--given", help="What is known, as column=value; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--given",
+            help="What is known: column=value, column=low..high, column in {a,b} or column != value; may be repeated.",
+        ),
+    ] = None,
+    likely: Annotated[
+        list[str] | None,
+        typer.Option("--likely", help="How likely values are to be, as 'column: a=.8,b=.2'; may be repeated."),
     ] = None,
     present: Annotated[
         list[str] | None, typer.Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")
@@ -55,8 +64,9 @@ def query(
     ] = None,
     parameters: Annotated[
         list[str] | None,
-        typer.Option("--set", help="n, seed, prior, level, joint, solver, k or time_limit_s, as name=value."),
+        typer.Option("--set", help="n, seed, prior, level, joint, solver, k, best or time_limit_s, as name=value."),
     ] = None,
+    best: Annotated[int | None, typer.Option("--best", help="How many assignments 'map' tells, best first.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -64,8 +74,9 @@ def query(
     from service.workspace import Workspace
 
     asked: JSONObject = {"kind": kind}
-    if given:
-        asked["evidence"] = _pairs(given)
+    for name, texts, read in (("evidence", given, evidence_of), ("likely", likely, likely_of)):
+        if texts:
+            asked[name] = _written(read, texts)
     if bif is not None:
         if edge:
             raise typer.BadParameter("give either --edge or --bif", param_hint="--bif")
@@ -75,6 +86,8 @@ def query(
         if told:
             asked[name] = told
     asked |= _pairs(parameters or [])
+    if best is not None:
+        asked["best"] = best
     with Workspace(existing(workspace)) as here:
         answer = product.query(here, model, [_read_query(asked)])[0]
     if json_output:
@@ -106,12 +119,15 @@ def _pair(text: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator:
         raise typer.BadParameter(f"{text!r} is not name=value.")
+    return name, _written(scalar, value, name)
+
+
+def _written(read: Callable[..., Any], *texts: Any) -> Any:
+    """What was written on the command line, read; what is wrong with it is a wrong use of the command."""
     try:
-        return name, json.loads(value)
-    except json.JSONDecodeError:
-        return name, value
-    except ValueError as error:  # of reading a whole number
-        raise typer.BadParameter(f"{name!r} has too many digits: write it with an exponent, as 1e300.") from error
+        return read(*texts)
+    except InvalidRequest as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _show(answer: JSONObject) -> None:
@@ -153,7 +169,15 @@ def _show(answer: JSONObject) -> None:
     if "imputed" in answer:
         rows = [[name, _word(guess["value"]), _around(guess)] for name, guess in answer["imputed"].items()]
         show_table(None, ["column", "best guess", "how sure"], rows, empty="")
-    if "assignment" in answer:
+    if "best" in answer:
+        names = list(answer["assignment"])
+        rows = [
+            [_word(each["assignment"][name]) for name in names]
+            + [f"{each['log_probability']:.6g}", "yes" if each["is_optimal"] else "no"]
+            for each in answer["best"]
+        ]
+        show_records([*names, "log_probability", "is_optimal"], rows)
+    elif "assignment" in answer:
         rows = [[name, _word(value)] for name, value in answer["assignment"].items()]
         show_table(None, ["column", "most probable"], rows, empty="")
     if answer.get("rows"):

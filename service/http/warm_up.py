@@ -17,6 +17,7 @@ from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.distributions.checks import distributions
 from learners.kernels.jit import noticing_compilation
+from learners.models.evidence import Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Query, Sample, Solver, Surprise
 from learners.passes.engine import available_cores
 from learners.passes.learner import drive
@@ -134,10 +135,12 @@ def ask_everything(model: CircuitModel, begin: float = 0.0) -> None:
         Sample(2, {"number": 1.5}),
         Impute((), {"number": 1.5}),
         Surprise({"number": 1.5}, n=2),
+        Conditional(("class",), {"word": ("a", "b")}, likely={"class": {"yes": 0.8, "no": 0.2}}),
+        Map(("word", "class"), {"number": 1.5}, best=2),
     ]
     queries += [Map(("word", "class"), {"number": 1.5}, solver=solver) for solver in get_args(Solver)]
     if model.schema.continuous:
-        queries.append(Moments(("number",), {"word": "a"}))
+        queries += [Moments(("number",), {"word": "a"}), Conditional(("class",), {"number": Range(0.5, 2.0)})]
     first = round(begin * len(queries))
     for query in queries[first:] + queries[:first]:
         model.answer([query])

@@ -68,6 +68,7 @@ SHAPES: dict[object, type] = {
 }
 # Kinds of jobs that are called like one of a query.
 OF_JOBS: dict[object, type] = {"score": requests.ScoreRequest, "impute": requests.ImputeRequest}
+EVIDENCE = 'text, a number, true, false or null, a list of these, {"low": …, "high": …} or {"none_of": […]}'
 SCALARS = {"str", "int", "float", "bool"}
 MOST_SHOWN = 80
 
@@ -123,9 +124,21 @@ def complaints(findings: Sequence[JSONMapping], root: object = None) -> list[tup
     told: dict[tuple[object, ...], str] = {}
     for finding in findings:
         place = tuple(finding["loc"])
-        if place and place[-1] in SCALARS and finding["type"].endswith(("_type", "_parsing")):
+        column = _evidence_in(place)
+        if column and finding["type"] == "finite_number":
+            told[column] = complaint(finding, root)
+        elif column:
+            whole = f"{repr(finding.get('input'))[:MOST_SHOWN]} " if place[len(column) :] == ("str",) else ""
+            told.setdefault(column, f"{whole}must be {EVIDENCE}")
+        elif place and place[-1] in SCALARS and finding["type"].endswith(("_type", "_parsing")):
             told[place[:-1]] = f"{repr(finding.get('input'))[:MOST_SHOWN]} must be text, a number, true, false or null"
         else:
             words = complaint(finding, root)
             told[place] = f"{told[place]}, {words}" if place in told else words
     return list(told.items())
+
+
+def _evidence_in(place: tuple[object, ...]) -> tuple[object, ...]:
+    """The place of the column whose evidence a place lies in; empty if none: evidence may be of many types, each a branch."""
+    at = place.index("evidence") + 2 if "evidence" in place else len(place)
+    return place[:at] if len(place) > at else ()

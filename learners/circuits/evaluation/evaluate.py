@@ -108,6 +108,15 @@ def relative_node_logs(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
     return values, derivatives
 
 
+def upward_logs(circuit: Circuit, log_leaf: Floats) -> Floats:
+    """(n_nodes,) float64: log values of all nodes, of leaves with log values log_leaf (n_nodes,)."""
+    no_rows, values = np.empty((0, 0)), np.empty((circuit.n_nodes, 1))
+    freeze(no_rows)
+    rows, logs = np.zeros(1, np.int64), np.ascontiguousarray(log_leaf[:, np.newaxis], np.float64)
+    node_logs(circuit.arrays, logs, no_rows, rows, *_scratch(circuit, 1), values, np.empty((circuit.n_nodes, 0)))
+    return values[:, 0]
+
+
 def rows_in(given: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> Array:
     """Rows as variables: of a chunk what `rows_of` makes of it, by default its codes; an array is what it is."""
     if not isinstance(given, Chunk):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from learners.circuits.map.errors import BeyondDoublePrecision, ContinuousQuery, ImpossibleEvidence, InvalidQuery
-from learners.circuits.map.query import SOLVERS, MapAnswer, map_query
+from learners.circuits.map.query import SOLVERS, MapAnswer, k_best, map_query
 
 __all__ = [
     "SOLVERS",
@@ -12,5 +12,6 @@ __all__ = [
     "ImpossibleEvidence",
     "InvalidQuery",
     "MapAnswer",
+    "k_best",
     "map_query",
 ]

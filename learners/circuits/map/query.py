@@ -11,12 +11,13 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.map import approximate
+from learners.circuits.map.best_assignments import SAME, best_assignments
 from learners.circuits.map.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
 from learners.circuits.map.exact import Found, exact, root_bound
 from learners.circuits.map.linear.reduction import MaxProblem
 from learners.circuits.map.prepared_circuit import WholeCircuit, whole_circuit
 from learners.kernels.arrays import Integers
-from learners.models.query import MAX_TREES
+from learners.models.query import MAX_TREES, RANKING_SOLVERS
 
 # Of a problem, trees or samples, and a seed: an assignment, without proof.
 APPROXIMATE: dict[str, Callable[[MaxProblem, int, int], Integers]] = {
@@ -28,8 +29,6 @@ APPROXIMATE: dict[str, Callable[[MaxProblem, int, int], Integers]] = {
 }
 SOLVERS = (*APPROXIMATE, "exact")
 TREE_SOLVERS = ("bt", "kbt")
-# Logarithms that differ by no more are equal.
-SAME = 1e-10
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,6 @@ def map_query(
     circuit : Circuit
     query : variables, by number
     evidence : values of other variables
-        Codes of finite domains, numbers for continuous variables.
     solver : 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact'
         Only `exact` proves optimality by search; it starts from `kbt` and returns the best so far when time is up. The
         others answer in one go, and are called optimal if the bound happens to prove it.
@@ -102,6 +100,25 @@ def map_query(
     ----------
     Mei, Jiang, Tu (2018).
     """
+    return k_best(circuit, query, evidence, solver, time_limit_s=time_limit_s, k=k, seed=seed)[0]
+
+
+def k_best(
+    circuit: Circuit,
+    query: Sequence[int],
+    evidence: Mapping[int, float] | None = None,
+    solver: str = "exact",
+    best: int = 1,
+    *,
+    time_limit_s: float = 10.0,
+    k: int = 10,
+    seed: int = 0,
+) -> list[MapAnswer]:
+    """As `map_query`, but the `best` most probable assignments, the best first, by `exact`, or by `kbt` those of its trees.
+
+    The upper bound of each is one of every assignment but those before it. There are fewer if no other is possible, if time is up,
+    or if fewer of the k best trees differ.
+    """
     started = time.perf_counter()
     _check_options(solver, k, seed, time_limit_s)
     whole = whole_circuit(circuit)
@@ -109,19 +126,39 @@ def map_query(
     continuous = [v for v in asked if whole.n_values[v] == 0]
     if continuous and solver not in TREE_SOLVERS:
         raise ContinuousQuery(solver, continuous)
+    if best > 1 and solver not in RANKING_SOLVERS:
+        raise InvalidQuery(f"Solver {solver!r} tells one assignment; {' and '.join(RANKING_SOLVERS)} tell more.")
     problem = whole.reduced(asked, given)
     if problem.log_bound == -math.inf:
         raise ImpossibleEvidence(given)
-    found = _solved(problem, solver, time_limit_s, k, seed)
-    assignment = _assignment(whole, problem, asked, found.x)
+    if best == 1 or not problem.n_variables:
+        every = [_solved(problem, solver, time_limit_s, k, seed)]
+    elif solver == "exact":
+        every = best_assignments(problem, best, time_limit_s, k)
+    else:
+        every = _of_trees(problem, k)
+    assignments = [_assignment(whole, problem, asked, found.x) for found in every]
     if continuous:
-        value = whole.reduced([], given | assignment).log_bound
-        bound = max(value, whole.reduced(asked, given, hide_continuous=True).log_bound)
-        found = Found(found.x, value, bound, False, 0)
+        bound = whole.reduced(asked, given, hide_continuous=True).log_bound
+        values = [whole.reduced([], given | own).log_bound for own in assignments]
+        every = [Found(found.x, value, max(value, bound), False, 0) for found, value in zip(every, values, strict=True)]
     seconds = time.perf_counter() - started
-    return MapAnswer(
-        assignment, float(found.log_value), float(found.log_bound), found.is_optimal, found.n_expanded, seconds
-    )
+    # Leaves may have one mode, so different trees of numbers may have one assignment.
+    answers = {
+        tuple(own.values()): MapAnswer(
+            own, float(found.log_value), float(found.log_bound), found.is_optimal, found.n_expanded, seconds
+        )
+        for own, found in zip(assignments, every, strict=True)
+    }
+    return sorted(answers.values(), key=lambda answer: -answer.log_probability)[:best]
+
+
+def _of_trees(problem: MaxProblem, k: int) -> list[Found]:
+    """The different assignments of the k best trees, each with its own value."""
+    assignments = np.unique(approximate.k_best_trees(problem, k)[0], axis=0)
+    logs = approximate.log_probabilities(problem, assignments).tolist()
+    bound = max(root_bound(problem), *logs)
+    return [Found(x, log, bound, bound - log <= SAME, 0) for x, log in zip(assignments, logs, strict=True)]
 
 
 def _solved(problem: MaxProblem, solver: str, time_limit_s: float, k: int, seed: int) -> Found:

@@ -187,8 +187,8 @@ def _mixed(z: Uint64s) -> Uint64s:
     return z ^ (z >> np.uint64(31))
 
 
-def best_tree(mixture: GaussianMixture, x: Array, asked: Sequence[int], n_trees: int) -> Tree:
-    """The best of the components' own modes of some variables, given one row; what is neither asked nor given is summed out.
+def best_trees(mixture: GaussianMixture, x: Array, asked: Sequence[int], n_trees: int) -> list[Tree]:
+    """The components' own modes of some variables, the densest first, given one row; what is neither asked nor given is summed out.
 
     Parameters
     ----------
@@ -222,6 +222,6 @@ def best_tree(mixture: GaussianMixture, x: Array, asked: Sequence[int], n_trees:
     rows = np.repeat(np.asarray(x, np.float64), tried.size, axis=1)
     rows[list(asked)] = values[tried].T
     densities = mixture.log_density(rows)
-    best = int(densities.argmax())
-    bound = max(float(log_sums(logs)), float(densities[best]))
-    return Tree(values[tried[best]], float(densities[best]), bound)
+    bound = max(float(log_sums(logs)), float(densities.max()))
+    order = np.argsort(-densities, kind="stable").tolist()
+    return [Tree(values[tried[place]], float(densities[place]), bound) for place in order]

@@ -8,6 +8,7 @@ from typing import ClassVar, Self, cast
 import numpy as np
 import pyarrow as pa
 
+from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.mixtures import conditioning, queries
 from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.circuits.model import CircuitHeader, CircuitModel
@@ -73,10 +74,15 @@ class GaussianModel(CircuitModel):
         """
         return conditioning.draws(self.mixture, x, n, seed, numbers)
 
-    @property
-    def batches(self) -> Batches:
-        """What answers the queries of each kind."""
-        return queries.batches_of_mixture(self.mixture)
+    def batches(self, likelihoods: Likelihoods) -> Batches:
+        """What answers the queries of each kind, given likelihoods of discrete columns.
+
+        Raises
+        ------
+        InvalidEvidence
+            If a range of a numeric column is given.
+        """
+        return queries.batches_of_mixture(self.mixture, likelihoods)
 
     def structure(self) -> dict[str, object]:
         """The columns, and what the mixture over them consists of."""

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import Columns
-from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
-from learners.circuits.map import map_query
+from learners.circuits.map import MapAnswer, k_best
 from learners.circuits.mixtures import conditioning
-from learners.circuits.mixtures.mixture import GaussianMixture
+from learners.circuits.mixtures.mixture import GaussianMixture, log_sums
 from learners.circuits.queries import queries
 from learners.circuits.queries.answer_types import Answer, Batches
 from learners.circuits.queries.answers import n_joint_cells
+from learners.circuits.queries.likelihoods import read_evidence
 from learners.circuits.queries.named_answers import Source, batches_of
 from learners.kernels.arrays import Array, Floats
 from learners.models.query import Map
@@ -26,16 +29,17 @@ from learners.models.query import Map
 SAME = 1e-10
 
 
-def batches_of_mixture(mixture: GaussianMixture) -> Batches:
-    """What answers the queries of each kind.
+def batches_of_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> Batches:
+    """What answers the queries of each kind, given likelihoods of discrete columns.
 
     All answers are exact but MAP over numeric columns: no solver knows the highest point of a sum of Gaussians, so `bt` and `kbt`
     answer with the best of the components' own modes and a bound, and the others refuse it.
     """
-    return {**batches_of(source_of(mixture)), "map": partial(_map, mixture)}
+    given, log_scale = reweighted_mixture(mixture, likelihoods)
+    return {**batches_of(source_of(given, log_scale)), "map": partial(_map, given, log_scale)}
 
 
-def source_of(mixture: GaussianMixture) -> Source:
+def source_of(mixture: GaussianMixture, log_scale: float = 0.0) -> Source:
     """The answers of a mixture in arrays."""
     return Source(
         mixture.log_density,
@@ -43,7 +47,37 @@ def source_of(mixture: GaussianMixture) -> Source:
         partial(_conditional, mixture),
         partial(conditioning.moments, mixture),
         partial(_draws, mixture),
+        log_scale,
     )
+
+
+def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tuple[GaussianMixture, float]:
+    """The mixture given likelihoods of discrete columns, and the logarithm of what it then adds up to: see `reweighted`.
+
+    Raises
+    ------
+    InvalidEvidence
+        If a range of a numeric column is given.
+    """
+    if likelihoods.ranges:
+        raise InvalidEvidence(
+            "A mixture of Gaussians takes no range of a numeric column, as its numeric columns depend on each other within a "
+            "component: give one number."
+        )
+    if not likelihoods:
+        return mixture, 0.0
+    log_weight, log_share = mixture.log_weight.copy(), mixture.log_share.copy()
+    for v, own in likelihoods.log_weights.items():
+        logs = mixture.shares_of(v) + own
+        totals = log_sums(logs.T)
+        log_weight += totals
+        # Of a component that is left without weight the shares do not matter.
+        is_left = totals > -np.inf
+        log_share[is_left, mixture.starts[v] : mixture.starts[v + 1]] = logs[is_left] - totals[is_left, np.newaxis]
+    log_scale = float(log_sums(log_weight))
+    if log_scale == -np.inf:
+        return mixture, log_scale
+    return replace(mixture, log_weight=log_weight - log_scale, log_share=log_share), log_scale
 
 
 def _conditional(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Floats:
@@ -55,32 +89,40 @@ def _draws(mixture: GaussianMixture, x: Array, n: int, seed: int) -> list[Floats
     return list(conditioning.draws(mixture, x, n, seed, np.zeros(x.shape[1], np.int64)))
 
 
-def _map(mixture: GaussianMixture, columns: Columns, query: Map) -> list[Answer]:
+def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Map) -> list[Answer]:
     started = time.perf_counter()
     asked = queries.asked_of_map(columns, query)
-    x = columns.rows([query.evidence])
+    if log_scale == -np.inf:
+        raise ImpossibleEvidence
+    x = columns.rows([read_evidence(columns, query).values])
     if any(not columns.n_values[v] for v in asked):
-        tree = conditioning.best_tree(mixture, x, asked, query.k if query.solver == "kbt" else 1)
-        values, value, bound = tree.values.tolist(), tree.log_density, tree.log_bound
-        is_optimal, n_expanded = bound - value <= SAME, 0
+        trees = conditioning.best_trees(mixture, x, asked, query.k if query.solver == "kbt" else 1)[: query.best]
+        seconds, log = time.perf_counter() - started, 0.0
+        found = [
+            MapAnswer(
+                dict(zip(asked, tree.values.tolist(), strict=True)),
+                tree.log_density,
+                tree.log_bound,
+                tree.log_bound - tree.log_density <= SAME,
+                0,
+                seconds,
+            )
+            for tree in trees
+        ]
     else:
         folded = folded_circuit(mixture, mixture.shares(x)[:, 0], asked)
-        limit = query.time_limit_s
-        found = map_query(folded, range(len(asked)), {}, query.solver, k=query.k, seed=query.seed, time_limit_s=limit)
-        values = [found.assignment[i] for i in range(len(asked))]
+        limit, places = query.time_limit_s, range(len(asked))
+        found = k_best(folded, places, {}, query.solver, query.best, k=query.k, seed=query.seed, time_limit_s=limit)
+        found = [
+            replace(
+                each,
+                assignment={asked[i]: code for i, code in each.assignment.items()},
+                seconds=time.perf_counter() - started,
+            )
+            for each in found
+        ]
         log = float(mixture.log_density(x)[0])
-        value, bound = found.log_probability + log, found.upper_bound + log
-        is_optimal, n_expanded = found.is_optimal, found.n_expanded
-    return [
-        {
-            "assignment": {columns.names[v]: columns.value(v, own) for v, own in zip(asked, values, strict=True)},
-            "log_probability": value,
-            "upper_bound": bound,
-            "is_optimal": bool(is_optimal),
-            "n_expanded": int(n_expanded),
-            "seconds": time.perf_counter() - started,
-        }
-    ]
+    return queries.told_of_map(query, columns, found, log + log_scale)
 
 
 def folded_circuit(mixture: GaussianMixture, shares: Floats, asked: Sequence[int]) -> Circuit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypedDict
 
-from learners.models.query import RawValue
+from learners.models.evidence import RawValue
 
 
 class Cell(TypedDict, total=False):
@@ -36,6 +36,15 @@ class Guess(TypedDict, total=False):
     interval: list[float]
 
 
+class Assignment(TypedDict):
+    """One of the most probable assignments; the bound is of every other but those before it."""
+
+    assignment: dict[str, RawValue]
+    log_probability: float
+    upper_bound: float
+    is_optimal: bool
+
+
 class Answer(TypedDict, total=False):
     """The answer to a query: `kind`, and what `queries.answer_all` says of it."""
 
@@ -53,6 +62,7 @@ class Answer(TypedDict, total=False):
     n: int
     rows: list[dict[str, RawValue]]
     assignment: dict[str, RawValue]
+    best: list[Assignment]
     upper_bound: float
     is_optimal: bool
     n_expanded: int

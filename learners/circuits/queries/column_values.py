@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from learners.circuits.columns import Columns
 from learners.errors import SchemaError
 from learners.kernels.arrays import Array, Floats, Mask
-from learners.models.query import RawValue
+from learners.models.evidence import RawValue
 from learners.schema import Chunk
 from learners.schema.clocks import clock_of, nanoseconds_of
 from learners.schema.encoding.encode import class_codes, encode

@@ -18,7 +18,9 @@ from learners.circuits.queries.answer_types import Answer, Batches, Cell, Guess
 from learners.circuits.queries.guesses import best_codes, by_kind, of_densities
 from learners.circuits.queries.sampling import sample
 from learners.kernels.arrays import Array, Floats
-from learners.models.query import RawValue
+from learners.models.evidence import RawValue
+
+KINDS = ("marginal", "conditional", "moments", "sample", "impute", "surprise")
 
 
 class Source(NamedTuple):
@@ -38,9 +40,11 @@ class Source(NamedTuple):
     moments: Callable[[Array, Sequence[int]], tuple[Floats, Floats]]
     # From n and a seed (n, n_variables) float64 for each row, the same whether it is asked alone or among others.
     draws: Callable[[Array, int, int], Sequence[Floats]]
+    # What is added to log_likelihood: of likelihoods that are in the weights already.
+    log_scale: float = 0.0
 
 
-def source_of(circuit: Circuit) -> Source:
+def source_of(circuit: Circuit, log_scale: float = 0.0) -> Source:
     """The answers of a circuit."""
     return Source(
         partial(answers.log_likelihood, circuit),
@@ -48,11 +52,14 @@ def source_of(circuit: Circuit) -> Source:
         partial(answers.conditional, circuit),
         partial(answers.moments, circuit),
         partial(_draws, circuit),
+        log_scale,
     )
 
 
 def batches_of(source: Source) -> Batches:
     """What answers the queries of each kind but MAP."""
+    if source.log_scale == -np.inf:
+        return {"marginal": partial(_marginal, source)} | dict.fromkeys(KINDS[1:], impossible)
     return {
         "marginal": partial(_marginal, source),
         "conditional": partial(_conditional, source),
@@ -61,6 +68,16 @@ def batches_of(source: Source) -> Batches:
         "impute": partial(_impute, source),
         "surprise": partial(_surprise, source),
     }
+
+
+def impossible(*_asked: object) -> list[Answer]:
+    """What answers where likelihoods leave nothing that is possible.
+
+    Raises
+    ------
+    ImpossibleEvidence
+    """
+    raise ImpossibleEvidence(0)
 
 
 def _draws(circuit: Circuit, x: Array, n: int, seed: int) -> list[Floats]:
@@ -77,7 +94,8 @@ def _log_evidence(source: Source, columns: Columns, x: Array) -> tuple[list[floa
     """Log probability of each row, and whether it is one of a density."""
     logs, is_density = source.log_likelihood(x), of_densities(columns, x)
     # Probabilities that add to one add to a little more in floating point.
-    return np.where(is_density, logs, np.minimum(logs, 0.0)).tolist(), is_density.tolist()
+    logs = np.where(is_density, logs, np.minimum(logs, 0.0)) + source.log_scale
+    return logs.tolist(), is_density.tolist()
 
 
 def _marginal(source: Source, columns: Columns, x: Array) -> list[Answer]:

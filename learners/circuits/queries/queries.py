@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,15 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
-from learners.circuits.map import map_query
+from learners.circuits.evaluation.reweighted import Likelihoods, Reweighted, reweighted
+from learners.circuits.map import MapAnswer, k_best
 from learners.circuits.map.query import TREE_SOLVERS
 from learners.circuits.queries import answers
-from learners.circuits.queries.answer_types import Answer, Batches
+from learners.circuits.queries.answer_types import Answer, Assignment, Batches
+from learners.circuits.queries.likelihoods import Read, read, read_evidence
 from learners.circuits.queries.named_answers import batches_of, source_of
 from learners.kernels.arrays import Array
+from learners.models.evidence import Evidence, Known, Likely
 from learners.models.query import Conditional, Impute, Map, Moments, Query, Sample, Surprise
 from learners.schema import Schema
 
@@ -55,7 +59,7 @@ def answer_all(
     circuit: Circuit,
     schema: Schema,
     queries: Sequence[Query],
-    batches: Batches | None = None,
+    batches: Callable[[Likelihoods], Batches] | None = None,
     pause: Callable[[], None] | None = None,
 ) -> list[Answer]:
     """Answer many queries; those that differ only by their evidence go through the circuit together.
@@ -65,8 +69,8 @@ def answer_all(
     circuit : Circuit
     schema : Schema
     queries : sequence of Query
-    batches : mapping of kind to callable, optional
-        What answers in place of the circuit: `CircuitModel.batches` of another density.
+    batches : callable, optional
+        What makes that which answers in place of the circuit from likelihoods: `CircuitModel.batches` of another density.
     pause : callable, optional
         Called before each MAP search and before every 512 other queries; what it raises ends the answering.
 
@@ -84,7 +88,7 @@ def answer_all(
         - surprise: `log_likelihood`, and `rank`: the share of `n` rows drawn from the model that are at most as likely, with its
           `standard_error`;
         - map: `assignment` (column to value), `log_probability` of assignment and evidence together, `upper_bound`,
-          `is_optimal`, `n_expanded`, `seconds`.
+          `is_optimal`, `n_expanded`, `seconds`; if more than one is asked for, `best`: each with these first four, the best first.
 
     Raises
     ------
@@ -94,31 +98,36 @@ def answer_all(
         With the place of the query as `row`, if there are several, and the `column` at fault.
     """
     columns = columns_of(circuit, schema)
-    answered = batches or circuit_batches(circuit)
+    batches = batches or partial(circuit_batches, circuit)
+    evidence = [read_evidence(columns, query) for query in queries]
     groups: dict[_Group, list[int]] = {}
     for place, query in enumerate(queries):
-        groups.setdefault(_group(columns, query), []).append(place)
+        groups.setdefault((evidence[place].key, *_group(columns, query, evidence[place])), []).append(place)
     found: dict[int, Answer] = {}
-    for (kind, *rest), places in groups.items():
+    answered: dict[_Group, Batches] = {}
+    for (key, kind, *rest), places in groups.items():
+        if key not in answered:
+            answered = {key: batches(evidence[places[0]].likelihoods)}
         try:
             if kind == "map":
                 for place in places:
                     (pause or _go_on)()
-                    (found[place],) = answered["map"](columns, queries[place])
+                    (found[place],) = answered[key]["map"](columns, queries[place])
                 continue
             for part in (places[at : at + TOGETHER] for at in range(0, len(places), TOGETHER)):
                 (pause or _go_on)()
-                x = _compact(columns, [queries[place].evidence for place in part])
-                found.update(zip(part, answered[kind](columns, x, *rest), strict=True))
+                x = _compact(columns, [evidence[place].values for place in part])
+                found.update(zip(part, answered[key][kind](columns, x, *rest), strict=True))
         except ImpossibleEvidence as error:
             place = [place for place in places if place not in found][error.row or 0]
-            raise _named(columns, queries[place].evidence, place if len(queries) > 1 else None) from error
+            raise _named(columns, queries[place], place if len(queries) > 1 else None) from error
     return [Answer(kind=query.kind) | found[place] for place, query in enumerate(queries)]
 
 
-def circuit_batches(circuit: Circuit) -> Batches:
-    """What answers the queries of each kind to a circuit."""
-    return {**batches_of(source_of(circuit)), "map": most_probable}
+def circuit_batches(circuit: Circuit, likelihoods: Likelihoods) -> Batches:
+    """What answers the queries of each kind to a circuit, given likelihoods of some variables."""
+    given = reweighted(circuit, likelihoods)
+    return {**batches_of(source_of(*given)), "map": partial(most_probable, given)}
 
 
 def _go_on() -> None:
@@ -135,7 +144,7 @@ def check(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:
     """
     columns = columns_of(circuit, schema)
     for query in queries:
-        columns.rows([query.evidence])
+        columns.rows([read_evidence(columns, query).values])
         _n_told(columns, query)
 
 
@@ -154,8 +163,8 @@ def answer_size(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> i
 def _n_told(columns: Columns, query: Query) -> int:
     """How many values the answer to a query has."""
     if isinstance(query, Map):
-        return len(asked_of_map(columns, query))
-    _, *rest = _group(columns, query)
+        return len(asked_of_map(columns, query)) * query.best
+    _, *rest = _group(columns, query, read_evidence(columns, query))
     if not rest or isinstance(query, Surprise):
         return 1
     if isinstance(query, Conditional):
@@ -164,30 +173,37 @@ def _n_told(columns: Columns, query: Query) -> int:
     return len(rest[0]) * (query.n if isinstance(query, Sample) else 2)
 
 
-def _named(columns: Columns, evidence: Mapping[str, object], place: int | None) -> ImpossibleEvidence:
-    """The error of impossible evidence, naming the column: of a value impossible by itself, or else with those before it."""
-    given = [(name, value) for name, value in evidence.items() if value is not None]
-    alone = [{name: value} for name, value in given]
-    together = [dict(given[: n + 1]) for n in range(len(given))]
-    for records, how in ((alone, "can never be"), (together, "is never, with what else is given,")):
-        logs = answers.log_likelihood(columns.circuit, columns.rows(records))
-        if impossible := np.flatnonzero(logs == -np.inf).tolist():
-            name, value = given[impossible[0]]
-            reason = f": column {name!r} {how} {value!r}. Leave it out, or learn with a larger pseudo-count."
-            return ImpossibleEvidence(place, name, reason)
+def _named(columns: Columns, query: Query, place: int | None) -> ImpossibleEvidence:
+    """The error of impossible evidence, naming the column: of what is impossible by itself, or else with what is before it."""
+    likely = {} if isinstance(query, Surprise) else query.likely
+    given: list[tuple[str, object, Evidence, Likely]] = [
+        (name, value, {name: value}, {}) for name, value in query.evidence.items() if value is not None
+    ]
+    given += [(name, dict(weights), {}, {name: weights}) for name, weights in likely.items()]
+    together: tuple[dict[str, Known], dict[str, Mapping[str, float]]] = {}, {}
+    for is_alone, how in ((True, "can never be"), (False, "is never, with what else is given,")):
+        for name, value, known, weights in given:
+            together[0].update(known)
+            together[1].update(weights)
+            own = read(columns, known, weights) if is_alone else read(columns, *together)
+            circuit, log_scale = reweighted(columns.circuit, own.likelihoods)
+            if log_scale == -np.inf or answers.log_likelihood(circuit, columns.rows([own.values]))[0] == -np.inf:
+                reason = f": column {name!r} {how} {value!r}. Leave it out, or learn with a larger pseudo-count."
+                return ImpossibleEvidence(place, name, reason)
+        together = {}, {}
     return ImpossibleEvidence(place)
 
 
-def _group(columns: Columns, query: Query) -> _Group:
+def _group(columns: Columns, query: Query, given: Read) -> _Group:
     """What queries have in common that can be answered together."""
     if isinstance(query, Conditional):
-        return "conditional", _asked(columns, query, discrete=True), query.joint
+        return "conditional", _asked(columns, query, given, discrete=True), query.joint
     if isinstance(query, Moments):
-        return "moments", _asked(columns, query, discrete=False)
+        return "moments", _asked(columns, query, given, discrete=False)
     if isinstance(query, Sample):
-        return "sample", _asked(columns, query, discrete=None, also_given=True), query.n, query.seed
+        return "sample", _asked(columns, query, given, discrete=None, also_given=True), query.n, query.seed
     if isinstance(query, Impute):
-        return "impute", _asked(columns, query, discrete=None)
+        return "impute", _asked(columns, query, given, discrete=None)
     if isinstance(query, Surprise):
         return "surprise", query.n, query.seed
     return (query.kind,)
@@ -196,17 +212,24 @@ def _group(columns: Columns, query: Query) -> _Group:
 def _asked(
     columns: Columns,
     query: Conditional | Moments | Sample | Map | Impute,
+    evidence: Read,
     discrete: bool | None,
     also_given: bool = False,
 ) -> tuple[int, ...]:
     """The variables of a query: those named, or all of its kind that are not given."""
-    given = {name for name, value in query.evidence.items() if value is not None}
+    ranges = evidence.ranged(columns)
+    given = ranges if also_given else evidence.settled(columns)
     if query.variables:
         twice = [name for n, name in enumerate(query.variables) if name in query.variables[:n]]
         if twice:
             raise InvalidEvidence(f"Column {twice[0]!r} is asked for twice: name it once.")
         both = given.intersection(query.variables)
-        if both and not also_given:
+        if both & ranges:
+            raise InvalidEvidence(
+                f"Column {min(both & ranges)!r} is given as a range, in which the model knows no distribution of numbers: leave it "
+                "out of one of them."
+            )
+        if both:
             raise InvalidEvidence(f"Column {min(both)!r} is both asked for and given: leave it out of one of them.")
         asked = tuple(columns.variables(query.variables))
         for v in asked:
@@ -215,7 +238,7 @@ def _asked(
     found = tuple(
         v
         for v in columns.circuit.scope(columns.circuit.root)
-        if (also_given or columns.names[v] not in given) and (discrete is None or (columns.n_values[v] > 0) == discrete)
+        if columns.names[v] not in given and (discrete is None or (columns.n_values[v] > 0) == discrete)
     )
     if not found:
         raise _nothing_left(columns, discrete)
@@ -258,7 +281,7 @@ def _compact(columns: Columns, evidence: Sequence[Mapping[str, object]]) -> Arra
 
 def asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
     """The variables of a MAP query: none named, those that its solver can be asked for, if there are any."""
-    asked = _asked(columns, query, discrete=None)
+    asked = _asked(columns, query, read_evidence(columns, query), discrete=None)
     if not query.variables and query.solver not in TREE_SOLVERS:
         asked = tuple(v for v in asked if columns.n_values[v]) or asked
     numeric = [columns.names[v] for v in asked if not columns.n_values[v]]
@@ -270,21 +293,37 @@ def asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
     return asked
 
 
-def most_probable(columns: Columns, query: Query) -> list[Answer]:
-    """The answer to a MAP query, by the circuit of the columns."""
+def most_probable(given: Reweighted, columns: Columns, query: Query) -> list[Answer]:
+    """The answer to a MAP query, by a circuit given likelihoods."""
     assert isinstance(query, Map)
     asked = asked_of_map(columns, query)
-    x = columns.rows([query.evidence])[:, 0]
-    given = {int(v): float(x[v]) for v in np.flatnonzero(~np.isnan(x))}
-    found = map_query(
-        columns.circuit, asked, given, query.solver, time_limit_s=query.time_limit_s, k=query.k, seed=query.seed
+    if given.log_scale == -np.inf:
+        raise ImpossibleEvidence
+    x = columns.rows([read_evidence(columns, query).values])[:, 0]
+    observed = {int(v): float(x[v]) for v in np.flatnonzero(~np.isnan(x))}
+    found = k_best(
+        given.circuit,
+        asked,
+        observed,
+        query.solver,
+        query.best,
+        time_limit_s=query.time_limit_s,
+        k=query.k,
+        seed=query.seed,
     )
-    answer: Answer = {
-        "assignment": {columns.names[v]: columns.value(v, code) for v, code in found.assignment.items()},
-        "log_probability": found.log_probability,
-        "upper_bound": found.upper_bound,
-        "is_optimal": bool(found.is_optimal),
-        "n_expanded": int(found.n_expanded),
-        "seconds": found.seconds,
-    }
-    return [answer]
+    return told_of_map(query, columns, found, given.log_scale)
+
+
+def told_of_map(query: Map, columns: Columns, found: Sequence[MapAnswer], log_scale: float) -> list[Answer]:
+    """The answer to a MAP query; what is added to logarithms is the scale of likelihoods, or of what else is given."""
+    every = [
+        Assignment(
+            assignment={columns.names[v]: columns.value(v, code) for v, code in each.assignment.items()},
+            log_probability=each.log_probability + log_scale,
+            upper_bound=each.upper_bound + log_scale,
+            is_optimal=bool(each.is_optimal),
+        )
+        for each in found
+    ]
+    answer = Answer(**every[0], n_expanded=int(sum(each.n_expanded for each in found)), seconds=found[0].seconds)
+    return [answer | Answer(best=every) if query.best > 1 else answer]

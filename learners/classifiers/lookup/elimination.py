@@ -196,12 +196,14 @@ def _contiguous(x: Codes) -> Codes:
 
 def _patterns(x: Codes, sizes: Integers, used: Sequence[int]) -> Iterator[tuple[frozenset[int], Integers]]:
     """The attributes that are missing, of those in use, and the rows in which just these are."""
+    if not x.shape[1]:
+        return
     attributes = np.array(used, np.int64)
     is_missing: Mask = x[attributes] >= sizes[attributes, np.newaxis]
     first, which = _different(np.packbits(is_missing, axis=0))
     order = np.argsort(which, kind="stable")
     pieces = np.split(order, np.cumsum(np.bincount(which))[:-1])
-    for place, rows in zip(first, pieces, strict=False):  # without rows there is one piece of none
+    for place, rows in zip(first, pieces, strict=True):
         yield frozenset(attributes[is_missing[:, place]].tolist()), rows
 
 

@@ -5,18 +5,20 @@ Each part is what another verb answers; a part that a model cannot answer says w
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypedDict, cast
 
 import numpy as np
 
 from learners.circuits.columns import columns_of
 from learners.circuits.model import CircuitModel
+from learners.circuits.queries.likelihoods import SEVERAL, read
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, NoClass, UnknownColumn
+from learners.models.evidence import Evidence, Known, Likely, RawValue
 from learners.models.explanation import explain
 from learners.models.model import Model
-from learners.models.query import Conditional, Edges, Evidence, Map, Marginal, Moments, RawValue
+from learners.models.query import Conditional, Edges, Map, Marginal, Moments
 from learners.orders.model import OrderModel
 from learners.schema import Attribute, Chunk, Schema
 from learners.schema.encoding.records import encode_records, number_reader
@@ -41,8 +43,9 @@ class Case:
 
     Parameters
     ----------
-    evidence : mapping of column to value
-        None: the value is missing, as in a prediction. A column that is left out is not known.
+    evidence : mapping of column to value, values, `Range` or `NoneOf`
+        None: the value is missing, as in a prediction. A column that is left out is not known. Several values, or weights of
+        them, are for the parts that the joint distribution answers.
     target : str, optional
         The column in question; the class unless given.
     level : float
@@ -55,6 +58,8 @@ class Case:
         Of posteriors over structures: known edges, each as "parent->child".
     time_limit_s : float
         Of the most probable completion.
+    likely : mapping of column to weights by value
+        Soft evidence.
     """
 
     evidence: Evidence
@@ -65,6 +70,17 @@ class Case:
     present: Sequence[str] = ()
     absent: Sequence[str] = ()
     time_limit_s: float = 0.3
+    likely: Likely = field(default_factory=dict)
+
+    @property
+    def single(self) -> dict[str, RawValue]:
+        """The columns with one value."""
+        return {name: value for name, value in self.evidence.items() if not isinstance(value, SEVERAL)}
+
+    @property
+    def several(self) -> list[str]:
+        """The columns of which more than one value is possible."""
+        return [*(name for name, value in self.evidence.items() if isinstance(value, SEVERAL)), *self.likely]
 
 
 class WhatIf(TypedDict):
@@ -96,14 +112,16 @@ def what_if(served: Served, case: Case) -> WhatIf:
     """
     model = served.model
     target = case.target if case.target is not None else model.schema.target
-    served.check_names([dict(case.evidence)], ignore_unknown=False, way_out="or take it out of the evidence")
+    served.check_names(
+        [dict(case.evidence) | dict(case.likely)], ignore_unknown=False, way_out="or take it out of the evidence"
+    )
     _check_target(model, target)
-    record = {name: value for name, value in case.evidence.items() if name != model.schema.target}
+    record = {name: value for name, value in case.single.items() if name != model.schema.target}
     chunk = encode_records([record], model.schema)
     by_part: dict[Part, Callable[[], Told]] = {
-        "prediction": lambda: _prediction(served, chunk, target),
-        "interval": lambda: _interval(served, chunk, case.level, target),
-        "contributions": lambda: _contributions(served, chunk, target),
+        "prediction": lambda: _prediction(served, case, chunk, target),
+        "interval": lambda: _interval(served, case, chunk, target),
+        "contributions": lambda: _contributions(served, case, chunk, target),
         "posterior": lambda: _posterior(model, case, target),
         "completion": lambda: _completion(model, case),
         "edges": lambda: _edges(model, case),
@@ -122,11 +140,11 @@ def what_if(served: Served, case: Case) -> WhatIf:
         target=target,
         parts=parts,
         absent=absent,
-        warnings=beyond_training(served.schema, case.evidence),
+        warnings=beyond_training(served.schema, case.single),
     )
 
 
-def beyond_training(schema: Schema, evidence: Evidence) -> list[str]:
+def beyond_training(schema: Schema, evidence: Mapping[str, RawValue]) -> list[str]:
     """Of each value of the evidence that training never saw a sentence: numbers out of range, unknown values of a list."""
     told = []
     for attribute in schema.attributes:
@@ -149,13 +167,13 @@ def asked_schema(model: Model) -> Schema:
     return model.joint.schema if isinstance(model, EnsembleModel) else model.schema
 
 
-def query_evidence(model: Model, evidence: Evidence) -> dict[str, RawValue]:
+def query_evidence(model: Model, evidence: Evidence) -> dict[str, Known]:
     """The evidence in the words of queries, where null is as good as absent: a missing value by its label.
 
     Where training saw no missing value of a column, null says nothing, here as in a prediction.
     """
     attributes = {attribute.name: attribute for attribute in model.schema.attributes}
-    told: dict[str, RawValue] = {}
+    told: dict[str, Known] = {}
     for name, value in evidence.items():
         if value is not None:
             told[name] = value
@@ -208,7 +226,11 @@ def _check_target(model: Model, target: str | None) -> None:
         raise UnknownColumn(target, names)
 
 
-def _check_asks_class(served: Served, target: str | None) -> None:
+def _check_asks_class(served: Served, case: Case, target: str | None) -> None:
+    if case.several:
+        raise NoAnswer(
+            f"A prediction needs one value of each column that is known, and {case.several[0]!r} has more: the posterior answers."
+        )
     if served.schema.target is None:
         raise NoClass
     if target != served.schema.target:
@@ -217,9 +239,9 @@ def _check_asks_class(served: Served, target: str | None) -> None:
         )
 
 
-def _prediction(served: Served, chunk: Chunk, target: str | None) -> Told:
+def _prediction(served: Served, case: Case, chunk: Chunk, target: str | None) -> Told:
     """As the model predicts, and what it says with no evidence at all."""
-    _check_asks_class(served, target)
+    _check_asks_class(served, case, target)
     nothing = encode_records([{}], served.schema)
     probabilities = served.predict_proba(chunk)[0]
     return {
@@ -231,15 +253,15 @@ def _prediction(served: Served, chunk: Chunk, target: str | None) -> Told:
     }
 
 
-def _interval(served: Served, chunk: Chunk, level: float, target: str | None) -> Told:
-    _check_asks_class(served, target)
-    low, high = intervals_of(served.model, chunk, level)
-    return {"level": level, "low": low[0].tolist(), "high": high[0].tolist()}
+def _interval(served: Served, case: Case, chunk: Chunk, target: str | None) -> Told:
+    _check_asks_class(served, case, target)
+    low, high = intervals_of(served.model, chunk, case.level)
+    return {"level": case.level, "low": low[0].tolist(), "high": high[0].tolist()}
 
 
-def _contributions(served: Served, chunk: Chunk, target: str | None) -> Told:
+def _contributions(served: Served, case: Case, chunk: Chunk, target: str | None) -> Told:
     """Of the evidence alone: what is not known adds nothing."""
-    _check_asks_class(served, target)
+    _check_asks_class(served, case, target)
     found = explain(served.model, chunk)
     own = found.contributions[0]
     names = [attribute.name for attribute in served.schema.attributes]
@@ -265,11 +287,11 @@ def _posterior(model: Model, case: Case, target: str | None) -> Told:
     """
     evidence = query_evidence(model, case.evidence)
     discrete, numeric = _free(queryable(model), evidence)
-    (of_evidence,) = answers(model, [Marginal(evidence)])
+    (of_evidence,) = answers(model, [Marginal(evidence, likely=case.likely)])
     log_evidence = cast("float | None", of_evidence["log_probability"])
     given: dict[str, Mapping[str, float]] = {}
     if discrete and log_evidence is not None:
-        (answer,) = answers(model, [Conditional(discrete, evidence)])
+        (answer,) = answers(model, [Conditional(discrete, evidence, likely=case.likely)])
         given = dict(cast("Mapping[str, Mapping[str, float]]", answer["distributions"]))
     wanted = set(given if case.columns is None else case.columns)
     told: Told = {
@@ -278,17 +300,17 @@ def _posterior(model: Model, case: Case, target: str | None) -> Told:
         "is_density": "density" in of_evidence,
         "distributions": {name: dict(own) for name, own in given.items() if name in wanted or name == target},
     }
-    told["given"] = _given_labels(model, case.evidence)
+    told["given"] = _given_labels(model, case.single)
     if numeric and log_evidence is not None:
-        told["moments"] = answers(model, [Moments(numeric, evidence)])[0]["moments"]
+        told["moments"] = answers(model, [Moments(numeric, evidence, likely=case.likely)])[0]["moments"]
     if isinstance(model, EnsembleModel):
         told["member"] = "joint"
     if target is not None:
-        told |= _about(model, evidence, target, given)
+        told |= _about(model, evidence, case.likely, target, given)
     return told
 
 
-def _given_labels(model: Model, evidence: Evidence) -> dict[str, str]:
+def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, str]:
     """Of each attribute in the evidence the label of its value, such as the interval of a number."""
     schema = asked_schema(model)
     record = {name: value for name, value in evidence.items() if name != schema.target}
@@ -301,14 +323,17 @@ def _given_labels(model: Model, evidence: Evidence) -> dict[str, str]:
 
 
 def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The discrete and the numeric columns that are not given."""
+    """The discrete and the numeric columns that can be asked for."""
     columns = columns_of(model.circuit, model.schema)
-    free = [v for v in model.circuit.scope(model.circuit.root) if columns.names[v] not in evidence]
+    given = read(columns, evidence, {}).settled(columns)
+    free = [v for v in model.circuit.scope(model.circuit.root) if columns.names[v] not in given]
     discrete = tuple(columns.names[v] for v in free if columns.n_values[v])
     return discrete, tuple(columns.names[v] for v in free if not columns.n_values[v])
 
 
-def _about(model: Model, evidence: dict[str, RawValue], target: str, given: Mapping[str, Mapping[str, float]]) -> Told:
+def _about(
+    model: Model, evidence: Evidence, likely: Likely, target: str, given: Mapping[str, Mapping[str, float]]
+) -> Told:
     """The question's own distribution, and what each other column would tell of it."""
     if target not in given:
         reason = (
@@ -327,7 +352,9 @@ def _about(model: Model, evidence: dict[str, RawValue], target: str, given: Mapp
         }
     if len(given) == 1:
         return {"question": dict(own), "ask_next": None, "why_no_question": "Every other column is given."}
-    asked = [Conditional(evidence={**evidence, target: label}) for label, _ in possible]
+    # With its value known, what else is known of the target says nothing more.
+    others = {name: weights for name, weights in likely.items() if name != target}
+    asked = [Conditional(evidence={**evidence, target: label}, likely=others) for label, _ in possible]
     each = [cast("Mapping[str, Mapping[str, float]]", answer["distributions"]) for answer in answers(model, asked)]
     weights = np.array([p for _, p in possible])
     return {"question": dict(own), "entropy": _entropy(weights), "ask_next": _drops(weights / weights.sum(), each)}
@@ -347,7 +374,7 @@ def _drops(weights: np.ndarray, each: Sequence[Mapping[str, Mapping[str, float]]
 
 def _completion(model: Model, case: Case) -> Told:
     """The most probable values of everything that is not given."""
-    asked = Map(evidence=query_evidence(model, case.evidence), time_limit_s=case.time_limit_s)
+    asked = Map(evidence=query_evidence(model, case.evidence), likely=case.likely, time_limit_s=case.time_limit_s)
     return dict(answers(model, [asked])[0])
 
 

@@ -10,6 +10,7 @@ from learners.circuits.queries.queries import check
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import SourceError, UnknownColumn
+from learners.models.evidence import NoneOf, Range
 from learners.models.model import Model
 from learners.models.query import AnyQuery, Marginal, Query, Surprise
 from learners.orders.model import OrderModel
@@ -151,25 +152,41 @@ def _variables(query: Query) -> Sequence[str]:
     return () if isinstance(query, Marginal | Surprise) else query.variables
 
 
+def _named_values(query: Query) -> Iterator[tuple[str, object]]:
+    """Every value that evidence names, by column; where a range ends only the model's circuit tells."""
+    for name, known in query.evidence.items():
+        if isinstance(known, NoneOf):
+            yield from ((name, value) for value in known.none_of)
+        elif isinstance(known, tuple | list):
+            yield from ((name, value) for value in known)
+        elif known is not None and not isinstance(known, Range):
+            yield name, known
+    for name, weights in ({} if isinstance(query, Surprise) else query.likely).items():
+        yield from ((name, value) for value in weights)
+
+
 def _check_of_network(model: LookupModel, query: Query) -> None:
     """As a circuit would, which is not made for this: that of a network may be large."""
     schema = model.schema
     places = {attribute.name: place for place, attribute in enumerate(schema.attributes)}
     names = [*places, str(schema.target)]
-    given = {name: value for name, value in query.evidence.items() if value is not None}
-    for name in (*query.evidence, *_variables(query)):
+    given = {name for name, value in query.evidence.items() if value is not None}
+    likely = () if isinstance(query, Surprise) else query.likely
+    for name in (*query.evidence, *likely, *_variables(query)):
         if name not in names:
             check_left_out(schema, name)
             raise UnknownColumn(name, names)
-        if (name in given or name in _variables(query)) and places.get(name, -1) not in (-1, *model.network.order):
+        if name in (*given, *likely, *_variables(query)) and places.get(name, -1) not in (-1, *model.network.order):
             raise knows_nothing_of(name)
-    for name, value in given.items():
+    for name, value in _named_values(query):
         if name == schema.target:
             if str(value) not in schema.classes:
                 raise never_had(name, value, schema.classes)
             continue
         attribute = schema.attributes[places[name]]
-        if isinstance(value, str) and value in labels_of(attribute):
+        if isinstance(value, str) and (
+            value in labels_of(attribute) or (name in likely and attribute.kind == "numeric")
+        ):
             continue
         # A rare value that shares its code with others has one.
         if encode_records([{name: value}], schema).x[places[name], 0] == attribute.n_values:

@@ -104,6 +104,15 @@ def test_whole_rows_are_answered_by_look_ups_alone(monkeypatch):
     assert model.predict_proba(Chunk(nothing, None)).shape == (4, 2)
 
 
+def test_no_rows_have_no_answers():
+    """As where a file's header is written before its rows are read."""
+    model = trained(5, [3, 2, 4], 2, STRUCTURES["kdb2"])
+    logs, variance = Elimination(model._tables, model.network, model.schema.domain_sizes).log_joint(
+        np.zeros((3, 0), np.uint8)
+    )
+    assert logs.shape == variance.shape == (0, 2)
+
+
 def test_the_variance_of_a_sum_is_that_of_its_terms_by_their_squared_shares():
     model = trained(7, [3, 3], 2, lambda pairs: STRUCTURES["tan"](pairs), hierarchical=True, n_rows=200)
     parent = model.network.order[0]

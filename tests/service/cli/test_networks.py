@@ -38,6 +38,10 @@ def test_an_imported_network_answers(workspace, tmp_path):
     asked = ["query", "garden", "conditional", "--given", "lawn=wet", "--json"]
     told = json.loads(fewpass(*asked, **here).stdout)
     assert told["distributions"]["rain"]["yes"] == pytest.approx(0.198 / 0.278)
+    soft = ["query", "garden", "conditional", "--of", "rain", "--likely", "lawn: wet=.9,dry=.1", "--json"]
+    told = json.loads(fewpass(*soft, **here).stdout)
+    # 0.8 · (0.9 · 0.1 + 0.1 · 0.9) without rain, 0.2 · (0.01 · 0.1 + 0.99 · 0.9) with it.
+    assert told["distributions"]["rain"]["yes"] == pytest.approx(0.1784 / (0.144 + 0.1784))
     fewpass("models", "structure", "garden", **here)
     fewpass("models", "lineage", "garden", **here)
 

@@ -96,7 +96,7 @@ def test_the_class_posterior_is_what_predict_says(site):
         ({"kind": "map", "k": 10**400}, 422, "use 1 to 1,000"),
         ({"kind": "map", "variables": ["class", "class"]}, 422, "Column 'class' is asked for twice"),
         ({"kind": "moments"}, 422, "No column of the model has moments"),
-        ({"kind": "marginal", "of": "class"}, 422, "there is only evidence"),
+        ({"kind": "marginal", "of": "class"}, 422, "there are evidence, likely"),
     ],
 )
 def test_what_cannot_be_asked(site, circuit, query, code, word):

@@ -20,11 +20,11 @@ def flat(text: str) -> str:
 @pytest.mark.parametrize(
     ("kind", "known"),
     [
-        ("marginal", "evidence"),
-        ("conditional", "variables, evidence, joint"),
-        ("moments", "variables, evidence"),
-        ("sample", "n, evidence, variables, seed"),
-        ("map", "variables, evidence, solver, time_limit_s, k, seed"),
+        ("marginal", "evidence, likely"),
+        ("conditional", "variables, evidence, joint, likely"),
+        ("moments", "variables, evidence, likely"),
+        ("sample", "n, evidence, variables, seed, likely"),
+        ("map", "variables, evidence, solver, time_limit_s, k, seed, best, likely"),
     ],
 )
 def test_a_query_refuses_members_that_it_does_not_have(site, kind, known):
@@ -43,7 +43,7 @@ def test_a_query_refuses_members_that_it_does_not_have(site, kind, known):
         (["train", "x.parquet", "-t", "y", "-n", "m", "--holdout", "3"], 2, ["--holdout", "at most 0.99"]),
         (["query", "weather", "foo"], 1, ["'foo'", "'marginal', 'conditional', 'moments', 'sample', 'map'"]),
         (["query", "weather", "sample", "--set", "n=x"], 1, ["sample.n: 'x' must be a whole number"]),
-        (["query", "weather", "marginal", "--given", "outlook=[1]"], 1, ["[1] must be text, a number, true"]),
+        (["query", "weather", "marginal", "--given", "outlook=[[1]]"], 1, ["[[1]] must be text, a number, true"]),
         (["keys", "create", "x", "--role", "boss"], 2, ["'boss'", "'read', 'predict', 'train', 'admin'"]),
         (["models", "alias", "weather@1", "7"], 1, ["'7' is not a name for an alias"]),
         (["jobs", "submit", '{"kind": "trin"}'], 2, ["'trin'", "'train', 'evaluate'"]),

@@ -13,6 +13,7 @@ from learners.circuits.bayesian.posterior_samples.queries import batches_of_draw
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.summary import log_mean, summarised
 from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.model import CircuitHeader, CircuitModel, SamplingTold
 from learners.circuits.queries.answer_types import Batches
 from learners.circuits.queries.sampling import sample
@@ -144,10 +145,9 @@ class BayesianCircuit(CircuitModel):
         at_a_time = self.draws.rows_at_a_time(width)
         return [np.ascontiguousarray(x[:, first : first + at_a_time]) for first in range(0, x.shape[1], at_a_time)]
 
-    @property
-    def batches(self) -> Batches:
-        """What answers the queries of each kind."""
-        return batches_of_draws(self.draws, self.n_chains)
+    def batches(self, likelihoods: Likelihoods) -> Batches:
+        """What answers the queries of each kind, given likelihoods of some variables."""
+        return batches_of_draws(self.draws, self.n_chains, likelihoods)
 
     def structure(self) -> dict[str, object]:
         """The columns, what the circuit over them consists of, and whether its chains have settled."""

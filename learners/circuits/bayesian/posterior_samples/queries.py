@@ -13,11 +13,12 @@ from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.summary import LEVEL, Summary, log_mean, summarised
 from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods, Reweighted, reweighted
 from learners.circuits.queries import queries
 from learners.circuits.queries.anomaly_rank import ranks
 from learners.circuits.queries.answer_types import Answer, Batches, Cell, Guess
 from learners.circuits.queries.guesses import best_codes, by_kind, of_densities
-from learners.circuits.queries.named_answers import in_words
+from learners.circuits.queries.named_answers import KINDS, impossible, in_words
 from learners.circuits.queries.sampling import sample
 from learners.kernels.arrays import Array, Floats
 from learners.models.query import Query
@@ -25,7 +26,7 @@ from learners.models.query import Query
 MAP_OF = "the posterior mean circuit"
 
 
-def batches_of_draws(draws: CircuitDraws, n_chains: int) -> Batches:
+def batches_of_draws(draws: CircuitDraws, n_chains: int, likelihoods: Likelihoods = NOTHING) -> Batches:
     """What answers the queries of each kind by all draws.
 
     Each probability, density or mean is the mean over the draws; beside it are its `standard_error` and `interval` (low and
@@ -38,8 +39,11 @@ def batches_of_draws(draws: CircuitDraws, n_chains: int) -> Batches:
     draws : CircuitDraws
         Of one chain after the other.
     n_chains : int
+    likelihoods : Likelihoods
+        Each draw is given them.
     """
-    return _Asked(draws, n_chains).batches
+    given, log_scale = draws.given(likelihoods)
+    return _Asked(given, n_chains, log_scale, reweighted(draws.circuit, likelihoods)).batches
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +52,15 @@ class _Asked:
 
     draws: CircuitDraws
     n_chains: int
+    # (n_draws,) float64: of the likelihoods that are in the draws' weights already.
+    log_scale: Floats
+    # Of the posterior mean.
+    mean: Reweighted
 
     @property
     def batches(self) -> Batches:
+        if (self.log_scale == -np.inf).any():
+            return {"marginal": self.marginal} | dict.fromkeys((*KINDS[1:], "map"), impossible)
         return {
             "marginal": self.marginal,
             "conditional": self.conditional,
@@ -62,16 +72,17 @@ class _Asked:
         }
 
     def most_probable(self, columns: Columns, query: Query) -> list[Answer]:
-        return [answer | Answer(of=MAP_OF) for answer in queries.most_probable(columns, query)]
+        return [answer | Answer(of=MAP_OF) for answer in queries.most_probable(self.mean, columns, query)]
 
     def marginal(self, columns: Columns, x: Array) -> list[Answer]:
         logs, is_density = self.draws.log_likelihoods(x), of_densities(columns, x)
         logs = np.where(is_density[:, np.newaxis], logs, np.minimum(logs, 0.0))
+        logs += self.log_scale
         with np.errstate(over="ignore", invalid="ignore"):  # a density may be beyond all doubles; its logarithm tells
             told = summarised(np.exp(logs), self.n_chains)
             of_logs = summarised(logs, self.n_chains)
         found = []
-        for row, log in enumerate(_log_evidence(columns, x, logs)):
+        for row, log in enumerate(log_mean(logs).tolist()):
             answer = Answer(log_probability=log)
             answer["density" if is_density[row] else "probability"] = float(told.mean[row])
             answer["log_interval"] = [float(of_logs.low[row]), float(of_logs.high[row])]
@@ -85,7 +96,7 @@ class _Asked:
         told = [summarised(p, self.n_chains) for p in by_variable]
         return [
             Answer(log_evidence=log, level=LEVEL) | _by_label(columns, variables, told, row)
-            for row, log in enumerate(_log_evidence(columns, x, logs))
+            for row, log in enumerate(self._log_evidence(columns, x, logs))
         ]
 
     def joint(self, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
@@ -95,7 +106,7 @@ class _Asked:
         names = [columns.names[v] for v in variables]
         return [
             Answer(log_evidence=log, level=LEVEL, distribution=_cells(names, labels, told, row))
-            for row, log in enumerate(_log_evidence(columns, x, logs))
+            for row, log in enumerate(self._log_evidence(columns, x, logs))
         ]
 
     def moments(self, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
@@ -114,14 +125,14 @@ class _Asked:
                     for i, v in enumerate(variables)
                 },
             )
-            for row, log in enumerate(_log_evidence(columns, x, logs))
+            for row, log in enumerate(self._log_evidence(columns, x, logs))
         ]
 
     def sample(self, columns: Columns, x: Array, variables: tuple[int, ...], n: int, seed: int) -> list[Answer]:
         return [{"rows": in_words(columns, variables, rows)} for rows in drawn_rows(self.draws, x, n, seed)]
 
     def impute(self, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
-        logs = _log_evidence(columns, x, self.draws.log_likelihoods(x))
+        logs = self._log_evidence(columns, x, self.draws.log_likelihoods(x))
         found: list[dict[str, Guess]] = [{} for _ in logs]
         discrete, numeric = by_kind(columns, variables)
         if discrete:
@@ -148,9 +159,14 @@ class _Asked:
         parts = [np.ascontiguousarray(x[:, first : first + at_a_time]) for first in range(0, x.shape[1], at_a_time)]
         return np.concatenate([log_mean(self.draws.log_likelihoods(part)) for part in parts])
 
+    def _log_evidence(self, columns: Columns, x: Array, logs: Floats) -> list[float]:
+        """Logarithm of the mean probability, or density, of each row."""
+        is_density = of_densities(columns, x)[:, np.newaxis]
+        return log_mean(np.where(is_density, logs, np.minimum(logs, 0.0)) + self.log_scale).tolist()
+
     def surprise(self, columns: Columns, x: Array, n: int, seed: int) -> list[Answer]:
         each = self.draws.log_likelihoods(x)
-        told, logs = summarised(each, self.n_chains), np.array(_log_evidence(columns, x, each))
+        told, logs = summarised(each, self.n_chains), np.array(self._log_evidence(columns, x, each))
         drawn = drawn_rows(self.draws, np.full((len(columns.names), 1), np.nan), n, seed)[0]
         rank, error = ranks(logs, columns.known_rows(x), drawn, self.mean_logs)
         return [
@@ -186,12 +202,6 @@ def drawn_rows(draws: CircuitDraws, x: Array, n: int, seed: int) -> list[Floats]
             except ImpossibleEvidence as error:
                 raise ImpossibleEvidence(row) from error
     return found
-
-
-def _log_evidence(columns: Columns, x: Array, logs: Floats) -> list[float]:
-    """Logarithm of the mean probability, or density, of each row."""
-    means = log_mean(logs)
-    return np.where(of_densities(columns, x), means, np.minimum(means, 0.0)).tolist()
 
 
 class _Spread(TypedDict):

@@ -12,6 +12,7 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, is_discrete, is_numeric
 from learners.circuits.evaluation.evaluate import as_rows, log_values
 from learners.circuits.evaluation.plan import ONE_ENTRY, Compiled, compiled
+from learners.circuits.evaluation.reweighted import Likelihoods, reweighted
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, SUM
 from learners.circuits.queries import answers
 from learners.errors import InvalidParameter
@@ -72,6 +73,17 @@ class CircuitDraws:
         with np.errstate(divide="ignore", invalid="ignore"):
             log_weight[self._of_sum] = np.log(self.weight[:, draw])
         return self.circuit.with_parameters(log_weight, np.ascontiguousarray(self.parameter[:, draw]))
+
+    def given(self, likelihoods: Likelihoods) -> tuple[CircuitDraws, Floats]:
+        """Every draw given likelihoods of some variables, and (n_draws,) float64 its log scale: see `reweighted`."""
+        log_scale = np.zeros(self.n_draws)
+        if not likelihoods:
+            return self, log_scale
+        weight, parameter = np.empty_like(self.weight), np.empty_like(self.parameter)
+        for draw in range(self.n_draws):
+            circuit, log_scale[draw] = reweighted(self.of(draw), likelihoods)
+            weight[:, draw], parameter[:, draw] = np.exp(circuit.log_weight[self._of_sum]), circuit.leaf_parameters
+        return CircuitDraws(self.circuit, weight, parameter), log_scale
 
     def prepare(self) -> None:
         """Build what all queries share."""

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from learners.models.evidence import Known
 from service.product.inference.what_if import PARTS, Case, Part, what_if
 from service.requests.json_values import JSONObject
 from service.requests.problems import NotReady
@@ -10,7 +11,6 @@ from service.serving.predictor import Predictor
 from service.settings import Settings
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
-Value = str | int | float | bool | None
 
 
 class WhatIfRequest(BaseModel):
@@ -18,10 +18,13 @@ class WhatIfRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    evidence: dict[str, Value] = Field(
+    evidence: dict[str, Known] = Field(
         default_factory=dict,
-        description="Null: the value is missing. A column that is left out is not known.",
-        examples=[{"outlook": "sunny", "humidity": 71.5}],
+        description="Null: the value is missing. A column that is left out is not known. A list is a set of values.",
+        examples=[{"outlook": ["sunny", "rain"], "humidity": 71.5}],
+    )
+    likely: dict[str, dict[str, float]] = Field(
+        default_factory=dict, description="Weights by value.", examples=[{"windy": {"True": 0.8, "False": 0.2}}]
     )
     target: str | None = Field(default=None, description="The column in question; the class unless given.")
     level: float = Field(default=0.9, gt=0, lt=1, description="Probability of each interval.")
@@ -65,5 +68,6 @@ def ask(name: str, body: WhatIfRequest, request: Request) -> WhatIfResponse:
         raise NotReady("The server is starting.")
     served = predictor.served(name) or predictor.resolve(name)
     limit_s = min(body.time_limit_s, settings.query_s)
-    case = Case(**(body.model_dump() | {"time_limit_s": limit_s}))
+    told = {name: getattr(body, name) for name in WhatIfRequest.model_fields}
+    case = Case(**(told | {"time_limit_s": limit_s}))
     return WhatIfResponse.model_validate(what_if(served, case))

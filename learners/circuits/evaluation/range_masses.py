@@ -1,0 +1,81 @@
+"""How probable it is that a numeric leaf lies in a range."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy
+
+from learners.circuits.circuit import Circuit
+from learners.circuits.evaluation.leaf_shapes import parameters_of
+from learners.circuits.evaluation.warp_kernels import warp
+from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, LOG_NORMAL, ORIGIN, POISSON, STEP, STUDENT
+from learners.kernels.arrays import Floats, Integers
+
+
+def log_range_masses(circuit: Circuit, leaves: Integers, low: float, high: float) -> Floats:
+    """(n_leaves,) float64: log probability that each numeric leaf lies in a range, ends included.
+
+    Of a leaf over the cells of a grid, that of all cells whose recorded number is in the range.
+    """
+    found = np.array([_log_mass(int(circuit.kind[leaf]), parameters_of(circuit, leaf), low, high) for leaf in leaves])
+    return found.reshape(leaves.size)
+
+
+def _log_mass(kind: int, p: Floats, low: float, high: float) -> float:
+    if not low <= high:
+        return -np.inf
+    if kind == POISSON:
+        return _log_poisson(float(p[0]), low, high)
+    if kind == EXPONENTIAL:
+        low = max(low, 0.0)
+        return float(-p[0] * low + np.log1p(-np.exp(-p[0] * (high - low)))) if high > low else -np.inf
+    if kind == STUDENT:
+        ends = (low - p[0]) / p[1], (high - p[0]) / p[1]
+        below, above = (ends[0], ends[1]) if ends[0] <= -ends[1] else (-ends[1], -ends[0])
+        freedom = float(p[2])
+        with np.errstate(divide="ignore"):
+            return float(np.log(scipy.special.stdtr(freedom, above) - scipy.special.stdtr(freedom, below)))
+    if kind != GAUSSIAN:
+        low, high = _standard_ends(kind, np.ascontiguousarray(p), low, high)
+    return log_normal_mass((low - p[0]) / p[1], (high - p[0]) / p[1])
+
+
+def _standard_ends(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
+    """The transform of a range's ends; with a grid of the outer ends of its first and last cell."""
+    step, origin = float(p[2 + STEP]), float(p[2 + ORIGIN])
+    if step > 0.0:
+        # A recorded number is a multiple of the step but for rounding.
+        low = origin + step * (np.ceil((low - origin) / step - 1e-6) - 0.5)
+        high = origin + step * (np.floor((high - origin) / step + 1e-6) + 0.5)
+        if not low < high:
+            return np.inf, np.inf
+    return _warped(kind, p, low), _warped(kind, p, high)
+
+
+def _warped(kind: int, p: Floats, x: float) -> float:
+    if np.isinf(x) or (kind == LOG_NORMAL and x <= 0.0):
+        return np.inf if x > 0.0 else -np.inf
+    return float(warp(kind, p, 2, x)[0])
+
+
+def log_normal_mass(low: float, high: float) -> float:
+    """Log probability that a standard normal number lies between two, to all digits in both tails."""
+    if not low < high:
+        return -np.inf
+    if low > -high:
+        low, high = -high, -low
+    above, below = scipy.special.log_ndtr([high, low])
+    return float(above + np.log(-np.expm1(below - above)))
+
+
+def _log_poisson(rate: float, low: float, high: float) -> float:
+    first, last = max(np.ceil(low), 0.0), np.floor(high)
+    if first > last:
+        return -np.inf
+    # P(N >= n) is the lower incomplete gamma function of n; both tails, and the smaller difference of the two.
+    with np.errstate(divide="ignore"):
+        at_least = float(scipy.special.gammainc(first, rate)) if first > 0 else 1.0
+        beyond = float(scipy.special.gammainc(last + 1.0, rate)) if np.isfinite(last) else 0.0
+        below = float(scipy.special.gammaincc(first, rate)) if first > 0 else 0.0
+        at_most = float(scipy.special.gammaincc(last + 1.0, rate)) if np.isfinite(last) else 1.0
+        return float(np.log(at_least - beyond if at_least < 0.5 else at_most - below))

@@ -1,0 +1,92 @@
+"""A circuit given likelihoods of its variables: sets of values, ranges and soft evidence become weights and leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.circuits.circuit import Circuit
+from learners.circuits.evaluation.evaluate import upward_logs
+from learners.circuits.evaluation.range_masses import log_range_masses
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
+from learners.kernels.arrays import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihoods:
+    """What is known of variables beside single values.
+
+    Parameters
+    ----------
+    log_weights : mapping of discrete variable to (n_values,) float64
+        Logarithm of the likelihood of each value: of a set of values 0 of those in it, -inf of the others.
+    ranges : mapping of numeric variable to (low, high)
+    """
+
+    log_weights: Mapping[int, Floats] = field(default_factory=dict)
+    ranges: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether anything is known."""
+        return bool(self.log_weights or self.ranges)
+
+
+NOTHING = Likelihoods()
+
+
+class Reweighted(NamedTuple):
+    """P(x) λ(x) = exp(log_scale) · circuit(x), where λ is the product of the likelihoods.
+
+    Of a numeric variable in a range the circuit keeps the leaves as they were: it knows how probable each leaf is given the
+    range, but not the variable's own distribution in it. Where nothing is possible log_scale is -inf, and the circuit the old
+    one.
+    """
+
+    circuit: Circuit
+    log_scale: float
+
+
+def reweighted(circuit: Circuit, likelihoods: Likelihoods) -> Reweighted:
+    """The circuit of the distribution given likelihoods, normalised again: one pass up over its nodes.
+
+    Every leaf is multiplied by its variable's likelihoods and divided by what it then adds up to; that goes into the weights of
+    the sums above, and in the end into the scale. So every query to the new circuit is one to the old one given the likelihoods.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    likelihoods : Likelihoods
+
+    References
+    ----------
+    Pearl (1988), Probabilistic Reasoning in Intelligent Systems, section 2.2.2 (virtual evidence); Darwiche (2003), section 3.
+    """
+    if not likelihoods:
+        return Reweighted(circuit, 0.0)
+    log_leaf, parameters = np.zeros(circuit.n_nodes), circuit.leaf_parameters.copy()
+    for v, log_weight in likelihoods.log_weights.items():
+        leaves = np.flatnonzero(circuit.variable == v)
+        indicators = leaves[circuit.kind[leaves] == INDICATOR]
+        log_leaf[indicators] = log_weight[parameters[circuit.leaf_starts[indicators]].astype(np.int64)]
+        tables = leaves[circuit.kind[leaves] == CATEGORICAL]
+        places = circuit.leaf_starts[tables][:, np.newaxis] + np.arange(log_weight.size)
+        logs = parameters[places] + log_weight
+        totals = log_leaf[tables] = np.logaddexp.reduce(logs, axis=1)
+        # The table of a leaf that has become impossible is never read.
+        is_left = totals > -np.inf
+        parameters[places[is_left]] = logs[is_left] - totals[is_left, np.newaxis]
+    for v, (low, high) in likelihoods.ranges.items():
+        leaves = np.flatnonzero((circuit.variable == v) & (circuit.kind > CATEGORICAL))
+        log_leaf[leaves] = log_range_masses(circuit, leaves, low, high)
+    values = upward_logs(circuit, log_leaf)
+    if values[-1] == -np.inf:
+        return Reweighted(circuit, -np.inf)
+    parent = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))
+    # The weights of what is impossible are never reached, and stay.
+    changed = np.flatnonzero((circuit.kind[parent] == SUM) & (values[parent] > -np.inf))
+    log_weight = circuit.log_weight.copy()
+    log_weight[changed] += values[circuit.children[changed]] - values[parent[changed]]
+    return Reweighted(circuit.with_parameters(log_weight, parameters), float(values[-1]))

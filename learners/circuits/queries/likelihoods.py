@@ -1,0 +1,280 @@
+"""Evidence of every kind in the words of the columns, read as single values and likelihoods of each code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.circuits.columns import Columns
+from learners.circuits.errors import InvalidEvidence
+from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
+from learners.circuits.queries.column_values import is_in_intervals
+from learners.errors import LearnerError
+from learners.kernels.arrays import Floats, Mask
+from learners.models.evidence import Evidence, Known, Likely, NoneOf, Range, RawValue
+from learners.models.query import Query, Surprise
+from learners.schema.clocks import DICTIONARY
+from learners.schema.encoding.records import number_reader
+
+DAY_S = 86_400.0
+MOST_ENDS = 12
+# Types of single values, quick to look up, and of what is not one value.
+SINGLE = frozenset((str, int, float, bool, type(None)))
+SEVERAL = (Range, NoneOf, tuple, list, set, frozenset)
+
+
+class Read(NamedTuple):
+    """The evidence of a query: single values by column, and what is known of other variables."""
+
+    values: Mapping[str, object]
+    likelihoods: Likelihoods
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for queries with the same likelihoods."""
+        if not self.likelihoods:
+            return ()
+        told = sorted(self.likelihoods.log_weights.items())
+        return (*((v, logs.tobytes()) for v, logs in told), *sorted(self.likelihoods.ranges.items()))
+
+    def ranged(self, columns: Columns) -> set[str]:
+        """The numeric columns of which a range is given: the model knows no distribution within it."""
+        return {columns.names[v] for v in self.likelihoods.ranges}
+
+    def settled(self, columns: Columns) -> set[str]:
+        """The columns about which nothing can be asked: those with one value, and those in ranges."""
+        single = {name for name, value in self.values.items() if value is not None}
+        return single | self.ranged(columns) if self.likelihoods else single
+
+
+def read_evidence(columns: Columns, query: Query) -> Read:
+    """The evidence of a query, each column read as its kind wants it.
+
+    Raises
+    ------
+    UnknownColumn, InvalidEvidence, SchemaError
+        Naming the column, and the value at fault.
+    """
+    if isinstance(query, Surprise):
+        several = next((name for name, value in query.evidence.items() if isinstance(value, SEVERAL)), None)
+        if several is not None:
+            raise InvalidEvidence(
+                f"Column {several!r} has more than one value: surprise ranks single values among drawn rows. Ask for a marginal."
+            )
+        return Read(query.evidence, NOTHING)
+    return read(columns, query.evidence, query.likely)
+
+
+def read(columns: Columns, evidence: Evidence, likely: Likely) -> Read:
+    """As `read_evidence`, of the two parts of evidence."""
+    if not likely and SINGLE.issuperset(map(type, evidence.values())):
+        return Read(evidence, NOTHING)
+    several = {name: value for name, value in evidence.items() if isinstance(value, SEVERAL)}
+    log_weights: dict[int, Floats] = {}
+    ranges: dict[int, tuple[float, float]] = {}
+    for name, value in several.items():
+        (v,) = columns.variables([name])
+        columns.check_known(v)
+        if columns.n_values[v]:
+            with np.errstate(divide="ignore"):
+                log_weights[v] = np.log(_is_possible(columns, v, value).astype(np.float64))
+        else:
+            ranges[v] = _range_of_numbers(columns, v, value)
+    for name, weights in likely.items():
+        (v,) = columns.variables([name])
+        columns.check_known(v)
+        if evidence.get(name) is not None:
+            raise InvalidEvidence(f"Column {name!r} is both given and likely: leave it out of one of them.")
+        with np.errstate(divide="ignore"):
+            log_weights[v] = np.log(_weights(columns, v, weights))
+    values = {name: value for name, value in evidence.items() if name not in several}
+    return Read(values, Likelihoods(log_weights, ranges))
+
+
+def _is_possible(columns: Columns, v: int, value: Known) -> Mask:
+    """(n_values,) bool: the codes that evidence of several values leaves."""
+    name = columns.names[v]
+    if isinstance(value, Range):
+        possible = _in_intervals(columns, v, value) if is_in_intervals(columns, v) else _in_range(columns, v, value)
+    else:
+        is_excluded = isinstance(value, NoneOf)
+        told = value.none_of if isinstance(value, NoneOf) else value
+        possible = np.full(columns.n_values[v], is_excluded)
+        possible[_codes(columns, v, told)] = not is_excluded  # type: ignore[arg-type]
+    if not possible.any():
+        raise InvalidEvidence(f"Column {name!r} has no value left: the evidence excludes every one that training saw.")
+    return possible
+
+
+def _codes(columns: Columns, v: int, values: Iterable[RawValue]) -> list[int]:
+    told = list(values)
+    name = columns.names[v]
+    if not told:
+        raise InvalidEvidence(f"Column {name!r} is given as a set without values: name one, or leave the column out.")
+    codes = []
+    for value in told:
+        code = columns.code(v, value)
+        if math.isnan(code):
+            raise InvalidEvidence(
+                f"Column {name!r} has null among its values, which says nothing: name a missing value by its label, if training saw any."
+            )
+        codes.append(int(code))
+    return codes
+
+
+def _weights(columns: Columns, v: int, weights: Mapping[str, float]) -> Floats:
+    name = columns.names[v]
+    if not columns.n_values[v]:
+        raise InvalidEvidence(
+            f"Column {name!r} is numbers to the model, which have no weights: give a number or a range."
+        )
+    if not isinstance(weights, Mapping) or not weights:
+        raise InvalidEvidence(
+            f"Column {name!r} is likely without weights: give one by value, as {{'a': 0.8, 'b': 0.2}}."
+        )
+    found = np.zeros(columns.n_values[v])
+    named: dict[int, object] = {}
+    for value, weight in weights.items():
+        (code,) = _codes(columns, v, [_of_key(columns, v, value)])
+        if code in named:
+            raise InvalidEvidence(
+                f"Column {name!r} has two weights of one value, as {named[code]!r} and {value!r} are the same to the model: give one."
+            )
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+            raise InvalidEvidence(
+                f"Column {name!r} has the weight {weight!r} of {value!r}: weights are numbers from 0 on."
+            )
+        named[code], found[code] = value, weight
+    if not found.any():
+        raise InvalidEvidence(
+            f"Column {name!r} has weight 0 for every value: give one that is possible a positive weight."
+        )
+    return found
+
+
+def _of_key(columns: Columns, v: int, value: RawValue) -> RawValue:
+    """A key of a JSON object, which is text, as the number that it is where the column is cut into intervals."""
+    if isinstance(value, str) and value not in columns.labels(v) and is_in_intervals(columns, v):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _ends(columns: Columns, v: int, given: Range) -> tuple[float, float]:
+    """The ends of a range as numbers, infinite where there is none."""
+    name = columns.names[v]
+    attribute = None if v == columns.class_variable else columns.schema.attributes[v]
+    number = float if attribute is None or attribute.kind == "nominal" else number_reader(attribute)
+    if given.low is None and given.high is None:
+        raise InvalidEvidence(f"Column {name!r} is given as a range without ends: give one, or leave the column out.")
+    try:
+        low = -math.inf if given.low is None else number(given.low)
+        high = math.inf if given.high is None else number(given.high)
+    except ValueError as error:
+        if isinstance(error, LearnerError):  # which names the column
+            raise
+        raise InvalidEvidence(
+            f"Column {name!r} has a range whose ends are no numbers: name its values in a set."
+        ) from error
+    if not low <= high:  # also of NaN
+        raise InvalidEvidence(
+            f"Column {name!r} is given as an empty range, from {given.low!r} to {given.high!r}: swap its ends."
+        )
+    return low, high
+
+
+def _range_of_numbers(columns: Columns, v: int, value: Known) -> tuple[float, float]:
+    if not isinstance(value, Range):
+        raise InvalidEvidence(
+            f"Column {columns.names[v]!r} is numbers to the model: give one number or a range, not a set of values or their opposite."
+        )
+    return _ends(columns, v, value)
+
+
+def _in_range(columns: Columns, v: int, given: Range) -> Mask:
+    """(n_values,) bool: which of the values of a nominal column are numbers in a range."""
+    name = columns.names[v]
+    values = [columns.value(v, code) for code in range(columns.n_values[v])]
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if not numbers:
+        raise InvalidEvidence(
+            f"Column {name!r} has no numbers as values, so no range of them: name the values in a set."
+        )
+    if v != columns.class_variable and columns.schema.attributes[v].n_folded:
+        raise InvalidEvidence(
+            f"Column {name!r} has rare values that the model does not tell apart, so it cannot tell which are in a range: "
+            "name the values in a set."
+        )
+    low, high = _ends(columns, v, given)
+    return np.array(
+        [isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high for value in values]
+    )
+
+
+def _in_intervals(columns: Columns, v: int, given: Range) -> Mask:
+    """(n_values,) bool: the intervals that make up a range whose ends are cut points."""
+    attribute = columns.schema.attributes[v]
+    low, high = _ends(columns, v, given)
+    own = int(attribute.has_missing) - int(columns.offsets[v])
+    first, end = 0, len(attribute.cuts) + 1
+    if low > -math.inf:
+        first = _place(columns, v, low, given.low, is_low=True) + 1
+    if high < math.inf:
+        end = _place(columns, v, high, given.high, is_low=False) + 1
+    if first == end:
+        raise InvalidEvidence(
+            f"Column {columns.names[v]!r} is cut into intervals, and none lies between {given.low!r} and {given.high!r}: give the number alone."
+        )
+    possible = np.zeros(columns.n_values[v], np.bool_)
+    possible[own + first : own + end] = True
+    return possible
+
+
+def _place(columns: Columns, v: int, number: float, given: RawValue, *, is_low: bool) -> int:
+    """The place of the cut at which a range ends.
+
+    A cut belongs to the interval below it. So a range of whole numbers, or dates, starts at the first one above the cut; one of
+    other numbers starts at the cut itself, which is not in it.
+
+    Raises
+    ------
+    InvalidEvidence
+        If there is none, with those near.
+    """
+    attribute = columns.schema.attributes[v]
+    name, cuts = columns.names[v], np.array(attribute.cuts)
+    if not cuts.size:
+        raise InvalidEvidence(
+            f"Column {name!r} is one single interval to the model, which knows no range of it: leave it out."
+        )
+    step = _step(attribute.arrow_type)
+    if step:
+        ends = (np.floor(cuts / step) + is_low) * step
+        words = [str(attribute.number_in_words(int(end) if step == 1.0 else float(end))) for end in ends.tolist()]
+    else:
+        ends, words = cuts, attribute.cuts_in_words()
+    # The labels tell cuts with as many digits as keep them apart.
+    found = np.flatnonzero((ends == number) | np.array([word in (str(given), f"{number:g}") for word in words]))
+    if found.size:
+        return int(found[0])
+    near = np.sort(np.argsort(np.abs(ends - number), kind="stable")[:MOST_ENDS])
+    told = ", ".join(words[place] for place in near)
+    which = "start" if is_low else "end"
+    told += ", …" if len(words) > MOST_ENDS else ""
+    raise InvalidEvidence(
+        f"Column {name!r} is cut into intervals, and no range of them {which}s at {given!r}, but at {told}. "
+        "Use one of these, leave this end of the range open, or learn with leaves=gaussian, which takes any range."
+    )
+
+
+def _step(arrow_type: str) -> float:
+    """How far apart a column's numbers are: 1 of whole numbers, a day of dates; 0 of others."""
+    kind = arrow_type.removeprefix(DICTIONARY)
+    if kind.startswith(("int", "uint")):
+        return 1.0
+    return DAY_S if kind.startswith("date") else 0.0

@@ -1,0 +1,67 @@
+"""What can be known of columns: one value, some values, a range of numbers, what is excluded, weights of values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+RawValue = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number, or a time, from `low` to `high`.
+
+    Both ends are in the range. Where the model knows intervals of a column only, they have to be cut points, and a cut belongs to
+    the interval below it.
+
+    Parameters
+    ----------
+    low, high : number, or text of a time
+        None: without an end on this side.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    low: str | int | float | None = None
+    high: str | int | float | None = None
+
+
+@dataclass(frozen=True)
+class NoneOf:
+    """Any value but these; a missing value and a rare one are among the rest.
+
+    Parameters
+    ----------
+    none_of : tuple of values, or one value
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    none_of: tuple[RawValue, ...]
+
+    def __post_init__(self) -> None:
+        told = self.none_of
+        is_several = isinstance(told, tuple | list | set | frozenset)
+        object.__setattr__(self, "none_of", tuple(told) if is_several else (told,))
+
+
+# Of each column one value (None is as good as absent), any of several, a range, or what it is not.
+Known = RawValue | tuple[RawValue, ...] | list[RawValue] | Range | NoneOf
+Evidence = Mapping[str, Known]
+# Of each column the likelihood of its values: how probable what was seen is if the value is this. Those not named have zero.
+Likely = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What queries to a distribution have in common.
+
+    Parameters
+    ----------
+    likely : mapping of column to weights by value
+        Soft evidence: how probable what was seen is if the column has this value; values that are not named have weight zero.
+    """
+
+    likely: Likely = field(default_factory=dict, kw_only=True)

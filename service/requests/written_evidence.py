@@ -1,0 +1,128 @@
+"""Evidence as it is written on the command line: `a=1`, `a=30..40`, `a in {x,y}`, `a != x`, and weights `a: x=.8,y=.2`."""
+
+import json
+import re
+from typing import Any
+
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
+
+# The first of these in a text divides it. "in" stands before a brace only, so that it may be a word of a column's name.
+OPERATOR = re.compile(r"!=|=|\s+not\s+in\s*(?={)|\s+in\s*(?={)")
+QUOTED = r'"(?:[^"\\]|\\.)*"'
+MEMBER = re.compile(rf"\s*({QUOTED}|(?!\s*\")[^,]*)\s*(?:,|$)")
+WEIGHT = re.compile(rf"\s*({QUOTED}|.+?)\s*=\s*([^,=\s]+)\s*(?:,|$)")
+# An end of a range begins as numbers, times and durations do; other text with two dots is a value.
+END = r"[-+]?(?:\.?\d|P\w)[\w\s.:+-]*?"
+RANGE = re.compile(rf"({END})?\.\.({END})?")
+
+
+def evidence_of(texts: list[str]) -> JSONObject:
+    """The evidence of a query, as JSON has it.
+
+    Raises
+    ------
+    InvalidRequest
+        Of a text that is none, and of a column that is given twice.
+    """
+    found: JSONObject = {}
+    for text in texts:
+        operator = OPERATOR.search(text)
+        if operator is None:
+            raise InvalidRequest(
+                f"{text!r} is not column=value, column=low..high, column in {{a,b}} or column != value."
+            )
+        name, value = text[: operator.start()], text[operator.end() :]
+        if operator[0] != "=":
+            name, value = name.strip(), value.strip()
+        _check_new(found, name)
+        found[name] = _known(text, name, operator[0].strip(), value)
+    return found
+
+
+def likely_of(texts: list[str]) -> JSONObject:
+    """The weights of values by column, as JSON has them.
+
+    Raises
+    ------
+    InvalidRequest
+        Of a text that is none, of a weight that is no number, and of a column or value that comes twice.
+    """
+    found: JSONObject = {}
+    for text in texts:
+        quoted = re.match(rf"\s*({QUOTED})\s*:", text)
+        name, colon, rest = (scalar(quoted[1]), ":", text[quoted.end() :]) if quoted else text.partition(":")
+        weights: dict[str, float] = {}
+        at = 0
+        while colon and (item := WEIGHT.match(rest, at)):
+            value, at = str(scalar(item[1])) if item[1].startswith('"') else item[1], item.end()
+            _check_new(weights, value)
+            try:
+                weights[value] = float(item[2])
+            except ValueError:
+                raise InvalidRequest(f"{item[2]!r} is no weight of {value!r}: give a number.") from None
+        if not weights or at < len(rest):
+            raise InvalidRequest(f"{text!r} is not column: value=weight,value=weight, as 'x: a=.8,b=.2'.")
+        name = name.strip()
+        _check_new(found, name)
+        found[name] = weights
+    return found
+
+
+def scalar(text: str, name: str = "") -> Any:
+    """A value as JSON has it, or else the text itself.
+
+    Raises
+    ------
+    InvalidRequest
+        Of a whole number of thousands of digits.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+    except ValueError as error:  # of reading a whole number
+        what = repr(name) if name else f"{text[:20]}…"
+        raise InvalidRequest(f"{what} has too many digits: write it with an exponent, as 1e300.") from error
+
+
+def _known(text: str, name: str, operator: str, value: str) -> Any:
+    if operator == "=":
+        ends = RANGE.fullmatch(value)
+        if ends is None or not (ends[1] or ends[2]):
+            return scalar(value, name)
+        return {side: _number(end) for side, end in zip(("low", "high"), ends.groups(), strict=True) if end}
+    if operator == "!=" and not value.startswith("{"):
+        return {"none_of": [scalar(value, name)]}
+    if not value.endswith("}"):
+        raise InvalidRequest(f"{text!r} has a set without an end: write it as {{a,b}}.")
+    members = _members(value[1:-1])
+    return members if operator == "in" else {"none_of": members}
+
+
+def _members(text: str) -> list[Any]:
+    found, at = [], 0
+    while at < len(text):
+        member = MEMBER.match(text, at)
+        if member is None:
+            raise InvalidRequest(f"{text!r} is no list of values: put quotes around values with commas.")
+        found.append(scalar(member[1].strip()))
+        at = member.end()
+    return found
+
+
+def _number(text: str) -> float | str:
+    """A number, also one without a digit before its point; text of a time."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _check_new(found: JSONObject, name: str) -> None:
+    if name in found:
+        raise InvalidRequest(f"{name!r} is given twice.")

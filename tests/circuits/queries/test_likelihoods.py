@@ -1,0 +1,302 @@
+"""Sets, ranges, what is excluded and soft evidence, against enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
+from learners.circuits.queries.queries import answer, answer_all
+from learners.errors import InvalidParameter, UnknownColumn
+from learners.models.evidence import NoneOf, Range
+from learners.models.query import Conditional, Impute, Map, Marginal, Sample, Surprise
+from learners.schema import Attribute, Schema
+from tests.circuits.map_circuits import random_circuit
+from tests.naive import circuits as naive
+from tests.naive.map import flat_circuit
+
+VALUES = ("a", "b", "c")
+
+
+def schema_of(circuit):
+    """Nominal columns x0, x1, … and columns of whole numbers in intervals, in turn."""
+    sizes = circuit.n_values.tolist()
+    attributes = [
+        Attribute(f"x{v}", "nominal", VALUES[:size])
+        if v % 2 == 0
+        else Attribute(f"x{v}", "numeric", cuts=(10.0, 20.0)[: size - 1], arrow_type="int64")
+        for v, size in enumerate(sizes)
+    ]
+    return Schema(tuple(attributes), None, ("",))
+
+
+def some_evidence(rng, circuit, v):
+    """Evidence of one column, its soft evidence, and the weight of each of its codes."""
+    size = int(circuit.n_values[v])
+    is_nominal = v % 2 == 0
+    kind = rng.integers(5)
+    if kind == 0:
+        code = int(rng.integers(size))
+        value = VALUES[code] if is_nominal else (5, 15, 25)[code]
+        return {f"x{v}": value}, {}, np.eye(size)[code]
+    if kind == 1:
+        weights = rng.choice([0.0, 0.3, 1.0, 4.0], size)
+        weights[rng.integers(size)] = 0.7
+        names = VALUES if is_nominal else ("(-inf, 10]", "(10, 20]", "(20, inf]") if size == 3 else ("5", "15")
+        return {}, {f"x{v}": dict(zip(names, weights.tolist(), strict=False))}, weights
+    if not is_nominal and kind == 2:
+        first = int(rng.integers(size))
+        last = int(rng.integers(first, size))
+        low, high = (None, 11, 21)[first], (10, 20, None)[last] if last < size - 1 else None
+        if low is None and high is None:
+            low, first = 11, 1
+        return {f"x{v}": Range(low, high)}, {}, np.array([float(first <= code <= last) for code in range(size)])
+    chosen = rng.random(size) < 0.6
+    chosen[rng.integers(size)] = True
+    told = [VALUES[code] if is_nominal else (5, 15, 25)[code] for code in np.flatnonzero(chosen)]
+    if kind == 3 and not chosen.all():
+        return {f"x{v}": NoneOf(tuple(told))}, {}, (~chosen).astype(float)
+    return {f"x{v}": tuple(told)}, {}, chosen.astype(float)
+
+
+def problem(seed):
+    """(circuit, schema, evidence, soft evidence, {codes: weighted probability}) of a small random circuit."""
+    rng = np.random.default_rng(seed)
+    circuit = random_circuit(rng, int(rng.integers(1, 6)))
+    evidence, likely = {}, {}
+    weighted = naive.joint(circuit)
+    for v in np.flatnonzero(rng.random(circuit.n_variables) < 0.6).tolist():
+        known, soft, weights = some_evidence(rng, circuit, v)
+        evidence |= known
+        likely |= soft
+        weighted = {codes: p * weights[codes[v]] for codes, p in weighted.items()}
+    return circuit, schema_of(circuit), evidence, likely, weighted
+
+
+def free_of(schema, evidence):
+    """The columns that can be asked for, by number."""
+    return [v for v, a in enumerate(schema.attributes) if not isinstance(evidence.get(a.name), str | int)]
+
+
+def close(ours, expected):
+    return ours == pytest.approx(expected, rel=1e-10, abs=1e-14)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_every_query_is_what_enumeration_says(seed):
+    circuit, schema, evidence, likely, weighted = problem(seed)
+    total = sum(weighted.values())
+    assert close(answer(circuit, schema, Marginal(evidence, likely=likely))["probability"], total)
+    free = free_of(schema, evidence)
+    names = tuple(f"x{v}" for v in free)
+    if not free:
+        return
+    if not total:
+        for query in (Conditional(names, evidence, likely=likely), Map(names, evidence, likely=likely)):
+            with pytest.raises(ImpossibleEvidence, match="column 'x"):
+                answer(circuit, schema, query)
+        return
+    found = answer(circuit, schema, Conditional(names, evidence, likely=likely))
+    assert close(math.exp(found["log_evidence"]), total)
+    for v in free:
+        expected = [
+            sum(p for codes, p in weighted.items() if codes[v] == code) / total for code in range(circuit.n_values[v])
+        ]
+        assert close(list(found["distributions"][f"x{v}"].values()), expected)
+    guesses = answer(circuit, schema, Impute(names, evidence, likely=likely))["imputed"]
+    assert all(close(guesses[name]["probability"], max(found["distributions"][name].values())) for name in names)
+    together = answer(circuit, schema, Conditional(names, evidence, joint=True, likely=likely))["distribution"]
+    labels = [list(found["distributions"][name]) for name in names]
+    by_codes = {
+        codes: sum(p for world, p in weighted.items() if tuple(world[v] for v in free) == codes) / total
+        for codes in itertools.product(*(range(len(own)) for own in labels))
+    }
+    expected = {tuple(labels[i][code] for i, code in enumerate(codes)): p for codes, p in by_codes.items()}
+    assert close({tuple(cell["values"].values()): cell["probability"] for cell in together}, expected)
+    best = answer(circuit, schema, Map(names[:2], evidence, likely=likely))
+    marginal = {}
+    for codes, p in weighted.items():
+        own = tuple(codes[v] for v in free[:2])
+        marginal[own] = marginal.get(own, 0.0) + p
+    assert best["is_optimal"] and close(math.exp(best["log_probability"]), max(marginal.values()))
+    ranked = answer(circuit, schema, Map(names[:2], evidence, best=4, likely=likely))["best"]
+    expected = sorted((p for p in marginal.values() if p > 0), reverse=True)[:4]
+    assert close([math.exp(each["log_probability"]) for each in ranked], expected)
+    assert ranked[0] == {name: best[name] for name in ranked[0]}
+    rows = answer(circuit, schema, Sample(20, evidence, names, seed=1, likely=likely))["rows"]
+    for row in rows:
+        for v in free:
+            label = row[f"x{v}"]
+            assert found["distributions"][f"x{v}"][label] > 0
+
+
+def test_more_than_one_assignment_is_of_solvers_that_rank():
+    for wrong, message in (({"best": 0}, "use 1 to 1,000"), ({"best": 2, "solver": "bt"}, "solver 'bt' tells one")):
+        with pytest.raises(InvalidParameter, match=message):
+            Map(("x0",), **wrong)
+
+
+def test_samples_follow_the_weights():
+    circuit, schema, evidence, likely, weighted = problem(17)
+    total, free = sum(weighted.values()), free_of(schema, evidence)
+    assert total and likely and free
+    rows = answer(circuit, schema, Sample(4000, evidence, seed=5, likely=likely))["rows"]
+    labels = answer(circuit, schema, Conditional((), evidence, likely=likely))["distributions"]
+    for v in free:
+        for code, label in enumerate(labels[f"x{v}"]):
+            share = sum(row[f"x{v}"] == label for row in rows) / len(rows)
+            p = sum(q for codes, q in weighted.items() if codes[v] == code) / total
+            assert share == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / len(rows)) + 1e-12)
+
+
+def test_a_batch_of_queries_gives_each_its_own_answer():
+    circuit, schema, evidence, likely, _ = problem(17)
+    free = tuple(f"x{v}" for v in free_of(schema, evidence))
+    queries = [
+        Marginal(evidence, likely=likely),
+        Conditional(free, evidence),
+        Conditional(free, evidence, likely=likely),
+        Conditional(free),
+        Map(free, evidence, likely=likely),
+        Marginal(likely=likely),
+        Conditional(free, evidence, likely=likely),
+    ]
+    together = answer_all(circuit, schema, queries)
+    alone = [answer(circuit, schema, query) for query in queries]
+    for ours in (*together, *alone):
+        ours.pop("seconds", None)
+    assert together == alone
+
+
+# colour: missing is a value of its own; size: in intervals of numbers with fractions; weight: its own numbers; n: few numbers.
+MIXED = Schema(
+    (
+        Attribute("colour", "nominal", ("red", "green"), has_missing=True),
+        Attribute("size", "numeric", cuts=(1.0, 2.5), has_missing=True, arrow_type="double"),
+        Attribute("weight", "numeric", arrow_type="double"),
+        Attribute("n", "nominal", (3, 5, 8), arrow_type="int64"),
+        Attribute("day", "numeric", cuts=(86_400.0 * 3,), arrow_type="date32[day]"),
+        Attribute("rare", "nominal", (1, 2), n_folded=3, arrow_type="int64"),
+    ),
+    None,
+    ("",),
+)
+
+
+def log(*p):
+    return [math.log(a) if a else -math.inf for a in p]
+
+
+CIRCUIT = flat_circuit(
+    [
+        (CATEGORICAL, 0, log(0.1, 0.5, 0.4)),
+        (CATEGORICAL, 1, log(0.2, 0.1, 0.2, 0.5)),
+        (GAUSSIAN, 2, [1.0, 2.0]),
+        (CATEGORICAL, 3, log(0.0, 0.4, 0.6)),
+        (CATEGORICAL, 4, log(0.3, 0.7)),
+        (CATEGORICAL, 5, log(0.3, 0.3, 0.4)),
+        ("product", [0, 1, 2, 3, 4, 5]),
+        (CATEGORICAL, 0, log(0.2, 0.8, 0.0)),
+        (CATEGORICAL, 1, log(0.0, 0.6, 0.2, 0.2)),
+        (GAUSSIAN, 2, [5.0, 1.0]),
+        (CATEGORICAL, 3, log(0.3, 0.3, 0.4)),
+        (CATEGORICAL, 4, log(0.9, 0.1)),
+        (CATEGORICAL, 5, log(0.1, 0.1, 0.8)),
+        ("product", [7, 8, 9, 10, 11, 12]),
+        ("sum", [(6, 0.4), (13, 0.6)]),
+    ],
+    [3, 4, 0, 3, 2, 3],
+)
+
+
+def probability(evidence, **likely):
+    return answer(CIRCUIT, MIXED, Marginal(evidence, likely=likely))["probability"]
+
+
+def mixed(first, second):
+    return pytest.approx(0.4 * first + 0.6 * second, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "first", "second"),
+    [
+        ({"colour": ["(missing)", "red"]}, 0.6, 1.0),
+        ({"colour": NoneOf("red")}, 0.5, 0.2),
+        ({"size": Range(1.0, 2.5)}, 0.2, 0.2),
+        ({"size": Range(None, 2.5)}, 0.3, 0.8),
+        ({"size": Range(low=1)}, 0.7, 0.4),
+        ({"size": [0.5, 99.0]}, 0.6, 0.8),
+        ({"size": NoneOf("(missing)")}, 0.8, 1.0),
+        ({"n": Range(4, 8)}, 1.0, 0.7),
+        ({"day": Range("1970-01-05")}, 0.7, 0.1),
+        ({"day": Range(None, "1970-01-04")}, 0.3, 0.9),
+        ({"rare": [1, 7]}, 0.7, 0.9),
+        ({"weight": Range(0.0, 3.0)}, norm.cdf(1.0) - norm.cdf(-0.5), norm.cdf(-2.0) - norm.cdf(-5.0)),
+        ({"weight": Range(high=3), "size": Range(2.5)}, 0.5 * norm.cdf(1.0), 0.2 * norm.cdf(-2.0)),
+        ({"colour": (), "likely": {"colour": {"red": 2.0, "green": 3.0}}}, 2.2, 1.6),
+        ({"likely": {"size": {"0.5": 2.0, "(1, 2.5]": 1.0}}}, 0.4, 1.4),
+    ],
+)
+def test_evidence_of_every_kind_is_read(evidence, first, second):
+    likely = evidence.pop("likely", {})
+    assert probability({name: value for name, value in evidence.items() if value}, **likely) == mixed(first, second)
+
+
+def test_a_range_of_numbers_weighs_the_other_columns():
+    found = answer(CIRCUIT, MIXED, Conditional(("day",), {"weight": Range(4.5, 5.5)}))["distributions"]["day"]
+    first, second = 0.4 * (norm.cdf(2.25) - norm.cdf(1.75)), 0.6 * (norm.cdf(0.5) - norm.cdf(-0.5))
+    expected = (0.3 * first + 0.9 * second) / (first + second)
+    assert found["(-inf, 1970-01-04]"] == pytest.approx(expected, rel=1e-12)
+    assert "weight" not in answer(CIRCUIT, MIXED, Sample(1, {"weight": Range(4.5)}))["rows"][0]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (Marginal({"colour": ["red", "blue"]}), "Column 'colour' never had the value 'blue'"),
+        (Marginal({"colour": ()}), "Column 'colour' is given as a set without values"),
+        (Marginal({"colour": [None]}), "Column 'colour' has null among its values"),
+        (Marginal({"colour": NoneOf(("red", "green", "(missing)"))}), "Column 'colour' has no value left"),
+        (Marginal({"colour": Range(1, 2)}), "Column 'colour' has no numbers as values"),
+        (Marginal({"size": Range(1.0, 2.0)}), "Column 'size' .* no range of them ends at 2.0, but at 1, 2.5"),
+        (Marginal({"size": Range(2.5, 1.0)}), "Column 'size' is given as an empty range, from 2.5 to 1.0"),
+        (Marginal({"size": Range(1.0, 1.0)}), "Column 'size' .* none lies between 1.0 and 1.0"),
+        (Marginal({"size": Range()}), "Column 'size' is given as a range without ends"),
+        (Marginal({"day": Range("1970-01-04")}), "Column 'day' .* starts? at '1970-01-04', but at 1970-01-05"),
+        (Marginal({"n": Range(6, 7)}), "Column 'n' has no value left"),
+        (Marginal({"n": Range("few")}), "Column 'n' has a range whose ends are no numbers"),
+        (Marginal({"rare": Range(1, 2)}), "Column 'rare' has rare values that the model does not tell apart"),
+        (Marginal({"weight": [1.0, 2.0]}), "Column 'weight' is numbers to the model: give one number or a range"),
+        (Marginal(likely={"weight": {"1": 1.0}}), "Column 'weight' is numbers to the model, which have no weights"),
+        (Marginal(likely={"colour": {"red": -1.0}}), "Column 'colour' has the weight -1.0 of 'red'"),
+        (Marginal(likely={"colour": {"red": math.nan}}), "Column 'colour' has the weight nan of 'red'"),
+        (Marginal(likely={"colour": {"red": 0.0}}), "Column 'colour' has weight 0 for every value"),
+        (Marginal(likely={"colour": {}}), "Column 'colour' is likely without weights"),
+        (Marginal(likely={"colour": {"blue": 1.0}}), "Column 'colour' never had the value 'blue'"),
+        (Marginal(likely={"size": {"0.5": 1.0, "(-inf, 1]": 1.0}}), "'0.5' and '.-inf, 1]' are the same"),
+        (Marginal({"colour": "red"}, likely={"colour": {"red": 1.0}}), "Column 'colour' is both given and likely"),
+        (Marginal(likely={"colur": {"red": 1.0}}), "Column 'colur' is not in the table"),
+        (Conditional(("weight",), {"weight": Range(1)}), "'weight' is given as a range, in which"),
+        (Sample(1, {"weight": Range(1)}, ("weight",)), "'weight' is given as a range, in which"),
+        (Surprise({"colour": ("red", "green")}), "Column 'colour' has more than one value: surprise"),
+    ],
+)
+def test_errors_name_the_column(query, message):
+    with pytest.raises((InvalidEvidence, UnknownColumn), match=message):
+        answer(CIRCUIT, MIXED, query)
+
+
+def test_impossible_evidence_names_the_column():
+    likely = {"colour": {"green": 1.0}, "n": {"5": 2.0}}
+    found = answer(CIRCUIT, MIXED, Conditional(("day",), {"size": ("(missing)",)}, likely=likely))
+    assert list(found["distributions"]["day"].values()) == pytest.approx([0.3, 0.7])
+    with pytest.raises(ImpossibleEvidence, match=r"column 'n' is never, with what else is given, \{'3': 2.0\}"):
+        answer(CIRCUIT, MIXED, Conditional(("day",), {"size": "(missing)"}, likely={"n": {"3": 2.0}}))
+    with pytest.raises(ImpossibleEvidence, match="column 'n' is never, with what else is given, NoneOf"):
+        answer(CIRCUIT, MIXED, Map(("day",), {"size": ("(missing)",), "n": NoneOf((5, 8)), "weight": Range(0)}))
+    assert probability({"size": ("(missing)",)}, n={"3": 2.0}) == 0.0

@@ -1,0 +1,69 @@
+"""Evidence as it is written on the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.requests.problems import InvalidRequest
+from service.requests.written_evidence import evidence_of, likely_of
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("age=41", "age", 41),
+        ("education=Bachelors", "education", "Bachelors"),
+        ("lives in town=yes", "lives in town", "yes"),
+        ("age=30..40", "age", {"low": 30, "high": 40}),
+        ("age=.5..", "age", {"low": 0.5}),
+        ("age=..-1e3", "age", {"high": -1000.0}),
+        ("sold=2026-01-31T12:00..2026-02-01", "sold", {"low": "2026-01-31T12:00", "high": "2026-02-01"}),
+        ("wait=PT5M..PT1H", "wait", {"low": "PT5M", "high": "PT1H"}),
+        ('code="30..40"', "code", "30..40"),
+        ("path=a..b", "path", "a..b"),
+        ("path=..", "path", ".."),
+        ("job in {A,B}", "job", ["A", "B"]),
+        ('job in { A b, "3", 4, "x, y" }', "job", ["A b", "3", 4, "x, y"]),
+        ("job not in {A,B}", "job", {"none_of": ["A", "B"]}),
+        ("job != A", "job", {"none_of": ["A"]}),
+        ("job!=3", "job", {"none_of": [3]}),
+        ("job != {A,B}", "job", {"none_of": ["A", "B"]}),
+        ("formula=a!=b", "formula", "a!=b"),
+        ("job in {}", "job", []),
+    ],
+)
+def test_each_form_of_evidence(text, name, value):
+    assert evidence_of([text]) == {name: value}
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "weights"),
+    [
+        ("x: a=.8,b=.2", "x", {"a": 0.8, "b": 0.2}),
+        ("size: (-inf, 1]=2, (1, inf]=1e-3", "size", {"(-inf, 1]": 2.0, "(1, inf]": 0.001}),
+        ('"a:b": "x=1, y"=1,z=0', "a:b", {"x=1, y": 1.0, "z": 0.0}),
+        ("x:a=-1", "x", {"a": -1.0}),
+    ],
+)
+def test_weights_of_values(text, name, weights):
+    assert likely_of([text]) == {name: weights}
+
+
+@pytest.mark.parametrize(
+    ("read", "texts", "message"),
+    [
+        (evidence_of, ["age"], "'age' is not column=value"),
+        (evidence_of, ["age=1", "age=2"], "'age' is given twice"),
+        (evidence_of, ["job in {A,B"], "has a set without an end"),
+        (evidence_of, ['job in {"A" B}'], "is no list of values"),
+        (likely_of, ["x"], "'x' is not column: value=weight"),
+        (likely_of, ["x: a"], "'x: a' is not column: value=weight"),
+        (likely_of, ["x: a=.8,b"], "is not column: value=weight"),
+        (likely_of, ["x: a=much"], "'much' is no weight of 'a'"),
+        (likely_of, ["x: a=1,a=2"], "'a' is given twice"),
+        (likely_of, ["x: a=1", "x: b=1"], "'x' is given twice"),
+    ],
+)
+def test_what_is_none_is_told(read, texts, message):
+    with pytest.raises(InvalidRequest, match=message):
+        read(texts)
