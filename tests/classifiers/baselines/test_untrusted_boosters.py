@@ -30,7 +30,7 @@ from tests.classifiers.baselines import booster_mutants
 
 N = 240
 
-N_CHANGES = int(os.environ.get("FEWPASS_TEST_BOOSTERS", "8"))
+N_CHANGES = int(os.environ.get("FEWPASS_TEST_BOOSTERS", "4"))
 
 
 @cache

@@ -59,15 +59,15 @@ def random_nested(rng, depth, n_values, n_branches=2):
     ],
 )
 def test_the_worked_examples_of_the_paper(nested, root, wanted):
-    """To three decimals: the exact values are 0.8756, 0.8363, 0.8571 and 0.7936 within half a unit of the third decimal."""
+    """To the error of 250,000 draws: the exact values are 0.8756, 0.8363, 0.8571 and 0.7936 within half a unit of the third decimal."""
     tree, _ = tree_of(nested, 2)
-    result = hdp_estimates([tree], HDPParameters(iterations=1_000_000, root=root))[0]
+    result = hdp_estimates([tree], HDPParameters(iterations=250_000, root=root))[0]
     cell = int(tree.cell_starts[1])  # class 0, value 0
-    assert abs(result.estimates.probability[cell] - wanted) < 1.2e-3
+    assert abs(result.estimates.probability[cell] - wanted) < 2.4e-3
     exact, _ = posterior(nested, 2, root) if nested[1][0] == 4 else ({}, {})
     if exact:
         assert abs(exact[(0,)][0] - wanted) < 6e-4
-        assert abs(result.estimates.probability[cell] - exact[(0,)][0]) < 1e-3
+        assert abs(result.estimates.probability[cell] - exact[(0,)][0]) < 2e-3
 
 
 @pytest.mark.parametrize("root", ["unit", "dirichlet"])

@@ -56,11 +56,11 @@ def enumerated(request):
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_frequencies_of_all_assignments_are_those_of_enumeration(enumerated, name):
-    """Every third state of a chain, 4,000 of them; Pearson's test with a false alarm in ten thousand."""
+    """Every third state of a chain, 1,500 of them; Pearson's test with a false alarm in ten thousand."""
     prior, rows, posterior = enumerated
     sampler, random = SAMPLERS[name](prior, rows), np.random.default_rng(3)
     state, found = sampler.init(random), dict.fromkeys(posterior, 0)
-    n = 4000
+    n = 1500
     for _ in range(n):
         for _ in range(3):
             state, _ = sampler.step(random, state)
