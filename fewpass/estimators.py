@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +18,8 @@ from learners.models.model import Model
 from learners.passes.sources.source import Source
 from learners.registry.bif_networks import network_text
 from learners.registry.model_kinds import KINDS
+from learners.registry.sql.dialects import DialectName
+from learners.registry.sql.script import sql_script
 
 if TYPE_CHECKING:
     from fewpass.report_pages import Page
@@ -110,6 +113,49 @@ class Kept:
         """
         check_is_fitted(self, "model_")
         text = network_text(vars(self)["model_"], "fewpass")
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def to_sql(
+        self,
+        table: str,
+        *,
+        dialect: DialectName = "duckdb",
+        view: str = "fewpass",
+        key: str | Sequence[str] = (),
+        absent: str | Sequence[str] = (),
+        path: str | Path | None = None,
+    ) -> str:
+        """The model as SQL that answers every row of a table as `predict_proba` does, written to a file if a path is given.
+
+        The script makes tables and a view with the columns `prediction` and `probability_<class>`.
+
+        Parameters
+        ----------
+        table : str
+            Whose rows are answered; "schema.table" if need be. Its columns are called and typed as in training.
+        dialect : str
+            "duckdb", "postgres", "sqlite", "bigquery", "snowflake" or "spark".
+        view : str
+            Name of the view; the names of the tables begin with it.
+        key : str or sequence of str
+            Columns of the table to show beside the answers; by default the model's columns.
+        absent : str or sequence of str
+            Columns of the model that the table does not have.
+        path : str or Path, optional
+
+        Raises
+        ------
+        NoSQL
+            If the model is neither a network nor a pool of networks.
+        TooLargeForSQL
+            If its tables are too large.
+        UnknownDialect, UnsupportedColumn, UnwritableText, UnknownColumn, InvalidParameter
+        """
+        check_is_fitted(self, "model_")
+        keys, without = ((given,) if isinstance(given, str) else given for given in (key, absent))
+        text = sql_script(vars(self)["model_"], name=view, table=table, dialect=dialect, key=keys, absent=without)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text

@@ -17,7 +17,7 @@ from learners.classifiers.lookup.incomplete import Completeness, normalized
 from learners.classifiers.lookup.intervals import credible_intervals
 from learners.classifiers.lookup.log_terms import log_factors
 from learners.classifiers.lookup.lookup import PARALLEL_ROWS, LookupModel
-from learners.classifiers.lookup.tables import log_joints, probabilities
+from learners.classifiers.lookup.tables import family_logs, log_joints, probabilities
 from learners.ensembles import describe
 from learners.ensembles.correction.forest import forest_of_arrays
 from learners.ensembles.correction.forest_kernels import Forest, add_expected_scores, add_scores, softmax_rows
@@ -161,14 +161,15 @@ class EnsembleModel:
         if self.correction is not None:
             add_expected_scores(self.correction.forest, own, self.schema.domain_sizes, scores)
         ensemble, _ = normalized(scores, self._tables.log_prior)
-        joint, evidence = self.joint.answer_known(self._joint_view.chunk(Chunk(own, None)).x)
+        joint, evidence = self.joint.answer_known(self.joint_views.chunk(Chunk(own, None)).x)
         n_known = (x < self.schema.domain_sizes[:, np.newaxis]).sum(axis=0)
         share = (n_known / max(1, self.schema.n_attributes))[:, np.newaxis]
         # As 0 · -inf is no number.
         return share, np.log(np.maximum(ensemble, LEAST)), np.log(np.maximum(joint, LEAST)), evidence
 
     @cached_property
-    def _joint_view(self) -> Views:
+    def joint_views(self) -> Views:
+        """The attributes as the joint member sees them."""
         return Views(self.schema, parent_grouping(0))
 
     def _predict(self, x: Array, out: Floats) -> None:
@@ -243,7 +244,7 @@ class EnsembleModel:
         lacking = np.flatnonzero((chunk.x >= self.schema.domain_sizes[:, np.newaxis]).any(axis=0))
         if lacking.size:
             own = np.ascontiguousarray(chunk.x[:, lacking])
-            of_joint = np.sqrt(self.joint.log_joint_variance(self._joint_view.chunk(Chunk(own, None))))
+            of_joint = np.sqrt(self.joint.log_joint_variance(self.joint_views.chunk(Chunk(own, None))))
             share, log_ensemble, log_joint, _ = self._answers_of_both(own)
             deviation[lacking] = share * deviation[lacking] + (1.0 - share) * of_joint
             disagreement[lacking] = share * (1.0 - share) * (log_ensemble - log_joint) ** 2
@@ -324,6 +325,23 @@ class EnsembleModel:
             (of_view(view), tuple(of_view(parent) for parent in self._tables.parents[starts[i] : starts[i + 1]]))
             for i, view in enumerate(self._tables.attribute)
         ]
+
+    @property
+    def log_prior(self) -> Floats:
+        """(n_classes,) float64: what the scores of a row begin with."""
+        return self._tables.log_prior
+
+    @property
+    def family_views(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        """Of each entry the view of its attribute, and those of its parents."""
+        starts, parents = self._tables.parent_starts.tolist(), self._tables.parents.tolist()
+        return tuple(self._tables.attribute.tolist()), tuple(tuple(parents[i:j]) for i, j in pairwise(starts))
+
+    def family_logs(self, family: int) -> Floats:
+        """(n_combinations, n_classes) float64 terms of an entry, for each combination of codes of its parents and its own, unseen ones included."""
+        order, above = self.family_views
+        shape = [int(self.views.schema.domain_sizes[view]) + 1 for view in (*above[family], order[family])]
+        return family_logs(self._tables, family, shape, self.views.schema.code_dtype)
 
     def tables(self) -> dict[str, pa.Table]:
         """Those of the joint member, with `members`: every family of every member with its weights."""

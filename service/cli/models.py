@@ -31,6 +31,7 @@ app.command()(views.circuit)
 app.command()(views.trace)
 app.command()(views.picture)
 app.command()(views.bif)
+app.command()(views.sql)
 
 
 @app.callback(invoke_without_command=True)

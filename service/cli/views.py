@@ -1,4 +1,4 @@
-"""`fewpass models structure | circuit | trace | picture | bif` and `fewpass report`: what a version looks like."""
+"""`fewpass models structure | circuit | trace | picture | bif | sql` and `fewpass report`: what a version looks like."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from learners.registry.sql.dialects import DialectName
 from service import product
 from service.product.views.circuit_export import Form
 from service.requests.json_values import JSONObject
@@ -121,6 +122,45 @@ def bif(
             typer.echo(product.bif(here, reference), nl=False)
         else:
             n_bytes = product.write_bif(here, reference, output, replace=force)
+            out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
+
+
+def sql(
+    reference: Reference,
+    table: Annotated[str, typer.Option("--table", help="The table whose rows are answered; schema.table if need be.")],
+    dialect: Annotated[DialectName, typer.Option("--dialect", "-d", help="The database that runs it.")] = "duckdb",
+    view: Annotated[
+        str | None,
+        typer.Option("--view", help="Name of the view; names of tables begin so.", show_default="the model's name"),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            help="A column of the table to show beside the answers; may be repeated.",
+            show_default="the model's columns",
+        ),
+    ] = None,
+    absent: Annotated[
+        list[str] | None,
+        typer.Option("--absent", help="A column of the model that the table does not have; may be repeated."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Write a model as SQL: tables, and a view with the class probabilities of every row of a table."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        if output is None:
+            typer.echo(product.sql(here, reference, table, dialect, view, key or (), absent or ()), nl=False)
+        else:
+            n_bytes = product.write_sql(
+                here, reference, output, table, dialect, view, key or (), absent or (), replace=force
+            )
             out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
 
 

@@ -106,6 +106,8 @@ if TYPE_CHECKING:
     from service.product.views.inspecting import write_circuit as write_circuit
     from service.product.views.inspecting import write_trace as write_trace
     from service.product.views.reports import write_report as write_report
+    from service.product.views.sql import sql as sql
+    from service.product.views.sql import write_sql as write_sql
     from service.product.views.structures import bif as bif
     from service.product.views.structures import draw_posterior as draw_posterior
     from service.product.views.structures import write_bif as write_bif
@@ -201,6 +203,7 @@ _VERBS = {
     "set_monitor": "service.product.monitoring.settings",
     "set_retention": "service.product.versions.registry",
     "set_tag": "service.product.versions.registry",
+    "sql": "service.product.views.sql",
     "structure": "service.product.views.inspecting",
     "submit": "service.product.submission.submitting",
     "submit_scheduled": "service.product.submission.schedules",
@@ -212,6 +215,7 @@ _VERBS = {
     "write_export": "service.product.versions.export_import",
     "write_report": "service.product.views.reports",
     "write_picture": "service.product.views.structures",
+    "write_sql": "service.product.views.sql",
     "write_job_output": "service.product.submission.submitting",
     "write_trace": "service.product.views.inspecting",
     "job_queue": "service.jobs.queue",

@@ -72,6 +72,12 @@ def test_every_classifier_answers_as_before(name, frame, tmp_path):
         assert np.array_equal(clone(again).fit(frame).predict_proba(rows), model.predict_proba(rows))
 
 
+def test_sql_of_a_network_is_text_and_a_file(kdb, tmp_path):
+    text = kdb.to_sql("people", dialect="bigquery", view="mart.odds", key="id", path=tmp_path / "odds.sql")
+    assert text == (tmp_path / "odds.sql").read_text() and "CREATE VIEW `mart`.`odds` AS" in text
+    assert text == kdb.to_sql("people", dialect="bigquery", view="mart.odds", key=["id"])
+
+
 def test_posteriors_over_structures_too(frame, tmp_path):
     model = fitted("orders", frame.drop(columns="same"))
     model.save(tmp_path / "model.fewpass")

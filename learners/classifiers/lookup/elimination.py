@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.lookup.tables import Tables, log_joints, of_attribute
+from learners.classifiers.lookup.tables import Tables, log_joints, of_family
 from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze
 
@@ -160,7 +160,7 @@ class Elimination:
             codes[place] = np.repeat(combinations[v], n_rows) if v in combinations else np.tile(x[v], n_each)
         freeze(codes)  # as the rows of a request: one compiled signature
         logs = np.empty((codes.shape[1], tables.log_prior.size))
-        log_joints(_alone(tables, i, len(parents)), codes, 0, codes.shape[1], logs)
+        log_joints(of_family(tables, i, len(parents)), codes, 0, codes.shape[1], logs)
         return np.ascontiguousarray(logs.T).reshape(-1, *shape, n_rows)
 
 
@@ -168,24 +168,6 @@ def _largest(values: Floats, none: float, instead: float) -> Floats:
     """Of each row: (n_rows or 1,)."""
     found = values.max(axis=tuple(range(values.ndim - 1)))
     return np.where(found == none, instead, found)
-
-
-def _alone(tables: Tables, i: int, n_parents: int) -> Tables:
-    """The tables of a family whose parents are the first columns of its rows, and its attribute the last."""
-    one = of_attribute(tables, i)
-    first = int(one.parent_starts[0])
-    changed: dict[str, Array] = {
-        name: getattr(one, name)[first : first + n_parents]
-        for name in ("parent_sizes", "strides")
-        if name in one._fields
-    }
-    changed |= {
-        "attribute": np.array([n_parents]),
-        "parents": np.arange(n_parents),
-        "parent_starts": np.array([0, n_parents]),
-    }
-    freeze(*changed.values())
-    return one._replace(**changed)
 
 
 def _contiguous(x: Codes) -> Codes:

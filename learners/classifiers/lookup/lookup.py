@@ -22,7 +22,7 @@ from learners.classifiers.lookup.intervals import credible_intervals, spread_tab
 from learners.classifiers.lookup.log_terms import log_factors
 from learners.classifiers.lookup.many_classes import compile_many
 from learners.classifiers.lookup.many_kernels import ManyClassTables
-from learners.classifiers.lookup.tables import Tables, probabilities
+from learners.classifiers.lookup.tables import Tables, family_logs, probabilities
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze
@@ -174,6 +174,21 @@ class LookupModel:
     def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
         """Of (n_attributes, n) codes the (n, n_classes) class probabilities, what is missing summed out, and (n,) log P(known)."""
         return normalized(self._elimination.log_joint(x)[0], self._tables.log_prior)
+
+    @property
+    def log_prior(self) -> Floats:
+        """(n_classes,) float64: log P(class)."""
+        return self._tables.log_prior
+
+    def family_logs(self, family: int) -> Floats:
+        """Log P(value | class, parents) of an entry of the network's order: one row for each combination of codes of its parents and, fastest, its own.
+
+        Returns
+        -------
+        (n_combinations, n_classes) float64
+        """
+        members = [*self.network.parents[family], self.network.order[family]]
+        return family_logs(self._tables, family, self.schema.domain_sizes[members].tolist(), self.schema.code_dtype)
 
     def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
         """The terms whose sum is log P(y, x): (n_classes,) log P(y), and (n_attributes, n_rows, n_classes) the rest."""

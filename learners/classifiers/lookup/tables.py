@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from learners.classifiers.lookup import kernels, many_kernels
-from learners.kernels.arrays import Codes, Floats, freeze
+from learners.kernels.arrays import Array, Codes, Floats, freeze
 
 Tables = kernels.LookupTables | many_kernels.ManyClassTables
 
@@ -28,6 +31,49 @@ def of_attribute(tables: Tables, a: int) -> Tables:
     no_prior = np.zeros(tables.log_prior.size)
     freeze(no_prior)  # as in a model, so that nothing is compiled again
     return tables._replace(**one, log_prior=no_prior)
+
+
+def of_family(tables: Tables, a: int, n_parents: int) -> Tables:
+    """The tables of attribute a alone, whose parents are the first rows of the codes, and which is the last."""
+    one = of_attribute(tables, a)
+    first = int(one.parent_starts[0])
+    changed: dict[str, Array] = {
+        name: getattr(one, name)[first : first + n_parents]
+        for name in ("parent_sizes", "strides")
+        if name in one._fields
+    }
+    changed |= {
+        "attribute": np.array([n_parents]),
+        "parents": np.arange(n_parents),
+        "parent_starts": np.array([0, n_parents]),
+    }
+    freeze(*changed.values())
+    return one._replace(**changed)
+
+
+def family_logs(tables: Tables, a: int, shape: Sequence[int], dtype: type[np.uint8] | type[np.uint16]) -> Floats:
+    """Log P(value | class, parents) of attribute a, back-off resolved, for all codes of its parents and its own below `shape`.
+
+    Parameters
+    ----------
+    tables : LookupTables or ManyClassTables
+    a : int
+    shape : sequence of int
+        How many codes of each parent, and last of the attribute.
+    dtype
+        Of the schema's codes.
+
+    Returns
+    -------
+    (product of shape, n_classes) float64
+        The attribute's own code varies fastest.
+    """
+    n_cells = math.prod(shape)
+    codes: Codes = np.indices(shape).reshape(len(shape), n_cells).astype(dtype)
+    freeze(codes)  # as the rows of a request: one compiled signature
+    logs = np.empty((n_cells, tables.log_prior.size))
+    log_joints(of_family(tables, a, len(shape) - 1), codes, 0, n_cells, logs)
+    return logs
 
 
 def log_joints(tables: Tables, x: Codes, first: int, last: int, out: Floats) -> None:

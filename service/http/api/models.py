@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
+from learners.registry.sql.dialects import DialectName
 from service import product
 from service.http.api.bodies.shapes import ModelVersionShape, PageShape, Shape, answers, workspace_of
 from service.http.api.bodies.uploads import TAR, TAR_BODY, Upload
@@ -262,6 +263,20 @@ def graph_picture(reference: str, workspace: Ours, present: Known = [], absent: 
 def bif(reference: str, workspace: Ours) -> Response:
     """In the Bayesian Interchange Format; of an ensemble its joint member, of a posterior its most probable graph."""
     return Response(product.bif(workspace, reference), media_type="text/plain")
+
+
+@router.get("/{reference}/model.sql", summary="Export SQL", response_class=Response, responses=answers("text/plain"))
+def sql(
+    reference: str,
+    workspace: Ours,
+    table: str,
+    dialect: DialectName = "duckdb",
+    view: str | None = None,
+    key: Known = [],  # noqa: B006
+    absent: Known = [],  # noqa: B006
+) -> Response:
+    """A network or an ensemble as tables and a view that gives the class probabilities of every row of a table in a warehouse."""
+    return Response(product.sql(workspace, reference, table, dialect, view, key, absent), media_type="text/plain")
 
 
 @router.get(

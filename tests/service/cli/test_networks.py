@@ -1,7 +1,8 @@
-"""Networks as files on the command line: out as BIF, in as a model that answers."""
+"""Networks as files on the command line: out as BIF or SQL, in as a model that answers."""
 
 import json
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -61,3 +62,28 @@ def test_a_trained_network_is_written(workspace, tmp_path):
     fewpass("models", "bif", "small", "--out", tmp_path / "small.bif", workspace=workspace)
     network = parse_bif((tmp_path / "small.bif").read_text())
     assert network.edges == ("class->x",) and network.values["class"] == ("u", "v")
+
+
+def test_a_trained_network_answers_in_a_database(workspace, tmp_path):
+    here = {"workspace": workspace}
+    command = ["models", "sql", "small@1", "--table", "new", "--key", "id", "--out", tmp_path / "small.sql"]
+    assert "small@1 -> " in fewpass(*command, **here).stdout
+    rows = pa.table({"id": [3, 2, 1], "x": ["b", None, "never seen"]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    scored = tmp_path / "scored.parquet"
+    fewpass("predict", "small@1", tmp_path / "rows.parquet", "--out", scored, "--keep", "id", **here)
+    with duckdb.connect() as database:
+        database.register("new", rows)
+        database.execute((tmp_path / "small.sql").read_text())
+        found = database.sql("FROM small ORDER BY id").to_arrow_table().to_pydict()
+    expected = pq.read_table(scored).sort_by("id").to_pydict()
+    assert list(found) == list(expected) and found.pop("prediction") == expected.pop("prediction")
+    assert all(found[name] == pytest.approx(expected[name], abs=1e-9) for name in expected)
+    assert "exists already" in fewpass(*command, code=1, **here).stderr
+    shown = fewpass(
+        "models", "sql", "small", "--table", "new", "--view", "odds", "--dialect", "postgres", **here
+    ).stdout
+    assert shown.startswith('CREATE TABLE "odds_values"') and 'CREATE VIEW "odds" AS' in shown
+    assert "oracle" in fewpass("models", "sql", "small", "--table", "new", "--dialect", "oracle", code=2, **here).stderr
+    wrong = fewpass("models", "sql", "small", "--table", "new", "--absent", "y", code=1, **here).stderr
+    assert "Column 'y' is not in the table" in wrong

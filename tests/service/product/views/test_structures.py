@@ -111,6 +111,11 @@ def test_other_models_know_no_structures_and_this_one_no_classes(site, plant, ci
             assert f"{kind!r} has no posterior over structures. Train with --learner orders" in told
     assert "is no Bayesian network" in problem(site.client.get("/v1/models/sky/graph.bif"), 422)["detail"]
     assert site.client.get("/v1/models/weather/graph.bif").text.startswith("network ")
+    assert "cannot be written as SQL" in problem(site.client.get("/v1/models/sky/model.sql?table=t"), 422)["detail"]
+    text = site.client.get("/v1/models/weather/model.sql", params={"table": "raw.days", "dialect": "spark"}).text
+    assert "CREATE VIEW `weather` AS" in text and "FROM `raw`.`days` AS t" in text
+    told = problem(site.client.get("/v1/models/weather/model.sql?table=t&dialect=oracle"), 422)
+    assert "dialect" in str(told["errors"])
     told = problem(site.client.post("/v1/models/plant/predict", json={"records": [{"flow": 1.0}]}), 422)
     assert "or send queries" in told["detail"]
     assert "has leaves of several columns" in problem(site.client.get("/v1/models/plant/circuit"), 422)["detail"]

@@ -1,0 +1,127 @@
+"""From the columns of a table to the codes of a schema, in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from learners.errors import LearnerError
+from learners.registry.sql.dialects import Dialect
+from learners.registry.sql.query import MOST_JOINS, Query
+from learners.schema import Attribute, Schema
+from learners.schema.clocks import DICTIONARY
+
+
+class UnsupportedColumn(LearnerError, ValueError):
+    """Values of a column have no SQL that reads them as the model does in every database."""
+
+    def __init__(self, column: str, arrow_type: str, kind: str) -> None:
+        super().__init__(
+            f"Column {column!r} holds {arrow_type} in training, taken as {kind}, which SQL does not read the same everywhere. "
+            "Convert it to text or to numbers, and train again."
+        )
+        self.column = column
+
+
+def add_codes(
+    query: Query, schema: Schema, used: Sequence[int], source: str, kept: Sequence[str], absent: Collection[str]
+) -> str:
+    """The step with the columns c0, c1, …: codes of the attributes in use, by their places in the schema.
+
+    Parameters
+    ----------
+    query : Query
+    schema : Schema
+    used : sequence of int
+    source : str
+        Quoted name of the table.
+    kept : sequence of str
+        What else to select from it, each with a new name.
+    absent : collection of str
+        Columns that the table does not have.
+
+    Raises
+    ------
+    UnsupportedColumn
+    """
+    there = [i for i in used if schema.attributes[i].name not in absent]
+    raw = [f"{_raw(schema.attributes[i], query.dialect)} AS x{i}" for i in there]
+    source = query.add("source", [*kept, *raw] or ["1 AS nothing"], f"{source} AS t")
+    names = [column.rpartition(" AS ")[2] for column in kept]
+    pending = [i for i in there if schema.attributes[i].kind == "nominal" and schema.attributes[i].values]
+    coded: list[str] = []
+    while pending:
+        block, pending = pending[:MOST_JOINS], pending[MOST_JOINS:]
+        joins, codes = [], []
+        for i in block:
+            attribute = schema.attributes[i]
+            joined = "text_value" if isinstance(attribute.values[0], str) else "whole_value"
+            joins.append(
+                f"LEFT JOIN {query.table('values')} AS v{i} ON v{i}.attribute = {i} AND v{i}.{joined} = s.x{i}"
+            )
+            codes.append(_code(attribute, f"s.x{i}", f"COALESCE(v{i}.code, {attribute.unseen_code})") + f" AS c{i}")
+        left = [f"s.x{i}" for i in there if i not in block and f"c{i}" not in coded]
+        carried = [f"s.{name}" for name in (*names, *coded)]
+        source = query.add("named", [*carried, *left, *codes], f"{source} AS s\n    " + "\n    ".join(joins))
+        coded += [f"c{i}" for i in block]
+    rest = []
+    for i in used:
+        attribute = schema.attributes[i]
+        if attribute.name in absent:
+            rest.append(f"{attribute.n_values} AS c{i}")
+        elif attribute.kind == "numeric":
+            cuts = list(map(query.dialect.number, attribute.cuts))
+            rest.append(_code(attribute, f"x{i}", searched(f"x{i}", cuts, int(attribute.has_missing))) + f" AS c{i}")
+        elif not attribute.values:
+            rest.append(_code(attribute, f"x{i}", str(attribute.unseen_code)) + f" AS c{i}")
+    return query.add("coded", [*names, *coded, *rest] or ["1 AS nothing"], source)
+
+
+def value_rows(schema: Schema, used: Sequence[int], dialect: Dialect) -> list[str]:
+    """Rows of the table of values: attribute, text, whole number, code."""
+    rows = []
+    for i in used:
+        attribute = schema.attributes[i]
+        for place, value in enumerate(attribute.values):
+            is_text = isinstance(value, str)
+            text, whole = (dialect.literal(value), "NULL") if is_text else ("NULL", str(int(value)))
+            rows.append(f"{i}, {text}, {whole}, {place + int(attribute.has_missing)}")
+    return rows
+
+
+def _code(attribute: Attribute, x: str, code: str) -> str:
+    return f"CASE WHEN {x} IS NULL THEN {attribute.missing_code} ELSE {code} END"
+
+
+def _raw(attribute: Attribute, dialect: Dialect) -> str:
+    """A column as it is compared: numbers as doubles, moments as seconds since 1970, booleans as whole numbers, NaN as NULL."""
+    column = "t." + dialect.identifier(attribute.name)
+    arrow_type = attribute.arrow_type.removeprefix(DICTIONARY)
+    is_moment = arrow_type.startswith(("timestamp", "date"))
+    if arrow_type.startswith(("time32", "time64", "duration")):
+        raise UnsupportedColumn(attribute.name, attribute.arrow_type, attribute.kind)
+    if attribute.kind == "numeric":
+        if is_moment:
+            return dialect.seconds.format(column)
+        return _without_nan(f"CAST({column} AS {dialect.real})", dialect)
+    if is_moment:
+        if not arrow_type.startswith("date32"):
+            raise UnsupportedColumn(attribute.name, attribute.arrow_type, attribute.kind)
+        return f"CAST({column} AS {dialect.text})"
+    if attribute.values and isinstance(attribute.values[0], bool):
+        return f"CAST({column} AS {dialect.whole})"
+    if arrow_type.startswith(("float", "double", "halffloat")):
+        return _without_nan(f"CAST({column} AS {dialect.real})", dialect)
+    return column
+
+
+def _without_nan(x: str, dialect: Dialect) -> str:
+    return x if dialect.is_nan is None else f"CASE WHEN {dialect.is_nan.format(x)} THEN NULL ELSE {x} END"
+
+
+def searched(x: str, cuts: Sequence[str], first: int) -> str:
+    """`first` plus the number of ascending cut points below a number: a search by halves."""
+    if not cuts:
+        return str(first)
+    middle = len(cuts) // 2
+    below, above = searched(x, cuts[:middle], first), searched(x, cuts[middle + 1 :], first + middle + 1)
+    return f"CASE WHEN {x} <= {cuts[middle]} THEN {below} ELSE {above} END"

@@ -1,0 +1,208 @@
+"""Look-ups of a network's families in SQL, for rows that are complete and for rows of which something must be summed out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.kernels.arrays import Floats
+from learners.registry.sql.dialects import Dialect
+from learners.registry.sql.query import LOG_ZERO, MOST_JOINS, Query, added
+
+# Sums are done when the values of so many combinations may be open at once: each costs a pass over the rows.
+OPEN_COMBINATIONS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Families:
+    """Look-ups of some families, each of an attribute and its parents.
+
+    Parameters
+    ----------
+    order : tuple of int
+        The attribute of each family.
+    above : tuple of tuple of int
+        Its parents.
+    sizes : tuple of int
+        Domains of all attributes.
+    logs : callable
+        Of a family (n_cells, n_classes) log P(value | class, parents), the attribute's code fastest.
+    first : int
+        Number of the first family in the table of logarithms.
+    takes_unseen : bool
+        Whether `logs` has the unseen codes of all members, too, the attribute's own included.
+    """
+
+    order: tuple[int, ...]
+    above: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
+    logs: Callable[[int], Floats]
+    first: int = 0
+    takes_unseen: bool = False
+
+    @property
+    def parents(self) -> tuple[int, ...]:
+        """Attributes that have children, ascending."""
+        return tuple(sorted(set[int]().union(*self.above)))
+
+    def shape(self, family: int) -> tuple[int, ...]:
+        """How many codes each parent of a family has, and last its attribute."""
+        return tuple(self.sizes[i] + self.takes_unseen for i in (*self.above[family], self.order[family]))
+
+    @property
+    def n_cells(self) -> int:
+        """Of all families together."""
+        return sum(math.prod(self.shape(family)) for family in range(len(self.order)))
+
+    def cell(self, family: int, code: Callable[[int], str]) -> str:
+        """The number of a row's cell in a family, NULL if the attribute is missing; `code` names the code of an attribute."""
+        attribute, place = self.order[family], ""
+        for member, size in zip((*self.above[family], attribute), self.shape(family), strict=True):
+            place = f"({place}) * {size} + {code(member)}" if place else code(member)
+        if self.takes_unseen:
+            return place
+        return f"CASE WHEN {code(attribute)} < {self.sizes[attribute]} THEN {place} END"
+
+    def descendants(self, attribute: int) -> list[int]:
+        """Children of an attribute, their children, and so on."""
+        found = {attribute}
+        for child, parents in zip(self.order, self.above, strict=True):
+            if found.intersection(parents):
+                found.add(child)
+        return [i for i in self.order if i in found - {attribute}]
+
+    def rows(self, dialect: Dialect) -> Iterator[str]:
+        """Rows of the table of logarithms: family, cell, one logarithm for each class."""
+        for family in range(len(self.order)):
+            for cell, logs in enumerate(np.maximum(self.logs(family), LOG_ZERO).tolist()):
+                yield ", ".join([str(self.first + family), str(cell), *map(dialect.number, logs)])
+
+
+def add_look_ups(query: Query, families: Families, source: str, kept: Sequence[str]) -> str:
+    """The step with log probabilities l0, l1, … of rows whose parents are all known; `source` has l0, l1, … without the families."""
+    pending = list(range(len(families.order)))
+    codes = [f"c{i}" for i in sorted({*families.order, *families.parents})]
+    while pending:
+        block, pending = pending[:MOST_JOINS], pending[MOST_JOINS:]
+        own = [f"s.{name}" for name in (*kept, *codes)]
+        joins = _joins(query, families, block, lambda i: f"s.c{i}")
+        source = query.add("looked_up", [*own, *_sums(query, block, "s")], f"{source} AS s{joins}")
+    return source
+
+
+def _joins(query: Query, families: Families, block: Iterable[int], code: Callable[[int], str]) -> str:
+    logs = query.table("logs")
+    return "".join(
+        f"\n    LEFT JOIN {logs} AS f{i} ON f{i}.family = {families.first + i} AND f{i}.cell = {families.cell(i, code)}"
+        for i in block
+    )
+
+
+def _sums(query: Query, block: Sequence[int], source: str) -> list[str]:
+    return [f"{added([f'{source}.l{k}', *(f'COALESCE(f{i}.l{k}, 0)' for i in block)])} AS l{k}" for k in query.classes]
+
+
+class Step(NamedTuple):
+    """Attributes whose missing values are opened, families that are looked up then, and attributes that are summed out after."""
+
+    opened: tuple[int, ...]
+    families: tuple[int, ...]
+    summed: tuple[int, ...]
+
+
+def steps_of(families: Families) -> list[Step]:
+    """An order in which few missing values are open at once: each time the family that needs the fewest more, and all that need none."""
+    parents = set(families.parents)
+    needs = {
+        family: {*own, attribute} & parents
+        for family, (attribute, own) in enumerate(zip(families.order, families.above, strict=True))
+    }
+    steps: list[Step] = []
+    is_open, done = set[int](), set[int]()
+    while needs:
+        cheapest = min(
+            needs, key=lambda family: (math.prod(families.sizes[i] for i in needs[family] - is_open), family)
+        )
+        opened = needs[cheapest] - is_open
+        is_open |= opened
+        ready = [family for family, own in needs.items() if own <= is_open]
+        for family in ready:
+            del needs[family]
+        done |= is_open.difference(*needs.values())
+        combinations = math.prod(families.sizes[i] + 1 for i in is_open)
+        summed = done if not needs or combinations > OPEN_COMBINATIONS else set[int]()
+        steps.append(Step(tuple(sorted(opened)), tuple(ready), tuple(sorted(summed))))
+        is_open -= summed
+        done -= summed
+    return steps
+
+
+def add_elimination(query: Query, families: Families, source: str, prior: Sequence[float]) -> str:
+    """The step with `row_key` and l0, l1, …: log P(class, what is known) of rows of codes, missing attributes summed out.
+
+    A missing attribute without a known descendant leaves the sum as it is: its code goes on as the unseen one.
+    """
+    sizes, order = families.sizes, families.order
+    columns = ["s.row_key"]
+    for i in order:
+        below = families.descendants(i)
+        if below:
+            known = " OR ".join(f"s.c{j} < {sizes[j]}" for j in (i, *below))
+            columns.append(f"CASE WHEN {known} THEN s.c{i} ELSE {sizes[i] + 1} END AS c{i}")
+        else:
+            columns.append(f"s.c{i}")
+    logs = [f"{query.dialect.number(prior[k])} AS l{k}" for k in query.classes]
+    source = query.add("begun", [*columns, *logs], f"{source} AS s")
+    steps, opened = steps_of(families), set[int]()
+    left = list(order)
+    for number, step in enumerate(steps):
+        later = {i for after in steps[number + 1 :] for family in after.families for i in _members(families, family)}
+        pending, joined = list(step.families), step.opened
+        for first in range(0, max(1, len(pending)), MOST_JOINS):
+            block = pending[first : first + MOST_JOINS]
+            code = {i: f"d{i}.code" if i in joined else f"s.c{i}" for i in order}
+            opens = "".join(
+                f"\n    JOIN {query.table('codes')} AS d{i} ON d{i}.attribute = {i} AND d{i}.given = s.c{i}"
+                for i in joined
+            )
+            joins = _joins(query, families, block, code.__getitem__)
+            own = ["s.row_key", *(f"{code[i]} AS c{i}" for i in left)]
+            source = query.add("summing", [*own, *_sums(query, block, "s")], f"{source} AS s{opens}{joins}")
+            joined = ()
+        left = [i for i in left if i in later or (i in opened | set(step.opened) and i not in step.summed)]
+        opened = (opened | set(step.opened)) - set(step.summed)
+        if step.summed:
+            source = _summed_out(query, source, ["row_key", *(f"c{i}" for i in left)])
+    return source
+
+
+def _members(families: Families, family: int) -> tuple[int, ...]:
+    return (*families.above[family], families.order[family])
+
+
+def _summed_out(query: Query, source: str, group: Sequence[str]) -> str:
+    """Rows that agree in some columns added up, in the range of doubles however small their probabilities are."""
+    dialect, logs = query.dialect, [f"l{k}" for k in query.classes]
+    by = ", ".join(group)
+    largest = f"MAX({dialect.largest(logs)}) OVER (PARTITION BY {by}) AS m"
+    source = query.add("most", [*group, *logs, largest], source)
+    sums = [
+        f"CASE WHEN MAX(l{k}) < -1e200 THEN {dialect.number(LOG_ZERO)} ELSE MAX(m) + LN(SUM({dialect.exp(f'l{k} - m')})) END AS l{k}"
+        for k in query.classes
+    ]
+    return query.add("summed", [*group, *sums], f"{source}\n  GROUP BY {by}")
+
+
+def code_rows(families: Families) -> list[str]:
+    """Rows of the table of codes: attribute, code that is given, code that it may be."""
+    rows = []
+    for i in families.parents:
+        size = families.sizes[i]
+        rows += [f"{i}, {code}, {code}" for code in range(size)]
+        rows += [f"{i}, {size}, {code}" for code in range(size)]
+        rows.append(f"{i}, {size + 1}, {size}")
+    return rows

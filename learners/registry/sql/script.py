@@ -1,0 +1,195 @@
+"""A trained network, or a pool of networks, as a script in SQL: its tables, and a view that gives the class probabilities of every row of a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
+
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.ensembles.model import EnsembleModel
+from learners.errors import InvalidParameter, LearnerError, UnknownColumn
+from learners.models.model import Model
+from learners.registry.sql.dialects import Dialect, dialect_of
+from learners.registry.sql.encoding import value_rows
+from learners.registry.sql.families import code_rows
+from learners.registry.sql.query import Query, qualified, table_name
+from learners.registry.sql.table_rows import add_answers
+from learners.registry.sql.tree_nodes import WAYS
+from learners.registry.sql.writable import NetworkInSQL, PoolInSQL, Writable
+from learners.schema import Schema
+from learners.schema.schema import FEW_CLASSES
+
+# Numbers of all look-up tables together: a script of some 20 MB.
+MOST_CELLS = 1 << 20
+ROWS_OF_INSERT, NUMBERS_OF_NODE = 500, 8
+
+
+class NoSQL(LearnerError, ValueError):
+    """A model cannot be written as SQL."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} cannot be written as SQL. Networks can, single ones and pools: train with learner nb, tan, kdb, skdb, eskdb or auto."
+        )
+
+
+class TooLargeForSQL(LearnerError, ValueError):
+    """The tables of a network are too large to be written as SQL."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}. Train with fewer parents (a smaller k), fold rare values (max_values), or score with fewpass predict."
+        )
+
+
+def sql_script(
+    model: Model,
+    *,
+    name: str,
+    table: str,
+    dialect: str = "duckdb",
+    key: Sequence[str] = (),
+    absent: Collection[str] = (),
+) -> str:
+    """A network, or a pool of networks, as SQL that answers as `predict_proba` does.
+
+    The script makes tables with the model's values and log probabilities, and a view. The view has the key columns (without any,
+    the model's own), `prediction`, and `probability_<class>` for each class. Types of columns are those of training. Where more is
+    missing than `predict` is sure to sum out exactly, the view gives NULL.
+
+    Parameters
+    ----------
+    model : Model
+    name : str
+        Of the view; the names of the tables begin with it. "schema.name" puts them into a schema.
+    table : str
+        Whose rows are answered; it may have a schema before it.
+    dialect : str
+        One of `DIALECTS`.
+    key : sequence of str
+        Columns of the table that the view shows beside the answers.
+    absent : collection of str
+        Columns of the model that the table does not have.
+
+    Raises
+    ------
+    NoSQL
+        If it is neither a network nor a pool of networks.
+    TooLargeForSQL
+        If it has more than 256 classes, or more than `MOST_CELLS` numbers.
+    UnknownColumn
+        If a column that is absent is none of the model's.
+    InvalidParameter
+        If names collide.
+    UnknownDialect, UnsupportedColumn, UnwritableText
+    """
+    writable = _writable(model)
+    schema = model.schema
+    if schema.n_classes > FEW_CLASSES:
+        raise TooLargeForSQL(
+            f"The model has {schema.n_classes:,} classes, and SQL is written for {FEW_CLASSES} at most"
+        )
+    names = [attribute.name for attribute in schema.attributes]
+    for column in absent:
+        if column not in names:
+            raise UnknownColumn(column, names)
+    shown = list(key) or [names[i] for i in writable.used if names[i] not in absent]
+    answers = ["prediction", *(f"probability_{value}" for value in schema.classes)]
+    spoken = dialect_of(dialect)
+    _check_names(spoken, "key", [*shown, *answers])
+    _check_names(spoken, "dialect", list(dict.fromkeys([*key, *(names[i] for i in writable.used)])))
+    n_cells = sum(families.n_cells for families in writable.families) * schema.n_classes
+    n_cells += 0 if writable.trees is None else len(writable.trees.nodes) * NUMBERS_OF_NODE
+    if n_cells > MOST_CELLS:
+        raise TooLargeForSQL(
+            f"The tables of the model have {n_cells:,} numbers, more than {MOST_CELLS:,} that SQL is written for"
+        )
+    query = Query(spoken, schema.n_classes, name)
+    source = add_answers(query, writable, qualified(spoken, table), shown, absent)
+    columns = [f"k{i} AS {spoken.identifier(column)}" for i, column in enumerate(shown)]
+    columns.append(f"{_prediction(query, schema)} AS {spoken.identifier('prediction')}")
+    columns += [f"p{k} AS {spoken.identifier(answer)}" for k, answer in enumerate(answers[1:])]
+    tables = _tables(query, writable)
+    view = f"CREATE VIEW {qualified(spoken, name)} AS\n{query.text(columns, source)};\n"
+    return "\n".join([*tables, view])
+
+
+def _writable(model: Model) -> Writable:
+    if isinstance(model, LookupModel) and model.schema.target is not None:
+        return NetworkInSQL(model)
+    if isinstance(model, EnsembleModel):
+        return PoolInSQL(model)
+    raise NoSQL(f"A model of kind {model.kind!r}")
+
+
+def _check_names(dialect: Dialect, parameter: str, columns: Sequence[str]) -> None:
+    told = columns if dialect.distinguishes_case else [column.lower() for column in columns]
+    for place, column in enumerate(told):
+        if column in told[:place]:
+            both = f"{columns[told.index(column)]!r} and {columns[place]!r}"
+            given = dialect.name if parameter == "dialect" else columns[place]
+            raise InvalidParameter(parameter, given, f"the columns {both} have one name in {dialect.name}")
+
+
+def _prediction(query: Query, schema: Schema) -> str:
+    """The class with the greatest probability, of several the first."""
+    values = schema.class_values()
+    shares = [f"p{k}" for k in query.classes]
+    cases = " ".join(
+        f"WHEN {share} THEN {query.dialect.literal(value)}" for share, value in zip(shares, values, strict=True)
+    )
+    return f"CASE {query.dialect.largest(shares)} {cases} END"
+
+
+def _tables(query: Query, writable: Writable) -> Iterator[str]:
+    """The statements that make and fill the tables."""
+    dialect = query.dialect
+    whole, real, text = dialect.whole, dialect.real, dialect.text
+    logs = ", ".join(f"l{k} {real}" for k in query.classes)
+    tables: dict[str, tuple[str, Iterable[str]]] = {
+        "values": (
+            f"attribute {whole}, text_value {text}, whole_value {whole}, code {whole}",
+            value_rows(writable.schema, writable.used, dialect),
+        ),
+        "codes": (f"attribute {whole}, given {whole}, code {whole}", code_rows(writable.joint)),
+        "logs": (
+            f"family {whole}, cell {whole}, {logs}",
+            chain.from_iterable(families.rows(dialect) for families in writable.families),
+        ),
+        "factorials": (
+            f"n {whole}, log_factorial {real}",
+            (f"{n}, {dialect.number(math.lgamma(n + 1))}" for n in range(len(writable.used) + 2)),
+        ),
+    }
+    if writable.trees is not None:
+        below = ", ".join(f"{side}_node {whole}, {side}_attribute {whole}" for side in ("left", "right"))
+        tables["trees"] = (f"root {whole}, attribute {whole}", writable.trees.root_rows())
+        columns = f"node {whole}, mask {text}, {below}, left_share {real}, label {whole}, score {real}"
+        tables["nodes"] = (columns, writable.trees.node_rows(dialect))
+        tables["ways"] = (f"go {text}, is_left {whole}", [f"'{go}', {is_left}" for go, is_left in WAYS])
+    for of, (columns, rows) in tables.items():
+        named = table_name(dialect, query.prefix, of)
+        yield f"CREATE TABLE {named} ({columns});"
+        yield from _inserts(named, rows)
+    if dialect.name == "sqlite":  # which has no joins but by indices
+        for of, columns in (
+            ("values", "attribute, text_value, whole_value"),
+            ("codes", "attribute, given"),
+            ("logs", "family, cell"),
+            *([("nodes", "node")] if writable.trees is not None else []),
+        ):
+            named = table_name(dialect, query.prefix, of)
+            index = table_name(dialect, query.prefix, f"{of}_index")
+            yield f"CREATE INDEX {index} ON {named.rpartition('.')[2]} ({columns});"
+
+
+def _inserts(table: str, rows: Iterable[str]) -> Iterator[str]:
+    block: list[str] = []
+    for row in rows:
+        block.append(f"({row})")
+        if len(block) == ROWS_OF_INSERT:
+            yield f"INSERT INTO {table} VALUES\n" + ",\n".join(block) + ";"
+            block = []
+    if block:
+        yield f"INSERT INTO {table} VALUES\n" + ",\n".join(block) + ";"

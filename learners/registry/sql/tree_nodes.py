@@ -1,0 +1,120 @@
+"""Boosted trees as tables of nodes, which a query goes down level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.ensembles.correction.forest_kernels import WORD, Forest
+from learners.registry.sql.dialects import Dialect
+from learners.registry.sql.query import Query
+
+RIGHT, LEFT, BOTH = "012"
+# Which sides a row goes to, by what the mask of a split says of its code.
+WAYS = ((LEFT, 1), (RIGHT, 0), (BOTH, 1), (BOTH, 0))
+
+
+class _Node(NamedTuple):
+    """One row of the table of nodes; a leaf is its own left node, and has a score."""
+
+    mask: str
+    left: int
+    right: int
+    left_share: float
+    attribute: int  # -1: of a leaf
+    label: int
+    score: float
+
+
+class TreesInSQL:
+    """Trees whose splits look at codes; subtrees that end in one score are one leaf.
+
+    Parameters
+    ----------
+    forest : Forest
+    sizes : sequence of int
+        Domains of the attributes; a code that is not below its size is missing.
+    """
+
+    def __init__(self, forest: Forest, sizes: Sequence[int]) -> None:
+        self._forest, self._sizes = forest, sizes
+        self.nodes: list[_Node] = []
+        self._leaves: dict[tuple[int, float], int] = {}
+        self._roots = [self._add(tree, 0) for tree in range(forest.depths.size)]
+        self._attributes = sorted({node.attribute for node in self.nodes if node.attribute >= 0})
+        self._depth = max(map(self._depth_of, self._roots), default=0)
+
+    def _add(self, tree: int, place: int) -> int:
+        """The number of the node at a place of a tree."""
+        forest, n_splits = self._forest, (1 << int(self._forest.depths[tree])) - 1
+        if place >= n_splits:
+            label = int(forest.labels[tree])
+            score = float(forest.leaves[int(forest.leaf_starts[tree]) + place - n_splits])
+            if (label, score) not in self._leaves:
+                number = self._leaves[label, score] = len(self.nodes)
+                self.nodes.append(_Node(LEFT, number, number, 1.0, -1, label, score))
+            return self._leaves[label, score]
+        left, right = self._add(tree, 2 * place + 1), self._add(tree, 2 * place + 2)
+        if left == right:
+            return left
+        node = int(forest.node_starts[tree]) + place
+        attribute = int(forest.attributes[node])
+        codes = np.arange(self._sizes[attribute])
+        words = forest.words[int(forest.word_starts[node]) + codes // WORD]
+        goes_left = (words >> (codes % WORD).astype(np.uint64)) & np.uint64(1)
+        mask = "".join(LEFT if left_one else RIGHT for left_one in goes_left.tolist()) + BOTH
+        share = float(forest.left_shares[node])
+        self.nodes.append(_Node(mask, left, right, share, attribute, int(forest.labels[tree]), 0.0))
+        return len(self.nodes) - 1
+
+    def _depth_of(self, number: int) -> int:
+        node = self.nodes[number]
+        return 0 if node.attribute < 0 else 1 + max(self._depth_of(node.left), self._depth_of(node.right))
+
+    def root_rows(self) -> list[str]:
+        """Rows of the table of trees: root, its attribute."""
+        return [f"{root}, {self.nodes[root].attribute}" for root in self._roots]
+
+    def node_rows(self, dialect: Dialect) -> list[str]:
+        """Rows of the table of nodes: node, mask, left, its attribute, right, its attribute, left share, label, score."""
+        rows = []
+        for number, node in enumerate(self.nodes):
+            below = [f"{side}, {self.nodes[side].attribute}" for side in (node.left, node.right)]
+            told = f"{dialect.number(node.left_share)}, {node.label}, {dialect.number(node.score)}"
+            rows.append(f"{number}, '{node.mask}', {', '.join(below)}, {told}")
+        return rows
+
+    def add_scores(self, query: Query, source: str) -> str:
+        """The step with `row_key` and t0, t1, …: what the trees add to the score of each class.
+
+        A row whose attribute is missing goes both ways at a split, in the shares of the training rows.
+
+        Parameters
+        ----------
+        query : Query
+        source : str
+            The step with `row_key` and the codes c0, c1, … of rows that differ.
+        """
+        codes = [f"c{i}" for i in self._attributes]
+        own = ["s.row_key", *(f"s.{code}" for code in codes)]
+        begun = ["r.root AS node", f"{self._code('r.attribute')} AS code", "1e0 AS share"]
+        source = query.add("roots", [*own, *begun], f"{source} AS s CROSS JOIN {query.table('trees')} AS r")
+        share = f"CASE WHEN w.go <> '{BOTH}' THEN 1e0 WHEN w.is_left = 1 THEN n.left_share ELSE 1e0 - n.left_share END"
+        nodes = f"JOIN {query.table('nodes')} AS n ON n.node = s.node"
+        ways = f"JOIN {query.table('ways')} AS w ON w.go = SUBSTR(n.mask, s.code + 1, 1)"
+        for _ in range(self._depth):
+            below = [f"CASE WHEN w.is_left = 1 THEN n.left_{of} ELSE n.right_{of} END" for of in ("node", "attribute")]
+            moved = [f"{below[0]} AS node", f"{self._code(below[1])} AS code", f"s.share * {share} AS share"]
+            source = query.add("level", [*own, *moved], f"{source} AS s\n    {nodes}\n    {ways}")
+        sums = [f"SUM(CASE WHEN n.label = {k} THEN s.share * n.score ELSE 0e0 END) AS t{k}" for k in query.classes]
+        return query.add("trees", ["s.row_key", *sums], f"{source} AS s\n    {nodes}\n  GROUP BY s.row_key")
+
+    def _code(self, attribute: str) -> str:
+        """The place in the mask of the code of an attribute: missing ones are the last, and leaves have one only."""
+        cases = [
+            f"WHEN {i} THEN CASE WHEN s.c{i} < {self._sizes[i]} THEN s.c{i} ELSE {self._sizes[i]} END"
+            for i in self._attributes
+        ]
+        return f"CASE {attribute} {' '.join(cases)} ELSE 0 END" if cases else "0"

@@ -1,0 +1,153 @@
+"""What answers rows of codes in SQL: a network, or a pool of networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.ensembles.model import LEAST, EnsembleModel
+from learners.registry.sql.encoding import searched
+from learners.registry.sql.families import Families, add_elimination, add_look_ups
+from learners.registry.sql.merged import merged_families
+from learners.registry.sql.query import Query
+from learners.registry.sql.tree_nodes import TreesInSQL
+from learners.schema import Schema
+from learners.schema.encoding.views import Views
+
+
+class Writable(Protocol):
+    """A model as steps of a query over its codes c0, c1, …
+
+    Attributes
+    ----------
+    schema : Schema
+    used : tuple of int
+        Attributes that the model looks at; a null among them is a value or hides one.
+    needed : tuple of int
+        Attributes without which `add_scores` is not right.
+    joint : Families
+        Of the network that sums out what is missing; its attributes are those of the schema.
+    families : tuple of Families
+        All that the table of logarithms holds.
+    trees : TreesInSQL or None
+        With them, `add_scores` takes rows that differ and have a `row_key`.
+    prior : list of float
+        Of the classes, where no class can produce a row.
+    """
+
+    schema: Schema
+    used: tuple[int, ...]
+    needed: tuple[int, ...]
+    joint: Families
+    families: tuple[Families, ...]
+    trees: TreesInSQL | None
+    prior: list[float]
+
+    def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
+        """The step with l0, l1, …: log P(class, row) but for a constant, of rows of which nothing that is needed is missing."""
+
+    def add_known(self, query: Query, source: str) -> str:
+        """The step with `row_key`, p0, p1, … and `evidence` of rows of which anything may be missing."""
+
+
+class NetworkInSQL:
+    """A single network."""
+
+    def __init__(self, model: LookupModel) -> None:
+        self.schema = model.schema
+        self.joint = _families_of(model, 0)
+        self.families: tuple[Families, ...] = (self.joint,)
+        self.trees: TreesInSQL | None = None
+        self.used, self.needed = tuple(sorted(model.network.order)), self.joint.parents
+        self._log_prior = model.log_prior.tolist()
+        self.prior = np.exp(model.log_prior).tolist()
+
+    def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
+        """As of `Writable`."""
+        codes = [f"c{i}" for i in self.used]
+        source = query.add("begun", [*kept, *codes, *_prior(query, self._log_prior)], source)
+        return add_look_ups(query, self.joint, source, kept)
+
+    def add_known(self, query: Query, source: str) -> str:
+        """As of `Writable`."""
+        source = add_elimination(query, self.joint, source, self._log_prior)
+        return query.softmax(source, ["row_key"], self.prior, is_shared=True)
+
+
+class PoolInSQL:
+    """A geometric pool of networks, corrected by trees or not, whose joint member answers for what is missing; see `EnsembleModel`."""
+
+    def __init__(self, model: EnsembleModel) -> None:
+        self.schema, self._views, self._joint_views = model.schema, model.views, model.joint_views
+        self._pool = merged_families(model)
+        self.joint = _families_of(model.joint, len(self._pool.order))
+        self.families: tuple[Families, ...] = (self._pool, self.joint)
+        self.trees: TreesInSQL | None = None
+        if model.correction is not None:
+            self.trees = TreesInSQL(model.correction.forest, model.schema.domain_sizes.tolist())
+        self.used = self.needed = tuple(range(model.schema.n_attributes))
+        self._log_prior, self._joint_prior = model.log_prior.tolist(), model.joint.log_prior.tolist()
+        self.prior = np.exp(model.log_prior).tolist()
+
+    def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
+        """As of `Writable`."""
+        n = self.schema.n_attributes
+        seen = sorted({*self._pool.order, *self._pool.parents})
+        codes = [f"s.c{i}" if i < n else _view(self._views, i - n, f"c{i}") for i in seen]
+        scores = _prior(query, self._log_prior)
+        joined = f"{source} AS s"
+        if self.trees is not None:
+            joined += f" JOIN {self.trees.add_scores(query, source)} AS t ON t.row_key = s.row_key"
+            scores = [f"{query.dialect.number(x)} + t.t{k} AS l{k}" for k, x in enumerate(self._log_prior)]
+        source = query.add("views", [*(f"s.{name}" for name in kept), *codes, *scores], joined)
+        return add_look_ups(query, self._pool, source, kept)
+
+    def add_known(self, query: Query, source: str) -> str:
+        """As of `Writable`: two answers, pooled by the share of the columns that are known."""
+        sizes, n = self.schema.domain_sizes.tolist(), max(1, self.schema.n_attributes)
+        known = " + ".join(f"CASE WHEN c{i} < {sizes[i]} THEN 1e0 ELSE 0e0 END" for i in self.used) or "0e0"
+        source = query.add(
+            "known", ["row_key", *(f"c{i}" for i in self.used), f"({known}) / {n} AS share"], source, is_shared=True
+        )
+        pool = query.softmax(self.add_scores(query, source, ["row_key", "share"]), ["row_key", "share"], self.prior)
+        coarse = query.add(
+            "coarse", ["s.row_key", *(_view(self._joint_views, i, f"c{i}") for i in self.used)], f"{source} AS s"
+        )
+        joint = add_elimination(query, self.joint, coarse, self._joint_prior)
+        joint = query.softmax(joint, ["row_key"], np.exp(self._joint_prior).tolist())
+        least = query.dialect.number(LEAST)
+        logs = [
+            f"a.share * LN({query.dialect.largest([f'a.p{k}', least])}) "
+            f"+ (1e0 - a.share) * LN({query.dialect.largest([f'b.p{k}', least])}) AS l{k}"
+            for k in query.classes
+        ]
+        joined = f"{pool} AS a JOIN {joint} AS b ON b.row_key = a.row_key"
+        both = query.add("both", ["a.row_key", "b.evidence AS joint_evidence", *logs], joined)
+        pooled = query.softmax(both, ["row_key", "joint_evidence"], self.prior)
+        shares = [f"p{k}" for k in query.classes]
+        return query.add("pooled", ["row_key", *shares, "joint_evidence AS evidence"], pooled, is_shared=True)
+
+
+def _families_of(model: LookupModel, first: int) -> Families:
+    sizes = tuple(model.schema.domain_sizes.tolist())
+    return Families(model.network.order, model.network.parents, sizes, model.family_logs, first)
+
+
+def _prior(query: Query, log_prior: Sequence[float]) -> list[str]:
+    return [f"{query.dialect.number(x)} AS l{k}" for k, x in enumerate(log_prior)]
+
+
+def _view(views: Views, view: int, name: str) -> str:
+    """The code of a view from the code of its attribute, under a name."""
+    i = int(views.attribute[view])
+    own, base = views.schema.attributes[view], views.base.attributes[i]
+    if own.cuts == base.cuts:
+        return f"s.c{i} AS {name}"
+    first = int(base.has_missing)
+    # Interval j of the attribute is not beyond the cut point at position p if j <= p.
+    places = [str(base.cuts.index(cut) + first) for cut in own.cuts]
+    missing = f"WHEN s.c{i} >= {base.n_values} THEN {own.n_values} " + f"WHEN s.c{i} = 0 THEN 0 " * first
+    return f"CASE {missing}ELSE {searched(f's.c{i}', places, first)} END AS {name}"

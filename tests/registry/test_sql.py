@@ -1,0 +1,340 @@
+"""Networks as SQL, run by databases, against `predict_proba`."""
+
+import datetime
+import sqlite3
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork, XGBoost
+from learners.errors import InvalidParameter, UnknownColumn
+from learners.registry.sql import merged, script, table_rows
+from learners.registry.sql.dialects import DIALECTS, UnknownDialect, UnwritableText
+from learners.registry.sql.encoding import UnsupportedColumn
+from learners.registry.sql.families import steps_of
+from learners.registry.sql.script import NoSQL, TooLargeForSQL, sql_script
+from learners.registry.sql.writable import NetworkInSQL, PoolInSQL
+from learners.schema.encoding.encode import encode
+
+TOLERANCE = 1e-9
+ODD, NUMBER = 'a "word"\'s\n; --', "Größe.x`"
+LEARNERS = (
+    NB,
+    TAN,
+    lambda: KDB(k=2),
+    lambda: SKDB(k=2),
+    lambda: KDB(k=1, estimator="hdp"),
+    lambda: KDB(k=3, m=0.1),
+    ESKDB,
+)
+SQLITE_TYPES = {"string": "TEXT", "double": "REAL", "float": "REAL"}
+
+
+def in_duckdb(text, rows):
+    with duckdb.connect() as database:
+        database.register("rows", rows)
+        database.execute(text)
+        return database.execute("SELECT * FROM answers ORDER BY id").fetchall()
+
+
+def in_sqlite(text, rows):
+    database = sqlite3.connect(":memory:")
+    columns = [
+        DIALECTS["sqlite"].identifier(field.name) + " " + SQLITE_TYPES.get(str(field.type), "") for field in rows.schema
+    ]
+    database.execute(f"CREATE TABLE rows ({', '.join(columns)})")
+    values = zip(*(as_text(column.to_pylist()) for column in rows.columns), strict=True)
+    database.executemany(f"INSERT INTO rows VALUES ({', '.join('?' * len(columns))})", values)
+    database.executescript(text)
+    found = database.execute("SELECT * FROM answers ORDER BY id").fetchall()
+    database.close()
+    return found
+
+
+def as_text(values):
+    return [value.isoformat(" ") if isinstance(value, datetime.datetime) else value for value in values]
+
+
+ENGINES = {"duckdb": in_duckdb, "sqlite": in_sqlite}
+
+
+def answers_of(model, rows, dialect="duckdb", absent=()):
+    rows = rows.append_column("id", pa.array(np.arange(rows.num_rows)))
+    text = sql_script(model, name="answers", table="rows", dialect=dialect, key=["id"], absent=absent)
+    found = ENGINES[dialect](text, rows)
+    return [row[1] for row in found], np.array([row[2:] for row in found], np.float64)
+
+
+def check(model, rows, dialect="duckdb", absent=()):
+    expected = model.predict_proba(encode(rows, model.schema, with_class=False))
+    labels, found = answers_of(model, rows, dialect, absent)
+    assert np.abs(found - expected).max() <= TOLERANCE
+    is_clear = np.sort(expected)[:, -1] - np.sort(expected)[:, -2] > TOLERANCE
+    named = np.array(model.schema.class_values(), object)[expected.argmax(axis=1)]
+    assert all(label == name for label, name, clear in zip(labels, named, is_clear, strict=True) if clear)
+
+
+def table_of(seed, n_rows, nulls=0.1, unseen=False):
+    """Words with quotes and other letters, numbers at cut points, booleans, whole numbers, moments; nulls and NaN."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n_rows)
+
+    def words(values, noise):
+        drawn = np.where(rng.random(n_rows) < noise, rng.integers(0, len(values), n_rows), y % len(values))
+        return np.array(values, object)[drawn]
+
+    def with_nulls(values, kind, share=nulls):
+        return pa.array([None if r < share else v for r, v in zip(rng.random(n_rows), values, strict=True)], kind)
+
+    kinds = ["u, 'v'", 'say "w"', "x\\\nü", "", *(["never; seen"] if unseen else [])]
+    size = np.round(rng.normal(y, 1.0) * 4) / 4
+    level = rng.integers(0, 4, n_rows) + y
+    # So that attributes have several parents.
+    other = np.where(rng.random(n_rows) < 0.1, rng.integers(0, 3, n_rows), (level + 2 * (size > 0)) % 3)
+    last = np.where(rng.random(n_rows) < 0.1, rng.integers(0, 3, n_rows), (other + level) % 3)
+    part = rng.normal(level, 1.0) + np.where(rng.random(n_rows) < 0.03, np.nan, 0.0)
+    moments = [datetime.datetime(2020, 1, 1) + datetime.timedelta(seconds=float(60.25 * v)) for v in np.round(size * 8)]
+    return pa.table(
+        {
+            ODD: with_nulls(words(kinds, 0.4), pa.string()),
+            NUMBER: pa.array(size / 10, pa.float64()),
+            "flag": with_nulls((size + rng.normal(size=n_rows) > 1).tolist(), pa.bool_(), nulls / 2),
+            "level": pa.array((level + 2 * unseen).astype(np.int8)),
+            "select": with_nulls(part, pa.float64()),
+            "when": with_nulls(moments, pa.timestamp("us")),
+            "other": pa.array(np.array(["p", "q", "r"])[other]),
+            "last": pa.array(np.array(["s", "t", "u"])[last]),
+            "class": pa.array(np.array(["no", "it's", "später"], object)[y]),
+        }
+    )
+
+
+def with_holes(table, seed, share):
+    """Nulls everywhere, also where training saw none."""
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            name: pa.array(
+                [None if r < share else v for r, v in zip(rng.random(table.num_rows), column.to_pylist(), strict=True)],
+                column.type,
+            )
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+    )
+
+
+@pytest.mark.parametrize("dialect", ENGINES)
+@pytest.mark.parametrize("make", LEARNERS)
+def test_the_view_answers_as_the_model(make, dialect):
+    model = make().fit(table_of(0, 400), "class").model_
+    rows = table_of(1, 150, unseen=True)
+    check(model, pa.concat_tables([rows, with_holes(rows, 2, 0.3), with_holes(rows.slice(0, 40), 3, 0.8)]), dialect)
+
+
+@pytest.mark.parametrize("cells", [(0,), (40,), (4096,)])
+def test_tables_of_a_pool_answer_alike_however_they_are_merged(cells, monkeypatch):
+    """By the codes of attributes, of views, or of both."""
+    model = ESKDB().fit(table_of(0, 1000), "class").model_
+    monkeypatch.setattr(merged, "CELLS", cells)
+    families = merged.merged_families(model)
+    columns = {*families.order, *families.parents}
+    n = model.schema.n_attributes
+    assert (min(columns) < n, max(columns) >= n) == {0: (False, True), 40: (True, True)}.get(cells[0], (True, False))
+    rows = table_of(1, 60, unseen=True)
+    check(model, pa.concat_tables([rows, with_holes(rows, 2, 0.3)]))
+
+
+@pytest.fixture(scope="module")
+def auto():
+    """The default, with trees."""
+    model = FewPassClassifier().fit(table_of(0, 200), "class").model_
+    assert model.correction is not None
+    return model
+
+
+@pytest.mark.parametrize("dialect", ENGINES)
+def test_trees_answer_too(auto, dialect):
+    rows = table_of(1, 60, unseen=True)
+    check(auto, pa.concat_tables([rows, rows.slice(0, 20), with_holes(rows.slice(0, 40), 2, 0.3)]), dialect)
+
+
+def test_trees_that_are_large_are_refused(auto, monkeypatch):
+    trees = PoolInSQL(auto).trees
+    n_splits = sum(node.attribute >= 0 for node in trees.nodes)
+    assert 0 < n_splits <= auto.correction.forest.attributes.size
+    monkeypatch.setattr(script, "MOST_CELLS", 8 * n_splits)
+    with pytest.raises(TooLargeForSQL, match="that SQL is written for"):
+        sql_script(auto, name="a", table="b")
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    make=st.sampled_from(LEARNERS),
+    seed=st.integers(0, 2**31),
+    nulls=st.sampled_from((0.0, 0.05, 0.4)),
+    dropped=st.sets(st.sampled_from((ODD, NUMBER, "flag", "level", "select", "when", "other", "last")), max_size=5),
+    dialect=st.sampled_from(sorted(ENGINES)),
+)
+def test_random_models_and_rows(make, seed, nulls, dropped, dialect):
+    """Also of tables without some of the model's columns."""
+    model = make().fit(table_of(seed, 200, nulls), "class").model_
+    rows = with_holes(table_of(seed + 1, 60, 0.2, unseen=True), seed, 0.1)
+    absent = [attribute.name for attribute in model.schema.attributes if attribute.name in dropped]
+    check(model, rows.drop_columns(sorted(dropped)), dialect, absent)
+
+
+def test_columns_of_every_type():
+    """As Arrow's types come into DuckDB; numbers that the model takes as nominal values have NaN, too."""
+    rng = np.random.default_rng(0)
+    y, n = np.arange(400) % 2, 400
+    steps = (rng.integers(0, 30, n) + 10 * y).tolist()
+    start = datetime.datetime(1969, 12, 20)
+    days = [start.date() + datetime.timedelta(days=step) for step in steps]
+    moments = [start + datetime.timedelta(days=step, microseconds=step) for step in steps]
+    whole = [float("nan") if step % 7 == 0 else float(step % 5) for step in steps]
+    table = pa.table(
+        {
+            "day": pa.array(days, pa.date32()),
+            "nano": pa.array(moments, pa.timestamp("ns")),
+            "second": pa.array(moments, pa.timestamp("us")).cast(pa.timestamp("s"), safe=False),
+            "zone": pa.array(moments, pa.timestamp("us", tz="Asia/Tokyo")),
+            "decimal": pa.array([str(step / 4) for step in steps]).cast(pa.decimal128(9, 2)),
+            "single": pa.array(steps, pa.float32()),
+            "large": pa.array([2**63 + 2**40 * step for step in steps], pa.uint64()),
+            "state": pa.array(whole, pa.float64()),
+            "named day": pa.array([days[step % 4] for step in steps], pa.date32()),
+            "word": pa.array([f"w{step % 6}" for step in steps]).dictionary_encode(),
+            "byte": pa.array([step % 3 for step in steps], pa.uint8()),
+            "class": y,
+        }
+    )
+    nominal = {name: {"kind": "nominal"} for name in ("state", "named day")}
+    model = KDB(k=1, columns=nominal).fit(table, "class").model_
+    assert len(model.network.order) == 11
+    check(model, pa.concat_tables([table, with_holes(table.slice(0, 100), 1, 0.2)]))
+
+
+def test_classes_keep_their_type():
+    table = table_of(0, 200)
+    for values, kind in (([False, True], pa.bool_()), ([7, -3], pa.int64())):
+        classes = pa.array([values[i % 2] for i in range(200)], kind)
+        model = NB().fit(table.drop_columns("class").append_column("class", classes), "class").model_
+        check(model, table_of(1, 50))
+
+
+def test_a_model_of_no_column_gives_the_prior():
+    rng = np.random.default_rng(0)
+    table = pa.table({"x": rng.random(500), "class": rng.integers(0, 2, 500)})
+    model = SKDB(k=1).fit(table, "class").model_
+    assert not model.network.order
+    check(model, table.slice(0, 5))
+
+
+@pytest.mark.parametrize(("dialect", "n_columns"), [("duckdb", 55), ("sqlite", 120)])
+def test_many_columns(dialect, n_columns):
+    """More than a database joins at a time."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 300)
+    columns = {f"x{i}": pa.array([f"v{v}" for v in (rng.integers(0, 3, 300) + y) % 3]) for i in range(n_columns)}
+    model = TAN().fit(pa.table(columns | {"class": y}), "class").model_
+    check(model, with_holes(pa.table(columns).slice(0, 40), 1, 0.1), dialect)
+
+
+def test_rows_that_lack_too_much_have_no_answer(monkeypatch):
+    """NULL, and never another number: the bound is on the values of missing parents together."""
+    model = KDB(k=2).fit(table_of(0, 400, nulls=0.0), "class").model_
+    rows = with_holes(table_of(1, 200, nulls=0.0), 2, 0.4)
+    expected = model.predict_proba(encode(rows, model.schema, with_class=False))
+    monkeypatch.setattr(table_rows, "MOST_SUMMED", 3 * 20)
+    labels, found = answers_of(model, rows)
+    is_null = np.isnan(found).all(axis=1)
+    assert 20 < is_null.sum() < 180 and np.abs(found - expected)[~is_null].max() <= TOLERANCE
+    assert [label is None for label in labels] == is_null.tolist()
+
+
+def test_steps_look_each_family_up_once_with_what_it_needs():
+    model = KDB(k=3).fit(table_of(0, 400), "class").model_
+    families = NetworkInSQL(model).joint
+    seen, is_open = [], set()
+    for step in steps_of(families):
+        assert not is_open.intersection(step.opened)
+        is_open |= set(step.opened)
+        for family in step.families:
+            needed = {*model.network.parents[family], model.network.order[family]} & set(families.parents)
+            assert needed <= is_open
+        seen += step.families
+        assert is_open.issuperset(step.summed)
+        is_open -= set(step.summed)
+    assert sorted(seen) == list(range(len(model.network.order))) and not is_open
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_dialect_is_written_with_its_quotes(dialect):
+    model = TAN().fit(table_of(0, 400), "class").model_
+    text = sql_script(model, name="mart.income", table="raw.people", dialect=dialect, key=["customer"])
+    quoted = {"`": "`mart`.`income`", '"': '"mart"."income"'}[DIALECTS[dialect].quote]
+    assert f"CREATE VIEW {quoted} AS" in text and "None" not in text and "nan," not in text
+    backslashed = dialect in ("bigquery", "snowflake", "spark")
+    assert (r"'it\'s'" if backslashed else "'it''s'") in text
+    assert ("x\\\\\\n" if backslashed else "x\\\n") + "ü" in text
+
+
+def test_numbers_are_exact_where_a_database_reads_decimals_inexactly():
+    rng = np.random.default_rng(0)
+    numbers = [*rng.normal(size=2000), *(10.0 ** rng.uniform(-300, 300, 2000)), 0.1, -2.5, 3.0, 5e-324, 0.0]
+    database = sqlite3.connect(":memory:")
+    for x in numbers:
+        (read,) = database.execute(f"SELECT {DIALECTS['sqlite'].number(float(x))}").fetchone()
+        assert read == x
+    database.close()
+
+
+def test_what_cannot_be_written_is_refused():
+    table = table_of(0, 100)
+    boosted = XGBoost().fit(table, "class").model_
+    with pytest.raises(NoSQL, match=r"A model of kind 'boosted-trees' cannot be written as SQL. Networks can"):
+        sql_script(boosted, name="a", table="b")
+    circuit = SumProductNetwork().fit(table).model_
+    with pytest.raises(NoSQL, match="A model of kind 'circuit'"):
+        sql_script(circuit, name="a", table="b")
+    model = NB().fit(table, "class").model_
+    with pytest.raises(UnknownDialect, match=r"There is no dialect 'oracle'. Choose one of duckdb, postgres"):
+        sql_script(model, name="a", table="b", dialect="oracle")
+    with pytest.raises(UnknownColumn, match=r"'flagg' is not in the table .similar: flag"):
+        sql_script(model, name="a", table="b", absent=["flagg"])
+    with pytest.raises(InvalidParameter, match="'Prediction' and 'prediction' have one name in duckdb"):
+        sql_script(model, name="a", table="b", key=["Prediction"])
+    with pytest.raises(UnwritableText, match="holds a zero character"):
+        sql_script(model, name="a", table="b\0")
+
+
+def test_columns_that_differ_in_case_alone_are_refused_where_they_are_one():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 200)
+    model = (
+        NB().fit(pa.table({"x": y + rng.normal(size=200), "X": y - rng.normal(size=200), "class": y}), "class").model_
+    )
+    with pytest.raises(InvalidParameter, match="the columns 'x' and 'X' have one name in duckdb"):
+        sql_script(model, name="a", table="b", key=["id"])
+    assert "CREATE VIEW" in sql_script(model, name="a", table="b", key=["id"], dialect="postgres")
+
+
+def test_columns_that_databases_read_differently_are_refused():
+    y = np.arange(200) % 2
+    table = pa.table({"took": pa.array(1000 * y + np.arange(200) % 7, pa.duration("ms")), "class": y})
+    model = NB().fit(table, "class").model_
+    with pytest.raises(UnsupportedColumn, match=r"Column 'took' holds duration\[ms\] in training, taken as numeric"):
+        sql_script(model, name="a", table="b")
+
+
+def test_tables_that_are_too_large_are_refused(monkeypatch):
+    model = KDB(k=2).fit(table_of(0, 400), "class").model_
+    monkeypatch.setattr(script, "MOST_CELLS", 100)
+    with pytest.raises(
+        TooLargeForSQL, match=r"numbers, more than 100 that SQL is written for. Train with fewer parents"
+    ):
+        sql_script(model, name="a", table="b")
