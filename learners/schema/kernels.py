@@ -18,19 +18,6 @@ def translate(raw, lut, codes):  # (n,) unsigned integers, (domain,) codes; OUT 
         codes[row] = lut[raw[row]]
 
 
-@kernel
-def n_below(cuts, value):  # (c,) float64, ascending
-    """How many cut points are below a number."""
-    low, high = 0, cuts.size
-    while low < high:
-        middle = (low + high) // 2
-        if cuts[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 BLOCK_ROWS = 1024  # numbers of which the first cache holds all that a search needs
 MOST_COMPARED = 48  # cut points that are compared with every number, without a search: 1.2 ns a number for 15, not 14
 

@@ -28,7 +28,6 @@ from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import record_classifier
-from learners.schema.kernels import n_below
 
 ROOT = Path(__file__).parents[2]
 KERNELS = (
@@ -161,10 +160,14 @@ def test_a_kernel_of_types_that_have_moved_is_compiled_anew(tmp_path, monkeypatc
         assert n_found(1)
 
 
-def n_found(word):
+def tripled(x):
+    return 3 * x
+
+
+def n_found(number):
     """How often a fresh form of a kernel is found on disk when it is called once."""
-    form = kernel(n_below.py_func)
-    form(np.array([1.0, 2.0]), float(word))
+    form = kernel(tripled)
+    assert form(number) == 3 * number
     return sum(form.stats.cache_hits.values())
 
 
