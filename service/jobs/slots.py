@@ -41,10 +41,5 @@ def is_taken(locks: Path, slot: int) -> bool:
     return False
 
 
-def slots_of(locks: Path) -> list[int]:
-    """All slots that were ever taken."""
-    return sorted(int(path.stem.removeprefix("worker-")) for path in locks.glob("worker-*.lock"))
-
-
 def _path(locks: Path, slot: int) -> Path:
     return locks / f"worker-{slot}.lock"

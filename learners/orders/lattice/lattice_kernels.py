@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.kernels.jit import kernel, popcount
+from learners.kernels.jit import kernel
 from learners.kernels.scaled_arithmetic import NOTHING, plus, times
 
 
@@ -180,9 +180,3 @@ def count_orders(lattice, parents, m, e):
                 m[target] = a
                 e[target] = b
     return m[n - 1], e[n - 1]
-
-
-@kernel
-def size_of(set_of_nodes):
-    """Number of members."""
-    return np.int64(popcount(set_of_nodes))
