@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scoreboard import page, tables
-from benchmarks.scoreboard.measuring import FEWPASS, Commands, Entry, measured, run
+from benchmarks.scoreboard.measuring import FEWPASS, Entry, measured
 from benchmarks.scoreboard.peers import PEERS
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,6 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 def entries(args: argparse.Namespace, folder: Path, absent: list[str]) -> Iterator[list[Entry]]:
     """Of each table every learner, one after the other."""
-    imports: dict[str, float] = {}
     for name, target, table in tables.tables(args.tables, args.real_rows):
         if table is None:
             absent.append(name)
@@ -61,11 +60,7 @@ def entries(args: argparse.Namespace, folder: Path, absent: list[str]) -> Iterat
         del table
         found = []
         for learner in args.learners:
-            kind = learner if learner in PEERS else "fewpass"
-            if kind not in imports:
-                commands = Commands(learner, files, folder / f"imports-{kind}")
-                imports[kind] = run(commands.imports, args.timeout).cpu_s
-            entry = measured(learner, files, folder / name / learner, imports[kind], args.timeout)
+            entry = measured(learner, files, folder / name / learner, args.timeout)
             print(f"{name}, {learner}: {entry.note or entry.scores['0']}", flush=True)
             found.append(entry)
         yield found

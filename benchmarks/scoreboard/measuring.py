@@ -24,8 +24,6 @@ from learners.kernels.arrays import Floats
 from service.operations.measuring import apart
 
 FEWPASS = ("auto", "eskdb", "kdb", "skdb", "nb")
-IMPORTS = "import numba, pandas, sklearn.base, service.cli, service.product.training.training, service.product.inference.scoring"
-LEAST_S = 0.01  # of a processor, which is what the machine tells apart
 
 
 class NotDone(Exception):
@@ -43,13 +41,13 @@ class Entry:
     n_invalid : int
         Rows that are no distribution, over all of these.
     train_s, train_cpu_s : float
-        Wall seconds of the whole process, and processor seconds beyond those of the imports.
+        Of the whole process and its children, imports included.
     peak_mib : float
         Of the training process.
     size_ratio : float
         Bytes of the model ÷ bytes of the Parquet file that it learned from.
     rows_per_cpu_s : float
-        Rows that the command predicts a processor second, beyond the imports.
+        Rows that the command predicts a processor second, imports included.
     """
 
     table: str
@@ -115,13 +113,6 @@ class Commands:
         folder.mkdir(parents=True)
 
     @property
-    def imports(self) -> list[str]:
-        """What a process of the learner does before it begins."""
-        if self.is_peer:
-            return [sys.executable, "-m", "benchmarks.scoreboard.peers", "import", self.learner]
-        return [sys.executable, "-c", IMPORTS]
-
-    @property
     def train(self) -> list[str | Path]:
         """Learn from the training file."""
         if self.is_peer:
@@ -154,7 +145,7 @@ def _fewpass() -> list[str]:
     return [sys.executable, "-m", "service.cli"]
 
 
-def measured(learner: str, files: Split, folder: Path, import_cpu_s: float, timeout_s: float) -> Entry:
+def measured(learner: str, files: Split, folder: Path, timeout_s: float) -> Entry:
     """Train and predict with a learner on a table; all of it may take so many seconds."""
     commands, entry = Commands(learner, files, folder), Entry(files.name, learner)
     ends_at = time.perf_counter() + timeout_s
@@ -165,9 +156,9 @@ def measured(learner: str, files: Split, folder: Path, import_cpu_s: float, time
         entry.note = str(error)
         return entry
     entry.train_s, entry.peak_mib = trained.wall_s, trained.peak_bytes / 2**20
-    entry.train_cpu_s = max(LEAST_S, trained.cpu_s - import_cpu_s)
+    entry.train_cpu_s = trained.cpu_s
     entry.size_ratio = commands.model_bytes / files.train.stat().st_size
-    entry.rows_per_cpu_s = len(files.labels) / max(LEAST_S, answered.cpu_s - import_cpu_s)
+    entry.rows_per_cpu_s = len(files.labels) / answered.cpu_s
     _add_scores(entry, 0.0, commands)
     for share in sorted(files.tests.keys() - {0.0}):
         try:

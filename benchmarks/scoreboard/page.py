@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+COSTS = {"train_s": ".1f", "train_cpu_s": ".1f", "peak_mib": ".0f", "size_ratio": ".2f", "rows_per_cpu_s": ",.0f"}
 SCORES = {"error": "error", "rmse": "RMSE", "log_loss": "log loss", "ece": "ECE"}
 HEAD = """# The scoreboard
 
 `make scoreboard` trains and predicts with the `fewpass` command and with the boosting libraries, each in processes of its own, from the same Parquet files: 70 % of the rows to train
 on, 30 % to predict. The columns of the four scores are of whole rows, then of rows in which 30 % and 70 % of the columns are not sent. Processor seconds are those of the
-process and its children beyond the imports; the size is that of the form of a model that answers ÷ that of the Parquet file; *not done* says why.
+process and its children, imports included (– where they were not measured); the size is that of the form of a model that answers ÷ that of the Parquet file; *not done* says why.
 """
 
 
@@ -44,13 +45,14 @@ def _cells(entry: dict[str, Any], shares: Iterable[str]) -> list[str]:
     return [
         *start,
         *scores,
-        f"{entry['train_s']:.1f}",
-        f"{entry['train_cpu_s']:.1f}",
-        f"{entry['peak_mib']:.0f}",
-        f"{entry['size_ratio']:.2f}",
-        f"{entry['rows_per_cpu_s']:,.0f}",
+        *(_number(entry[name], form) for name, form in COSTS.items()),
         str(entry["n_invalid"]),
     ]
+
+
+def _number(value: float | None, form: str) -> str:
+    """A number, or that it was not measured."""
+    return "–" if value is None else f"{value:{form}}"
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import cloudpickle
@@ -105,7 +104,4 @@ def answer(path: str, model: str, output: str) -> None:
 
 if __name__ == "__main__":
     task, *arguments = sys.argv[1:]
-    if task == "import":
-        import_module(arguments[0])
-    else:
-        {"train": train, "predict": answer}[task](*arguments)
+    {"train": train, "predict": answer}[task](*arguments)
