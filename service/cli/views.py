@@ -1,8 +1,9 @@
 """`fewpass models structure | circuit | trace | picture | bif | sql` and `fewpass report`: what a version looks like."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +13,25 @@ from service.product.views.circuit_export import Form
 from service.requests.json_values import JSONObject
 from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, show_json, show_table, text_of
 
+if TYPE_CHECKING:
+    from service.workspace import Workspace
+
 Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
+
+
+def _give(
+    reference: str, make: Callable[["Workspace"], str | bytes], output: Path | None, force: bool, workspace: Path | None
+) -> None:
+    """Print what a version looks like, or write it to a file that appears when it is complete."""
+    from service.workspace import Workspace
+
+    with Workspace(existing(workspace)) as here:
+        if output is None:
+            made = make(here)
+            typer.echo(made, nl=made[-1:] not in ("\n", b"\n"))
+        else:
+            n_bytes = product.write_output(output, lambda: make(here), replace=force)
+            out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
 
 
 def structure(
@@ -49,14 +68,7 @@ def circuit(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write the circuit of a model, of a network the one that it is compiled to."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
-        if output is None:
-            typer.echo(product.circuit(here, reference, form))
-        else:
-            n_bytes = product.write_circuit(here, reference, form, output, replace=force)
-            out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
+    _give(reference, lambda here: product.circuit(here, reference, form), output, force, workspace)
 
 
 def trace(
@@ -66,11 +78,7 @@ def trace(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Draw how the chains of a sampled circuit went: log joint and acceptance of every sweep."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
-        n_bytes = product.write_trace(here, reference, output, replace=force)
-        out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
+    _give(reference, lambda here: product.draw_trace(here, reference), output, force, workspace)
 
 
 class PictureOf(StrEnum):
@@ -96,11 +104,11 @@ def picture(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Draw a posterior over structures: how probable each edge is."""
-    from service.workspace import Workspace
 
-    with Workspace(existing(workspace)) as here:
-        n_bytes = product.write_picture(here, reference, of.value, output, present or (), absent or (), replace=force)
-        out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
+    def drawn(here: "Workspace") -> bytes:
+        return product.draw_posterior(here, reference, of.value, present or (), absent or ())
+
+    _give(reference, drawn, output, force, workspace)
 
 
 def bif(
@@ -115,14 +123,7 @@ def bif(
 
     Of an ensemble that is its joint member, of a posterior over structures the most probable graph.
     """
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
-        if output is None:
-            typer.echo(product.bif(here, reference), nl=False)
-        else:
-            n_bytes = product.write_bif(here, reference, output, replace=force)
-            out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
+    _give(reference, lambda here: product.bif(here, reference), output, force, workspace)
 
 
 def sql(
@@ -152,16 +153,11 @@ def sql(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write a model as SQL: tables, and a view with the class probabilities of every row of a table."""
-    from service.workspace import Workspace
 
-    with Workspace(existing(workspace)) as here:
-        if output is None:
-            typer.echo(product.sql(here, reference, table, dialect, view, key or (), absent or ()), nl=False)
-        else:
-            n_bytes = product.write_sql(
-                here, reference, output, table, dialect, view, key or (), absent or (), replace=force
-            )
-            out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
+    def written(here: "Workspace") -> str:
+        return product.sql(here, reference, table, dialect, view, key or (), absent or ())
+
+    _give(reference, written, output, force, workspace)
 
 
 def report(

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from service.product.monitoring.windows import monitoring_windows as monitoring_windows
     from service.product.monitoring_loop import model_states as model_states
     from service.product.notes import damaged_notes as damaged_notes
+    from service.product.outputs import write_output as write_output
     from service.product.submission.job_steps import clean as clean
     from service.product.submission.job_steps import evaluate as evaluate
     from service.product.submission.job_steps import forget as forget
@@ -103,15 +104,10 @@ if TYPE_CHECKING:
     from service.product.views.inspecting import draw_trace as draw_trace
     from service.product.views.inspecting import lineage as lineage
     from service.product.views.inspecting import structure as structure
-    from service.product.views.inspecting import write_circuit as write_circuit
-    from service.product.views.inspecting import write_trace as write_trace
     from service.product.views.reports import write_report as write_report
     from service.product.views.sql import sql as sql
-    from service.product.views.sql import write_sql as write_sql
     from service.product.views.structures import bif as bif
     from service.product.views.structures import draw_posterior as draw_posterior
-    from service.product.views.structures import write_bif as write_bif
-    from service.product.views.structures import write_picture as write_picture
 
 # Each is imported when it is first used: a command that lists models should not wait for numba and the job queue.
 _VERBS = {
@@ -210,14 +206,10 @@ _VERBS = {
     "train": "service.product.submission.job_steps",
     "train_with_passes": "service.product.submission.job_steps",
     "unclean": "service.product.submission.job_steps",
-    "write_bif": "service.product.views.structures",
-    "write_circuit": "service.product.views.inspecting",
     "write_export": "service.product.versions.export_import",
+    "write_output": "service.product.outputs",
     "write_report": "service.product.views.reports",
-    "write_picture": "service.product.views.structures",
-    "write_sql": "service.product.views.sql",
     "write_job_output": "service.product.submission.submitting",
-    "write_trace": "service.product.views.inspecting",
     "job_queue": "service.jobs.queue",
 }
 

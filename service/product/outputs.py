@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from service.requests.problems import InvalidRequest
+from storage.files.workspace_layout import publish
 
 SUFFIXES = {"", ".parquet", ".pq"}
 Item = TypeVar("Item")
@@ -34,6 +35,22 @@ def check_free(output: Path, *, replace: bool) -> None:
         raise InvalidRequest(
             f"{output} exists already. Choose another name, or replace it with --force.", path=str(output)
         )
+
+
+def write_output(output: Path, make: Callable[[], str | bytes], *, replace: bool) -> int:
+    """Write what `make` gives to a file that appears when it is complete; returns its bytes.
+
+    Raises
+    ------
+    InvalidRequest
+        As of `check_free`, before anything is made.
+    """
+    check_free(output, replace=replace)
+    made = make()
+    content = made.encode() if isinstance(made, str) else made
+    with publish(output, replace=replace) as draft:
+        draft.write_bytes(content)
+    return len(content)
 
 
 def check_parquet(output: Path, *, replace: bool) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from io import BytesIO
-from pathlib import Path
 
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
@@ -12,7 +11,6 @@ from learners.errors import InvalidParameter, LearnerError
 from learners.models.model import Model
 from learners.orders.drawing import posterior_svg
 from learners.orders.model import OrderModel
-from service.product.outputs import check_free
 from service.product.versions.registry import find_version
 from service.product.versions.served import served
 from service.product.views.circuit_export import Form, circuit_of
@@ -21,7 +19,6 @@ from service.product.views.structure_svg import to_svg
 from service.requests.json_values import JSONObject
 from service.serving.predictor import map_version
 from service.workspace import Workspace
-from storage.files.workspace_layout import publish
 from storage.models import model_file
 
 
@@ -117,22 +114,6 @@ def draw_trace(workspace: Workspace, reference: str) -> bytes:
     return picture.getvalue()
 
 
-def write_trace(workspace: Workspace, reference: str, output: Path, *, replace: bool = False) -> int:
-    """Write the picture of `draw_trace` to a file that appears when it is complete; returns its bytes.
-
-    Raises
-    ------
-    InvalidRequest
-        If the output exists and is not to be replaced.
-    NoChains
-    """
-    check_free(output, replace=replace)
-    content = draw_trace(workspace, reference)
-    with publish(output, replace=replace) as draft:
-        draft.write_bytes(content)
-    return len(content)
-
-
 def circuit(workspace: Workspace, reference: str, form: Form) -> str:
     """The circuit of a version, of a network the one that it is compiled to.
 
@@ -141,19 +122,3 @@ def circuit(workspace: Workspace, reference: str, form: Form) -> str:
     NoJoint, NetworkTooLarge, PictureTooLarge
     """
     return circuit_of(served(workspace, reference).model, form)
-
-
-def write_circuit(workspace: Workspace, reference: str, form: Form, output: Path, *, replace: bool = False) -> int:
-    """Write the circuit of a version to a file; returns the number of bytes.
-
-    Raises
-    ------
-    InvalidRequest
-        If the file exists and is not to be replaced.
-    NoJoint, NetworkTooLarge, PictureTooLarge
-    """
-    check_free(output, replace=replace)
-    text = circuit(workspace, reference, form).encode()
-    with publish(output, replace=replace) as draft:
-        draft.write_bytes(text)
-    return len(text)

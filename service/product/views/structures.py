@@ -1,17 +1,14 @@
 """Structures, looked at and taken elsewhere: pictures of posteriors, and networks as files."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from learners.errors import LearnerError
 from learners.orders.drawing import Picture, posterior_svg
 from learners.orders.model import OrderModel
 from learners.registry.bif_networks import network_text
-from service.product.outputs import check_free
 from service.product.versions.registry import find_version
 from service.serving.predictor import map_version
 from service.workspace import Workspace
-from storage.files.workspace_layout import publish
 from storage.models.models import ModelVersion
 
 
@@ -46,31 +43,6 @@ def draw_posterior(
     return posterior_svg(model.asked, picture, title, tuple(present), tuple(absent)).encode()
 
 
-def write_picture(
-    workspace: Workspace,
-    reference: str,
-    picture: Picture,
-    output: Path,
-    present: Sequence[str] = (),
-    absent: Sequence[str] = (),
-    *,
-    replace: bool = False,
-) -> int:
-    """Write the picture of `draw_posterior` to a file that appears when it is complete; returns its bytes.
-
-    Raises
-    ------
-    InvalidRequest
-        If the file exists and is not to be replaced.
-    NoPosterior, UnknownColumn, InvalidParameter, ImpossibleEdges
-    """
-    check_free(output, replace=replace)
-    content = draw_posterior(workspace, reference, picture, present, absent)
-    with publish(output, replace=replace) as draft:
-        draft.write_bytes(content)
-    return len(content)
-
-
 def bif(workspace: Workspace, reference: str) -> str:
     """The network of a version in the Bayesian Interchange Format; see `learners.registry.bif_networks.network_text`.
 
@@ -82,22 +54,6 @@ def bif(workspace: Workspace, reference: str) -> str:
     """
     version = find_version(workspace, reference)
     return network_text(map_version(version).model, version.name)
-
-
-def write_bif(workspace: Workspace, reference: str, output: Path, *, replace: bool = False) -> int:
-    """Write the text of `bif` to a file that appears when it is complete; returns its bytes.
-
-    Raises
-    ------
-    InvalidRequest
-        If the file exists and is not to be replaced.
-    NoNetwork, NoTables, TooManyCells
-    """
-    check_free(output, replace=replace)
-    content = bif(workspace, reference).encode()
-    with publish(output, replace=replace) as draft:
-        draft.write_bytes(content)
-    return len(content)
 
 
 def _posterior(workspace: Workspace, reference: str) -> tuple[ModelVersion, OrderModel]:
