@@ -7,10 +7,12 @@ import numpy as np
 import pyarrow as pa
 
 from learners.passes.sources.file_sets import whole_and_part
-from learners.passes.sources.null_class import NullClass, null_class_of
+from learners.passes.sources.null_class import NullClass, as_trained, null_class_of
 from learners.passes.sources.row_filter import Selection, window
 from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
+from learners.schema import Schema
 from service.jobs.steps import Run
+from service.product.datasets.data_roots import open_source
 from service.product.datasets.dataset_statistics import Ledger, ledger_of
 from service.product.datasets.holdout import Share
 from service.product.datasets.known_files import as_verified
@@ -74,6 +76,36 @@ class TrainingRows:
     learned: Selection
     kept_back: Source | None
     rules: tuple[str, ...] = ()
+
+
+def training_source(workspace: Workspace, request: TrainRequest, run: Run, schema: Schema | None = None) -> Source:
+    """All rows of a training's files, read as its model reads them if there is one.
+
+    Raises
+    ------
+    OutsideRoots, SourceError, NotFound
+    """
+    return open_source(
+        workspace,
+        request.uris,
+        dataset=request.dataset,
+        is_remote=not run.is_local,
+        columns=request.columns,
+        schema=schema,
+    )
+
+
+def measuring_source(
+    workspace: Workspace, uris: Sequence[str] | None, dataset: str | None, run: Run, schema: Schema | None
+) -> Source:
+    """Rows to measure a model on: read as it reads them, and without a class what its training made of such rows.
+
+    Raises
+    ------
+    OutsideRoots, SourceError, NotFound
+    """
+    rows = open_source(workspace, uris, dataset=dataset, is_remote=not run.is_local, schema=schema)
+    return rows if schema is None else as_trained(rows, schema)
 
 
 def training_rows(workspace: Workspace, source: Source, request: TrainRequest, run: Run) -> TrainingRows:

@@ -16,7 +16,7 @@ from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
 from service.jobs.steps import LOCAL, Run, Step, run_now
-from service.product.datasets.data_roots import check_roots, files_of, open_source, plain, plain_parameters
+from service.product.datasets.data_roots import check_roots, files_of, plain, plain_parameters
 from service.product.datasets.dataset_statistics import Ledger, ledger_of
 from service.product.datasets.datasets import get_dataset
 from service.product.datasets.known_files import as_verified
@@ -27,6 +27,7 @@ from service.product.datasets.training_rows import (
     matching_rows,
     overrides_of,
     training_rows,
+    training_source,
 )
 from service.product.forgetting.forgetting_served import forget_served
 from service.product.progress import reporting, silent
@@ -251,9 +252,7 @@ def _place(
             raise InvalidRequest(
                 f"{asked.model} was trained on the data set {asked.dataset!r}: forget rows of that.", field="model"
             )
-    source = open_source(
-        workspace, asked.uris, dataset=asked.dataset, is_remote=not run.is_local, columns=asked.columns
-    )
+    source = training_source(workspace, asked, run)
     ledger = ledger_of(workspace, asked, run)
     return as_verified(source, ledger), ledger
 
@@ -264,14 +263,7 @@ def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
     if not run.is_local:
         check_roots(files_of(request.parameters), workspace.settings)
     trained = load_model(*map_compiled(version.arrow_path))
-    source = open_source(
-        workspace,
-        request.uris,
-        dataset=request.dataset,
-        is_remote=not run.is_local,
-        columns=request.columns,
-        schema=trained.schema,
-    )
+    source = training_source(workspace, request, run, trained.schema)
     rows = training_rows(workspace, source, request, run)
     target = trained.schema.target
     parameters = plain_parameters(request.parameters)

@@ -12,6 +12,7 @@ from learners.models.query import AnyQuery
 from learners.passes.sources.null_class import as_trained
 from service.jobs.steps import Run
 from service.product.datasets.data_roots import open_source
+from service.product.datasets.training_rows import measuring_source
 from service.product.inference import queries, scoring
 from service.product.inference.imputation import Filling, write_imputed
 from service.product.inference.row_scores import write_scores
@@ -92,10 +93,7 @@ def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:
     request = EvaluateRequest(**run.request)
     version = find_version(workspace, request.model)
     model = map_version(version).model
-    rows = open_source(
-        workspace, request.uris, dataset=request.dataset, is_remote=not run.is_local, schema=model.schema
-    )
-    rows = as_trained(rows, model.schema)
+    rows = measuring_source(workspace, request.uris, request.dataset, run, model.schema)
     warnings = scoring.absences(model, rows)
     metrics = scoring.measure(model, rows, run.report)
     return {"model": version.name, "version": version.version, **metrics} | ({"warnings": warnings} if warnings else {})

@@ -11,10 +11,10 @@ import structlog
 from learners.errors import LearnerError
 from learners.models.model import Model
 from learners.passes.sources.source import Source
+from learners.schema import Schema
 from service.jobs.steps import Run, Step
-from service.product.datasets.data_roots import open_source
 from service.product.datasets.datasets import get_dataset
-from service.product.datasets.training_rows import training_rows
+from service.product.datasets.training_rows import measuring_source, training_rows, training_source
 from service.product.inference import scoring
 from service.product.promotion.refresh_gate import inspect
 from service.product.training.training import target_of, train_steps
@@ -31,6 +31,9 @@ from storage.models.promotions import Promotion
 JOINT_METRIC = "log_loss"  # of classes; or of whole rows, where there are none
 ROUNDING = 1e-12  # what sums in another order may differ by
 DECISIONS = 3  # as often it is decided anew when the champion changes in between
+
+
+Read = Callable[[Schema | None], Source]  # rows, as the model of a schema reads them
 
 
 class Measured(NamedTuple):
@@ -98,11 +101,11 @@ def decide(workspace: Workspace, run: Run) -> JSONObject:
     request = RefreshRequest(**run.request)
     published = run.receipts["publish"]
     name, number = published["model"], published["version"]
-    rows, measured_on = _rows(workspace, request, run)
-    challenger = _measured(workspace, name, number, rows, run)
+    read, measured_on = _rows(workspace, request, run, _schema(workspace, name, number))
+    challenger = _measured(workspace, name, number, read, run)
     for attempt in range(DECISIONS):
         champion = _champion(workspace, name, request.promotion.alias)
-        against = None if champion is None else _measured(workspace, name, champion, rows, run)
+        against = None if champion is None else _measured(workspace, name, champion, read, run)
         is_promoted, reason = verdict(request.promotion, challenger, against)
         decision = Promotion(
             name=name,
@@ -206,10 +209,10 @@ def _champion(workspace: Workspace, name: str, alias: str) -> int | None:
     return models.aliases(workspace.control, name).get(alias)
 
 
-def _measured(workspace: Workspace, name: str, number: int, rows: Source, run: Run) -> Measured:
+def _measured(workspace: Workspace, name: str, number: int, read: Read, run: Run) -> Measured:
     try:
         model = _mapped(workspace, name, number)
-        metrics, of_class_shares = scoring.measure_beside_floor(model, rows, run.report)
+        metrics, of_class_shares = scoring.measure_beside_floor(model, read(model.schema), run.report)
         shown = {f"{name}_of_class_shares": loss for name, loss in of_class_shares.items()}
         return Measured(number, metrics | shown, of_class_shares=of_class_shares)
     except (LearnerError, NotFound, CorruptFile) as error:  # a new class, a lost column, no rows, a damaged file
@@ -226,23 +229,38 @@ def _mapped(workspace: Workspace, name: str, number: int) -> Model:
         raise
 
 
-def _rows(workspace: Workspace, request: RefreshRequest, run: Run) -> tuple[Source, JSONMapping]:
-    """The rows that decide, and how to say which they are."""
+def _schema(workspace: Workspace, name: str, number: int) -> Schema | None:
+    """By which a version reads rows; None if it cannot be loaded, of which `_measured` tells."""
+    try:
+        return _mapped(workspace, name, number).schema
+    except (LearnerError, NotFound, CorruptFile):
+        return None
+
+
+def _rows(workspace: Workspace, request: RefreshRequest, run: Run, schema: Schema | None) -> tuple[Read, JSONMapping]:
+    """The rows that decide, as each model reads them, and how to say which they are."""
     rule, train = request.promotion, request.train
     most = workspace.settings.evaluation_rows
     dataset = rule.dataset or train.test_dataset
     if rule.dataset is not None or not train.keeps_back:
-        source = open_source(
-            workspace, None if dataset else train.test_uris, dataset=dataset, is_remote=not run.is_local
-        )
-        return source.thinned(most), {"dataset": dataset, "files": [file.path for file in source.files]}
-    whole = open_source(workspace, train.uris, dataset=train.dataset, is_remote=not run.is_local, columns=train.columns)
-    kept_back = training_rows(workspace, whole, train, run).kept_back
-    assert kept_back is not None
-    newest = newest_files(kept_back, rule.newest_files, rule.min_rows / train.holdout)
-    rows = kept_back.only(set(newest)).thinned(most)
-    files = [kept_back.files[index].path for index in newest]
-    return rows, {"dataset": train.dataset, "files": files, "holdout": train.holdout, "seed": train.seed}
+        uris = None if dataset else train.test_uris
+
+        def read_all(schema: Schema | None) -> Source:
+            return measuring_source(workspace, uris, dataset, run, schema)
+
+        files = [file.path for file in read_all(schema).files]
+        return lambda schema: read_all(schema).thinned(most), {"dataset": dataset, "files": files}
+
+    def kept_back(schema: Schema | None) -> Source:
+        found = training_rows(workspace, training_source(workspace, train, run, schema), train, run).kept_back
+        assert found is not None
+        return found
+
+    own = kept_back(schema)
+    newest = newest_files(own, rule.newest_files, rule.min_rows / train.holdout)
+    files = [own.files[index].path for index in newest]
+    told: JSONMapping = {"dataset": train.dataset, "files": files, "holdout": train.holdout, "seed": train.seed}
+    return lambda schema: kept_back(schema).only(set(newest)).thinned(most), told
 
 
 def newest_files(source: Source, n_files: int, n_rows: float) -> list[int]:

@@ -9,7 +9,7 @@ from learners.monitoring.drift_tests import Limits
 from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import ServedCounts
 from service.jobs.steps import Run
-from service.product.datasets.data_roots import open_source
+from service.product.datasets.training_rows import training_source
 from service.product.monitoring.windows import monitor
 from service.product.training.scored_counts import scored_counts
 from service.requests.json_values import JSONObject
@@ -60,9 +60,7 @@ def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: Mode
     train = request.train
     try:
         model = map_version(champion).model
-        whole = open_source(
-            workspace, train.uris, dataset=train.dataset, is_remote=not run.is_local, schema=model.schema
-        )
+        whole = training_source(workspace, train, run, model.schema)
         newest = max(range(len(whole.files)), key=lambda i: (whole.files[i].mtime_ns or 0, whole.files[i].path))
         rows = whole.only({newest}).thinned(MOST_ROWS)
         counts = ServedCounts(Watched(model), present=rows.arrow_schema.names)

@@ -16,13 +16,12 @@ from learners.orders.model import OrderModel
 from learners.passes.cluster import connected
 from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.passes.memory import allocate_frugally, limit_memory
-from learners.passes.sources.null_class import as_trained
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
 from service.jobs.limits import counts_bytes
 from service.jobs.steps import Run, Step
-from service.product.datasets.data_roots import check_roots, files_of, open_source, plain_parameters
+from service.product.datasets.data_roots import check_roots, files_of, plain_parameters
 from service.product.datasets.dataset_statistics import Ledger, ledger_of
 from service.product.datasets.datasets import file_facts, get_dataset
 from service.product.datasets.known_files import keep_column_order, verify_files
@@ -30,8 +29,10 @@ from service.product.datasets.training_rows import (
     TrainingRows,
     check_forgotten,
     discard_forgotten,
+    measuring_source,
     overrides_of,
     training_rows,
+    training_source,
 )
 from service.product.inference import scoring
 from service.product.progress import reporting
@@ -69,14 +70,7 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
     request = TrainRequest(**run.request)
     ledger = ledger_of(workspace, request, run)
     kept = _kept_schema(workspace, request, ledger)
-    source = open_source(
-        workspace,
-        request.uris,
-        dataset=request.dataset,
-        is_remote=not run.is_local,
-        columns=request.columns,
-        schema=None if kept is None else kept.schema,
-    )
+    source = training_source(workspace, request, run, None if kept is None else kept.schema)
     if request.verify:
         verify_files(source, ledger, run.report)
     if request.dataset is not None:
@@ -171,26 +165,13 @@ def evaluate_learned(workspace: Workspace, run: Run) -> JSONObject:
     timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
     model = load_model(*map_compiled(learned["path"]))
     if request.keeps_back:
-        source = open_source(
-            workspace,
-            request.uris,
-            dataset=request.dataset,
-            is_remote=not run.is_local,
-            columns=request.columns,
-            schema=model.schema,
-        )
+        source = training_source(workspace, request, run, model.schema)
         kept_back = training_rows(workspace, source, request, run).kept_back
         assert kept_back is not None
         rows, where = kept_back.thinned(workspace.settings.evaluation_rows), "hold-out"
     elif request.test_dataset is not None or request.test_uris is not None:
-        rows = open_source(
-            workspace,
-            request.test_uris,
-            dataset=request.test_dataset,
-            is_remote=not run.is_local,
-            schema=model.schema,
-        )
-        rows, where = as_trained(rows, model.schema), "test data"
+        rows = measuring_source(workspace, request.test_uris, request.test_dataset, run, model.schema)
+        where = "test data"
     else:
         return {"metrics": timing}
     keep_scored(model, rows, Path(learned["path"]))

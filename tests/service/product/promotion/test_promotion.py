@@ -117,3 +117,23 @@ def test_a_damaged_champion_stays_and_the_decision_says_why(workspace, folder):
     assert "version 1 stays champion: version 1 could not be measured" in told["reason"]
     assert "is damaged" in told["reason"]
     assert product.aliases_of(workspace, "daily") == {"champion": 1}
+
+
+@pytest.mark.parametrize("is_kept_back", [True, False])
+def test_rows_that_decide_are_read_as_the_model_reads_them(workspace, tmp_path, is_kept_back):
+    """Files of a rare dialect, and rows without a class."""
+    rng = np.random.default_rng(0)
+    for name in ("train", "test"):
+        y = rng.integers(0, 2, 400)
+        rows = [
+            f"{'uv'[(k + (rng.random() < 0.1)) % 2]}^{['no', 'yes', ''][k if row % 9 else 2]}"
+            for row, k in enumerate(y)
+        ]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["word^class", *rows]) + "\n")
+    columns = {"*": {"delimiter": "^"}, "class": {"null_class": "drop"}}
+    where = {} if is_kept_back else {"test_uris": [str(tmp_path / "test.csv")], "holdout": 0}
+    train = request_of(tmp_path / "train.csv", columns=columns, learner="nb", parameters={}, **where)
+    request = RefreshRequest(train=train, promotion={"min_rows": 10})
+    told = run_now(product.job_kinds(workspace)["refresh"], "local-1", request.model_dump(), silent)["promotion"]
+    assert told["is_promoted"], told["reason"]
+    assert told["challenger_metrics"]["log_loss"] < 0.5
