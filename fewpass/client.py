@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
+from urllib.parse import quote
 
 import httpx
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pydantic import TypeAdapter
 
+from fewpass.lifecycle import load, name_and_alias
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
 from learners.models.query import AnyQuery
@@ -123,14 +126,14 @@ class Client:
         advance : callable
             Gets the progress of the job now and then.
         **options
-            What else a training job may have, such as `alias` or `columns`; see docs/reference/service.md.
+            What else a training job may have, such as `aliases` or `columns`; see docs/reference/service.md.
         """
         named = {"kind": "train", "uris": list(uris), "target": target, "model": model, "learner": learner}
         return self.wait(self.submit(named | {"parameters": dict(parameters or {})} | options)["id"], advance)
 
     def submit(self, request: Mapping[str, object]) -> JSON:
         """Submit a job of any kind; returns it."""
-        return self._json("POST", "/v1/jobs", json=dict(request))
+        return self._json("POST", "/v1/jobs", body=dict(request))
 
     def wait(self, job: str, advance: Callable[[JSON], object] = lambda progress: None) -> JSON:
         """Wait for the end of a job; returns its result.
@@ -159,7 +162,7 @@ class Client:
 
     def model(self, reference: str) -> JSON:
         """What is known of a version: "name", "name@3" or "name@alias"."""
-        return self._json("GET", f"/v1/models/{reference}")
+        return self._json("GET", _of_model(reference))
 
     def predict(self, reference: str, rows: Any) -> Predictions:
         """Class probabilities.
@@ -170,22 +173,21 @@ class Client:
         rows : pyarrow Table, pandas DataFrame, or sequence of dicts
             Columns may be absent, values missing.
         """
-        body = _rows(rows)
-        found = self._json("POST", f"/v1/models/{reference}/predict", **body)
+        found = self._json("POST", _of_model(reference, "predict"), **_rows(rows))
         return Predictions(found["classes"], np.asarray(found["probabilities"]), found["model"], found["version"])
 
     def query(self, reference: str, queries: Sequence[AnyQuery]) -> list[JSON]:
         """Answers to queries such as `fewpass.Conditional(("late",), {"city": "Graz"})`, in their order."""
         body = {"queries": QUERIES.dump_python(list(queries), mode="json")}
-        return list(self._json("POST", f"/v1/models/{reference}/query", json=body)["answers"])
+        return list(self._json("POST", _of_model(reference, "query"), body=body)["answers"])
 
     def score(self, reference: str, rows: Sequence[Mapping[str, object]], **options: object) -> JSON:
         """The log likelihood of rows, and how surprising each is."""
-        return self._json("POST", f"/v1/models/{reference}/score", json={"records": list(rows)} | options)
+        return self._json("POST", _of_model(reference, "score"), body={"records": list(rows)} | options)
 
     def impute(self, reference: str, rows: Sequence[Mapping[str, object]], **options: object) -> JSON:
         """Rows with their missing cells filled."""
-        return self._json("POST", f"/v1/models/{reference}/impute", json={"records": list(rows)} | options)
+        return self._json("POST", _of_model(reference, "impute"), body={"records": list(rows)} | options)
 
     def publish(self, model: Any, reference: str) -> JSON:
         """Add a fitted estimator to the server's registry as the next version of a name; see `fewpass.publish`.
@@ -196,30 +198,31 @@ class Client:
         reference : str
             "name", or "name@alias" to point an alias at the version.
         """
-        name, _, alias = reference.partition("@")
+        name, alias = name_and_alias(reference)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.tar"
             model.save(path)
             with path.open("rb") as file:
                 headers = {"content-type": "application/x-tar"}
-                found = self._json("POST", f"/v1/models/{name}/import", content=file, headers=headers)
-        if alias:
-            self._json("PUT", f"/v1/models/{name}/aliases/{alias}", json={"version": found["version"]})
+                found = self._json("POST", _of_model(name, "import"), content=file, headers=headers)
+        if alias is not None:
+            self._json("PUT", _of_model(name, "aliases", alias), body={"version": found["version"]})
         return found
 
     def open(self, reference: str) -> Any:
         """The estimator of a version, as `fewpass.open` gives it."""
-        from fewpass.lifecycle import load
-
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.tar"
-            path.write_bytes(self._answer("GET", f"/v1/models/{reference}/export").content)
+            path.write_bytes(self._answer("GET", _of_model(reference, "export")).content)
             return load(path)
 
     def _json(self, method: str, path: str, **options: Any) -> JSON:
         return dict(self._answer(method, path, **options).json())
 
-    def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def _answer(self, method: str, path: str, body: JSON | None = None, **options: Any) -> httpx.Response:
+        if body is not None:  # no number is null, dates and times are ISO 8601
+            content = msgspec.json.encode(body, enc_hook=_plain)
+            options = {"content": content, "headers": {"content-type": "application/json"}}
         try:
             answer = self._http.request(method, path, **options)
         except httpx.HTTPError as error:
@@ -227,6 +230,24 @@ class Client:
         if answer.is_error:
             raise _refused(answer)
         return answer
+
+
+def _of_model(reference: str, *more: str) -> str:
+    """The path of what a server knows of a model."""
+    return "/".join(("/v1/models", quote(reference, safe="@"), *(quote(part, safe="") for part in more)))
+
+
+def _plain(value: Any) -> Any:
+    """A value of NumPy or pandas as Python's own."""
+    if value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, pd.Timestamp):
+        return value.to_pydatetime()
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(
+        f"{value!r} ({type(value).__name__}) is no value of a row: give text, a number, a boolean, a time or None."
+    )
 
 
 def _refused(answer: httpx.Response) -> ServerError:
@@ -242,7 +263,7 @@ def _rows(rows: Any) -> JSON:
     if isinstance(rows, pd.DataFrame):
         rows = pa.Table.from_pandas(rows, preserve_index=False)
     if not isinstance(rows, pa.Table):
-        return {"json": {"records": list(rows)}}
+        return {"body": {"records": list(rows)}}
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)

@@ -42,11 +42,7 @@ def load(path: str | Path) -> Any:
 
 
 def publish(
-    model: Any,
-    reference: str,
-    *,
-    workspace: str | Path | None = None,
-    tags: Mapping[str, str] | None = None,
+    model: Any, reference: str, *, workspace: str | Path | None = None, tags: Mapping[str, str] | None = None
 ) -> ModelVersion:
     """Add a fitted estimator to the registry of a workspace, as the next version of a name; to a server's by `Client.publish`.
 
@@ -68,13 +64,25 @@ def publish(
     ------
     InvalidName, InvalidRequest
     """
-    name, at, alias = reference.partition("@")
-    if at and alias.isdecimal():
-        raise InvalidRequest(f"{reference!r} names a version, and its number is the registry's to give: use {name!r}.")
+    name, alias = name_and_alias(reference)
     settings = Settings() if workspace is None else Settings(workspace=Path(workspace))
     kept = fitted_of(model)
     with Workspace(settings) as here:
-        return fitted.publish(here, kept, name, [alias] if at else [], tags)
+        return fitted.publish(here, kept, name, [] if alias is None else [alias], tags)
+
+
+def name_and_alias(reference: str) -> tuple[str, str | None]:
+    """What a new version is to be called.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is a number of a version.
+    """
+    name, at, alias = reference.partition("@")
+    if at and alias.isdecimal():
+        raise InvalidRequest(f"{reference!r} names a version, and its number is the registry's to give: use {name!r}.")
+    return name, alias if at else None
 
 
 def open(reference: str, *, workspace: str | Path | None = None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -9,8 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import fewpass
+from fewpass.client import _plain
 from service import product
 from service.processes.local_server import local_server
+from service.requests.problems import InvalidRequest
 from service.settings import Settings
 from service.workspace import Workspace
 
@@ -64,9 +67,21 @@ def test_a_model_is_trained_on_the_files_of_the_server(client, frame):
     assert scored["version"] == 1
     filled = client.impute("trained", [{"size": 1.0, "word": None}])
     assert filled["version"] == 1
+    record = {"size": np.float64(1.0), "word": pd.NA}
+    assert client.predict("trained", [record, {"size": np.nan}]).probabilities.shape == (2, 2)
+    with pytest.raises(TypeError, match="is no value of a row"):
+        client.predict("trained", [{"size": object()}])
 
 
-def test_what_the_server_refuses_is_said_in_its_words(client):
+def test_values_of_other_libraries_are_written_as_pythons_own():
+    moment = pd.Timestamp("2024-01-02 03:04")
+    written = msgspec.json.encode([np.int64(3), np.nan, pd.NA, pd.NaT, moment, np.str_("a")], enc_hook=_plain)
+    assert written == b'[3,null,null,null,"2024-01-02T03:04:00","a"]'
+
+
+def test_what_the_server_refuses_is_said_in_its_words(client, frame):
+    with pytest.raises(InvalidRequest, match="names a version"):
+        client.publish(fewpass.NB().fit(frame, "class"), "notebook@7")
     with pytest.raises(fewpass.ServerError, match="There is no model 'nobody'") as error:
         client.predict("nobody", [{"a": 1}])
     assert error.value.status == 404 and error.value.problem["type"].startswith("urn:fewpass:problem:")
