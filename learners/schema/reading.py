@@ -6,7 +6,7 @@ import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -77,7 +77,7 @@ class Dialect:
         for name, value in entry.items():
             if not _is_allowed(name, value):
                 raise InvalidParameter(f"columns['*'].{name}", value, allowed[name])
-        found = cls(**entry)  # type: ignore[arg-type]  # each was looked at
+        found = cls(**cast("dict[str, Any]", entry))  # each was looked at
         marks = [found.delimiter, found.quote, found.escape]
         if any(mark and marks.count(mark) > 1 for mark in marks):
             raise InvalidParameter("columns['*']", dict(entry), "delimiter, quote and escape differ from each other")

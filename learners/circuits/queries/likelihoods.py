@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -101,9 +101,9 @@ def _is_possible(columns: Columns, v: int, value: Known) -> Mask:
         possible = _in_intervals(columns, v, value) if is_in_intervals(columns, v) else _in_range(columns, v, value)
     else:
         is_excluded = isinstance(value, NoneOf)
-        told = value.none_of if isinstance(value, NoneOf) else value
+        values = value.none_of if isinstance(value, NoneOf) else cast("Iterable[RawValue]", value)
         possible = np.full(columns.n_values[v], is_excluded)
-        possible[_codes(columns, v, told)] = not is_excluded  # type: ignore[arg-type]
+        possible[_codes(columns, v, values)] = not is_excluded
     if not possible.any():
         raise InvalidEvidence(f"Column {name!r} has no value left: the evidence excludes every one that training saw.")
     return possible
