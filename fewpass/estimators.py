@@ -20,6 +20,7 @@ from learners.registry.bif_networks import network_text
 from learners.registry.model_kinds import KINDS
 from learners.registry.sql.dialects import DialectName
 from learners.registry.sql.script import sql_script
+from service.product.outputs import write_output
 
 if TYPE_CHECKING:
     from fewpass.report_pages import Page
@@ -114,7 +115,7 @@ class Kept:
         check_is_fitted(self, "model_")
         text = network_text(vars(self)["model_"], "fewpass")
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_output(Path(path), lambda: text, replace=True)
         return text
 
     def to_sql(
@@ -157,7 +158,7 @@ class Kept:
         keys, without = ((given,) if isinstance(given, str) else given for given in (key, absent))
         text = sql_script(vars(self)["model_"], name=view, table=table, dialect=dialect, key=keys, absent=without)
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_output(Path(path), lambda: text, replace=True)
         return text
 
 
