@@ -198,14 +198,11 @@ def _microseconds(moment: time) -> int:
 
 def value_encoders(schema: Schema) -> list[tuple[str, Callable[[object], int], int]]:
     """For each attribute its name, the code of a value, and the code of an absent one."""
-    return [
-        (
-            attribute.name,
-            (_nominal_value_code if attribute.kind == "nominal" else _numeric_value_code)(attribute),
-            attribute.n_values,
-        )
-        for attribute in schema.attributes
-    ]
+    return [(attribute.name, _value_code(attribute), attribute.n_values) for attribute in schema.attributes]
+
+
+def _value_code(attribute: Attribute) -> Callable[[object], int]:
+    return (_nominal_value_code if attribute.kind == "nominal" else _numeric_value_code)(attribute)
 
 
 def encode_records(records: Sequence[Mapping[str, object]], schema: Schema) -> Chunk:
@@ -274,15 +271,15 @@ def encode_columns(columns: Mapping[str, Sequence[object]], schema: Schema) -> C
             first = next(iter(lengths))
             raise SchemaError(f"Column {name!r} has {length} values, but {first!r} has {n_rows}.", name)
     x = np.empty((schema.n_attributes, n_rows), schema.code_dtype)
-    for i, (name, code, absent) in enumerate(value_encoders(schema)):
-        if name not in columns:
-            x[i] = absent
+    for i, attribute in enumerate(schema.attributes):
+        if attribute.name not in columns:
+            x[i] = attribute.n_values
             continue
-        if _all_at_once(schema.attributes[i], columns[name], x[i]):
+        if _all_at_once(attribute, columns[attribute.name], x[i]):
             continue
-        row = 0
+        code, row = _value_code(attribute), 0
         try:
-            for row, value in enumerate(columns[name]):
+            for row, value in enumerate(columns[attribute.name]):
                 x[i, row] = code(value)
         except SchemaError as error:
             raise SchemaError(f"Row {row}: {error}", error.column) from error
