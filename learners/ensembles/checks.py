@@ -12,8 +12,8 @@ from learners.classifiers.baselines.boosted_checks import check_booster
 from learners.classifiers.lookup.checks import check_arrays, check_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.correction.forest import check_forest
+from learners.ensembles.joints import arrays_of, headers_of
 from learners.ensembles.lookup.compile import PooledFamilies
-from learners.ensembles.model import JOINT
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
 from learners.schema import Schema
@@ -29,13 +29,12 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
     InvalidArray
         Naming the array.
     SchemaError
-        Of the joint member's schema.
+        Of a joint member's schema.
     """
     schema = Schema.from_json(header["schema"])
-    check_schema(Schema.from_json(header["joint"]["schema"]))
-    check_arrays(
-        header["joint"], {name.removeprefix(JOINT): array for name, array in arrays.items() if name.startswith(JOINT)}
-    )
+    for number, own in enumerate(headers_of(header)):
+        check_schema(Schema.from_json(own["schema"]))
+        check_arrays(own, arrays_of(number, arrays))
     views = Views(schema).schema
     families = _families(arrays, views.n_attributes)
     check_tables(views, families, arrays)

@@ -22,15 +22,12 @@ from learners.ensembles import describe
 from learners.ensembles.correction.forest import forest_of_arrays
 from learners.ensembles.correction.forest_kernels import Forest, add_expected_scores, add_scores, softmax_rows
 from learners.ensembles.correction.shap import shap_terms
-from learners.ensembles.cuts import parent_grouping
+from learners.ensembles.joints import LEAST, Joints
 from learners.ensembles.lookup.intervals import pooled_deviations
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze
 from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.views import Views
-
-JOINT = "joint_"
-LEAST = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +83,8 @@ class EnsembleModel:
     tables : kernels.LookupTables
         By views; weights, temperature and the share of the ensemble multiplied in.
     entries : Entries
-    joint : LookupModel
-        The member that answers for the joint distribution: unweighted, by its own coarser cut points.
+    joints : Joints
+        The members that answer for the joint distribution: unweighted, each by its own coarser cut points.
     correction : Correction or None
     facts : dict
         What else is known of the training; JSON can hold it.
@@ -101,12 +98,12 @@ class EnsembleModel:
         class_counts: Integers,
         tables: kernels.LookupTables,
         entries: Entries,
-        joint: LookupModel,
+        joints: Joints,
         correction: Correction | None,
         facts: Mapping[str, Any],
     ) -> None:
         self.schema, self.class_counts, self.entries = schema, class_counts, entries
-        self.joint, self.correction, self.facts = joint, correction, dict(facts)
+        self.joints, self.correction, self.facts = joints, correction, dict(facts)
         freeze(*tables)
         self._tables, self.views = tables, Views(schema)
 
@@ -114,8 +111,8 @@ class EnsembleModel:
         """Class probabilities.
 
         Where columns are missing, two answers are pooled: that of the ensemble, in which a missing parent ends the context and a
-        missing split sends a row both ways, weighs as much as the share of the columns that are known; that of the joint
-        member, which sums out what is missing, weighs the rest. A null is a value or hides one (`Completeness`).
+        missing split sends a row both ways, weighs as `Joints.share_of_ensemble` says; that of the joint members, which sum out
+        what is missing, weighs the rest. A null is a value or hides one (`Completeness`).
 
         Parameters
         ----------
@@ -142,6 +139,11 @@ class EnsembleModel:
         self._completeness.answer_incomplete(chunk.x, self.answer_known, out)
         return out
 
+    @property
+    def joint(self) -> LookupModel:
+        """The member that answers queries of the joint distribution."""
+        return self.joints.models[0]
+
     @cached_property
     def _completeness(self) -> Completeness:
         attributes = range(self.schema.n_attributes)
@@ -154,23 +156,15 @@ class EnsembleModel:
         return pooled, evidence
 
     def _answers_of_both(self, x: Codes) -> tuple[Floats, Floats, Floats, Floats]:
-        """The share of the columns that are known, log probabilities by the ensemble and by the joint member, log P(known)."""
+        """The share of the ensemble, log probabilities by the ensemble and by the joint members, log P(known)."""
         own = np.ascontiguousarray(x)
         scores = np.empty((x.shape[1], self.schema.n_classes))
         log_joints(self._tables, self.views.chunk(Chunk(own, None)).x, 0, x.shape[1], scores)
         if self.correction is not None:
             add_expected_scores(self.correction.forest, own, self.schema.domain_sizes, scores)
         ensemble, _ = normalized(scores, self._tables.log_prior)
-        joint, evidence = self.joint.answer_known(self.joint_views.chunk(Chunk(own, None)).x)
-        n_known = (x < self.schema.domain_sizes[:, np.newaxis]).sum(axis=0)
-        share = (n_known / max(1, self.schema.n_attributes))[:, np.newaxis]
-        # As 0 · -inf is no number.
-        return share, np.log(np.maximum(ensemble, LEAST)), np.log(np.maximum(joint, LEAST)), evidence
-
-    @cached_property
-    def joint_views(self) -> Views:
-        """The attributes as the joint member sees them."""
-        return Views(self.schema, parent_grouping(0))
+        log_joint, evidence = self.joints.answer_known(own)
+        return self.joints.share_of_ensemble(own), np.log(np.maximum(ensemble, LEAST)), log_joint, evidence
 
     def _predict(self, x: Array, out: Floats) -> None:
         x = np.ascontiguousarray(x)
@@ -220,9 +214,9 @@ class EnsembleModel:
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
         """Central credible intervals of the class probabilities, weights and trees taken as known.
 
-        All members, the joint one included, have learned from the same rows: their errors are taken for one. Where columns are
-        missing, how far ensemble and joint member disagree counts as well: the variance of a score is that of a draw of one of
-        the two, with the weights of the pool.
+        All members, the joint ones included, have learned from the same rows: their errors are taken for one. Where columns are
+        missing, how far ensemble and joint members disagree counts as well: the variance of a score is that of a draw of one of
+        them, with the weights of the pool.
 
         Parameters
         ----------
@@ -244,10 +238,12 @@ class EnsembleModel:
         lacking = np.flatnonzero((chunk.x >= self.schema.domain_sizes[:, np.newaxis]).any(axis=0))
         if lacking.size:
             own = np.ascontiguousarray(chunk.x[:, lacking])
-            of_joint = np.sqrt(self.joint.log_joint_variance(self.joint_views.chunk(Chunk(own, None))))
+            of_joint, among_joints = self.joints.spread(own)
             share, log_ensemble, log_joint, _ = self._answers_of_both(own)
             deviation[lacking] = share * deviation[lacking] + (1.0 - share) * of_joint
-            disagreement[lacking] = share * (1.0 - share) * (log_ensemble - log_joint) ** 2
+            disagreement[lacking] = (
+                share * (1.0 - share) * (log_ensemble - log_joint) ** 2 + (1.0 - share) * among_joints
+            )
         disagreement += self._disagreement_of_members(self.views.chunk(chunk).x)
         spread = deviation**2 + disagreement + 1.0 / (np.asarray(self.class_counts, np.float64) + 1.0)
         return credible_intervals(spread, self.predict_proba(chunk), level)
@@ -269,18 +265,18 @@ class EnsembleModel:
 
     def to_arrays(self) -> tuple[dict[str, object], Arrays]:
         """Header and named arrays, from which `from_arrays` makes an equal model."""
-        joint_header, joint_arrays = self.joint.to_arrays()
+        headers, of_joints = self.joints.to_arrays()
         header: dict[str, object] = {
             "kind": self.kind,
             "schema": self.schema.to_json(),
             "facts": self.facts,
-            "joint": joint_header,
+            **headers,
             "weights": None if self.correction is None else list(self.correction.weights),
         }
         arrays: dict[str, Array] = {"class_counts": np.asarray(self.class_counts)}
         arrays |= {f"table_{name}": array for name, array in self._tables._asdict().items()}
         arrays |= {f"entry_{name}": array for name, array in vars(self.entries).items()}
-        arrays |= {JOINT + name: array for name, array in joint_arrays.items()}
+        arrays |= of_joints
         if self.correction is not None:
             arrays |= {f"forest_{name}": array for name, array in self.correction.forest._asdict().items()}
             arrays |= {f"booster_{i}": one for i, one in enumerate(self.correction.boosters)}
@@ -289,10 +285,8 @@ class EnsembleModel:
     @classmethod
     def from_arrays(cls, header: Mapping[str, Any], arrays: Arrays) -> EnsembleModel:
         """The model of `to_arrays`; nothing is copied."""
-        joint = LookupModel.from_arrays(
-            header["joint"], {name.removeprefix(JOINT): a for name, a in arrays.items() if name.startswith(JOINT)}
-        )
         schema = Schema.from_json(header["schema"])
+        joints = Joints.from_arrays(schema, header, arrays)
         weights = header["weights"]
         correction = None
         if weights is not None:
@@ -300,7 +294,7 @@ class EnsembleModel:
             correction = Correction(forest_of_arrays(schema, arrays), boosters, tuple(weights))
         tables = kernels.LookupTables(**{name: arrays[f"table_{name}"] for name in kernels.LookupTables._fields})
         entries = Entries(**{name: arrays[f"entry_{name}"] for name in Entries.__dataclass_fields__})
-        return cls(schema, arrays["class_counts"], tables, entries, joint, correction, header["facts"])
+        return cls(schema, arrays["class_counts"], tables, entries, joints, correction, header["facts"])
 
     def structure(self) -> dict[str, object]:
         """The joint member's nodes and edges, `facts`, and of every member the families with their weights."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -26,8 +26,9 @@ from learners.ensembles.fit import (
     member_scores,
     solved_trees,
 )
+from learners.ensembles.joints import Joints
 from learners.ensembles.lookup.compile import compile_pool
-from learners.ensembles.members import Member, bounded, distinct_families, draw_members, joint_member
+from learners.ensembles.members import Member, bounded, distinct_families, draw_members, joint_members
 from learners.ensembles.model import Correction, EnsembleModel
 from learners.ensembles.weights import Rows, fitted_temperature, left_out_prior, mean_log_loss
 from learners.errors import InvalidParameter
@@ -176,19 +177,19 @@ def _ensemble(
         ks = largest_k(choice.members, pairs.n_rows, seed)
         members = draw_members(pairs, views, ks, seed)
         members = bounded(members, views.schema, views.chunk(rows), pairs.n_rows)
-        joint = joint_member(members[0], views)
-        families: ViewedFamilies = yield ViewedFamilies(views, distinct_families((*members, joint)))
+        joints = joint_members(members, views)
+        families: ViewedFamilies = yield ViewedFamilies(views, distinct_families((*members, *joints)))
     else:
         ks = (0,) * choice.members
         members = draw_members(None, views, ks, seed)
-        joint = joint_member(members[0], views)
-        own = ViewedFamilies(views, distinct_families((*members, joint)))
+        joints = joint_members(members, views)
+        own = ViewedFamilies(views, distinct_families((*members, *joints)))
         both: Together[ViewedFamilies, DrawnRows] = yield Together[ViewedFamilies, DrawnRows](own, drawn_rows)
         families, sample = both.first, both.second
         rows = sample.occurrences(parameters.drawn)
     is_whole = sample.limit == EVERYTHING and rows.n_rows == sample.n_rows
     trained = _Training(schema, views, members, ks, seed, families, rows, is_whole, choice)
-    return (yield from trained.model(name, asdict(parameters), joint))
+    return (yield from trained.model(name, asdict(parameters), joints))
 
 
 def _pairs(views: Views) -> PairwiseCounts:
@@ -217,7 +218,7 @@ class _Training:
     is_whole: bool  # whether all rows are among those that were drawn
     choice: Choice
 
-    def model(self, name: str, parameters: Mapping[str, object], joint: Member) -> Passes[EnsembleModel]:
+    def model(self, name: str, parameters: Mapping[str, object], joints: Sequence[Member]) -> Passes[EnsembleModel]:
         """Solve, weight, pool and correct."""
         class_counts = self.families.counts.class_counts
         solved: Solved = yield Work(
@@ -261,9 +262,11 @@ class _Training:
                 return self._corrected(log_softmax(pool.temperature * margins), threads, advance, facts)
 
             share, correction = yield Work("correcting", correct)
-        network: LookupModel = yield Work("solving", lambda threads, _: self._joint_model(joint, threads))
+        networks: tuple[LookupModel, ...] = yield Work(
+            "solving", lambda threads, _: tuple(self._joint_model(joint, threads) for joint in joints)
+        )
         compiled = compile_pool(self.views.schema, class_counts, pool, share)
-        return EnsembleModel(self.schema, class_counts, *compiled, network, correction, facts)
+        return EnsembleModel(self.schema, class_counts, *compiled, Joints(self.schema, networks), correction, facts)
 
     @property
     def _is_small(self) -> bool:
@@ -288,7 +291,7 @@ class _Training:
         return boosted.share, boosted.correction(self.schema)
 
     def _joint_model(self, joint: Member, threads: int) -> LookupModel:
-        """The member that answers for the joint distribution: unweighted."""
+        """A member that answers for the joint distribution: unweighted."""
         counts = self.families.counts.only(joint.families)
         sizes = counts.schema.domain_sizes
         trees = [

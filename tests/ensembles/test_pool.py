@@ -116,14 +116,15 @@ def ensemble_scores(model, training, x, labels):
     return scores
 
 
-def joint_scores(model, x):
-    """(n, n_classes) log P(class, known) of the joint member: the sum over all values of what is missing."""
-    by_joint, sizes = naive.codes_by_views(model.schema, x, parent_grouping(0)), model.joint.schema.domain_sizes
+def joint_scores(model, number, x):
+    """(n, n_classes) log P(class, known) of a joint member: the sum over all values of what is missing."""
+    network = model.joints.models[number]
+    by_joint, sizes = naive.codes_by_views(model.schema, x, parent_grouping(number)), network.schema.domain_sizes
     found = []
     for row in by_joint.T:
         choices = [[int(code)] if code < size else range(size) for code, size in zip(row, sizes, strict=True)]
-        whole = np.array(list(product(*choices)), model.joint.schema.code_dtype).T
-        found.append(logsumexp(model.joint.log_joint(Chunk(np.ascontiguousarray(whole), None)), axis=0))
+        whole = np.array(list(product(*choices)), network.schema.code_dtype).T
+        found.append(logsumexp(network.log_joint(Chunk(np.ascontiguousarray(whole), None)), axis=0))
     return np.stack(found)
 
 
@@ -142,19 +143,34 @@ def test_whole_rows_are_answered_by_weights_temperature_and_trees(learner, n_cla
 
 @pytest.mark.parametrize(("learner", "n_classes"), CASES)
 def test_where_columns_are_missing_both_answers_are_pooled(learner, n_classes):
-    """Log of the pool: the share of known columns times that of the ensemble, the rest that of the joint, but for a constant."""
+    """Log of the pool: the share of the ensemble times its own, the rest the mean of the joint members', but for a constant."""
     model, x, y = trained(learner, n_classes)
     asked = x[:, 100:116].copy()
     is_absent = np.array(list(product((False, True), repeat=4))).T  # each of the sixteen ways once
     asked = np.where(is_absent, model.schema.domain_sizes[:, np.newaxis], asked).astype(x.dtype)
     labels = list(range(0, n_classes, max(1, n_classes // 8)))
-    ensemble, joint = ensemble_scores(model, (x, y), asked, labels), joint_scores(model, asked)
-    known = 1.0 - is_absent.mean(axis=0)[:, np.newaxis]
-    expected = log_softmax(known * ensemble + (1 - known) * joint[:, labels])
+    ensemble = ensemble_scores(model, (x, y), asked, labels)
+    joints = np.stack([joint_scores(model, number, asked) for number in range(MEMBERS)])
+    of_information = [sum(model.joints.information[i] for i in range(4) if not row[i]) for row in is_absent.T]
+    share = np.minimum(1.0 - is_absent.mean(axis=0), of_information)[:, np.newaxis] ** 2
+    expected = log_softmax(share * ensemble + (1 - share) * joints.mean(axis=0)[:, labels])
     p, evidence = model.answer_known(asked)
     assert log_softmax(np.log(p[:, labels])) == pytest.approx(expected, abs=5e-4)
-    assert evidence == pytest.approx(logsumexp(joint, axis=1), abs=1e-4)
+    assert evidence == pytest.approx(logsumexp(joints, axis=2).mean(axis=0), abs=1e-4)
     assert np.array_equal(model.predict_proba(Chunk(asked, None))[1:], p[1:])
+
+
+@pytest.mark.parametrize(("learner", "n_classes"), [("eskdb", 2), ("auto", 2)])
+def test_the_information_of_a_column_is_that_of_its_counts(learner, n_classes):
+    model, x, y = trained(learner, n_classes)
+    by_joint, sizes = naive.codes_by_views(model.schema, x, parent_grouping(0)), model.joint.schema.domain_sizes
+    found = []
+    for codes, size in zip(by_joint, sizes, strict=True):
+        p = np.zeros((size, n_classes))
+        np.add.at(p, (codes, y), 1 / y.size)
+        independent = p.sum(axis=1, keepdims=True) * p.sum(axis=0)
+        found.append((p[p > 0] * np.log(p[p > 0] / independent[p > 0])).sum())
+    assert model.joints.information == pytest.approx(np.array(found) / sum(found), abs=0.05)
 
 
 def test_tables_without_averages_answer_as_they_did(monkeypatch):

@@ -33,6 +33,8 @@ class Families:
         Of a family (n_cells, n_classes) log P(value | class, parents), the attribute's code fastest.
     first : int
         Number of the first family in the table of logarithms.
+    first_code : int
+        Number of the first attribute in the table of codes.
     takes_unseen : bool
         Whether `logs` has the unseen codes of all members, too, the attribute's own included.
     """
@@ -42,6 +44,7 @@ class Families:
     sizes: tuple[int, ...]
     logs: Callable[[int], Floats]
     first: int = 0
+    first_code: int = 0
     takes_unseen: bool = False
 
     @property
@@ -166,7 +169,7 @@ def add_elimination(query: Query, families: Families, source: str, prior: Sequen
             block = pending[first : first + MOST_JOINS]
             code = {i: f"d{i}.code" if i in joined else f"s.c{i}" for i in order}
             opens = "".join(
-                f"\n    JOIN {query.table('codes')} AS d{i} ON d{i}.attribute = {i} AND d{i}.given = s.c{i}"
+                f"\n    JOIN {query.table('codes')} AS d{i} ON d{i}.attribute = {families.first_code + i} AND d{i}.given = s.c{i}"
                 for i in joined
             )
             joins = _joins(query, families, block, code.__getitem__)
@@ -201,8 +204,8 @@ def code_rows(families: Families) -> list[str]:
     """Rows of the table of codes: attribute, code that is given, code that it may be."""
     rows = []
     for i in families.parents:
-        size = families.sizes[i]
-        rows += [f"{i}, {code}, {code}" for code in range(size)]
-        rows += [f"{i}, {size}, {code}" for code in range(size)]
-        rows.append(f"{i}, {size + 1}, {size}")
+        size, number = families.sizes[i], families.first_code + i
+        rows += [f"{number}, {code}, {code}" for code in range(size)]
+        rows += [f"{number}, {size}, {code}" for code in range(size)]
+        rows.append(f"{number}, {size + 1}, {size}")
     return rows

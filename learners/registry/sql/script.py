@@ -152,7 +152,10 @@ def _tables(query: Query, writable: Writable) -> Iterator[str]:
             f"attribute {whole}, text_value {text}, whole_value {whole}, code {whole}",
             value_rows(writable.schema, writable.used, dialect),
         ),
-        "codes": (f"attribute {whole}, given {whole}, code {whole}", code_rows(writable.joint)),
+        "codes": (
+            f"attribute {whole}, given {whole}, code {whole}",
+            chain.from_iterable(map(code_rows, writable.summing)),
+        ),
         "logs": (
             f"family {whole}, cell {whole}, {logs}",
             chain.from_iterable(families.rows(dialect) for families in writable.families),

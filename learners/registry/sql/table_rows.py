@@ -116,11 +116,11 @@ def _key(dialect: Dialect, codes: Iterable[str]) -> str:
 
 def _is_too_much(query: Query, writable: Writable, hidden: Mapping[int, str]) -> str:
     """1 where the values of missing parents have more combinations than `predict` surely sums over, 0 elsewhere."""
-    families, limit = writable.joint, math.log(MOST_SUMMED / query.n_classes)
-    if sum(math.log(families.sizes[i]) for i in families.parents) <= limit:
-        return "0"
-    sizes = writable.schema.domain_sizes.tolist()
-    terms = [
-        f"CASE WHEN {hidden[i]} >= {sizes[i]} THEN {math.log(families.sizes[i])!r} ELSE 0 END" for i in families.parents
-    ]
-    return f"CASE WHEN {added(terms)} > {limit!r} THEN 1 ELSE 0 END"
+    limit, sizes = math.log(MOST_SUMMED / query.n_classes), writable.schema.domain_sizes.tolist()
+    conditions = []
+    for families in writable.summing:
+        logs = {i: math.log(families.sizes[i]) for i in families.parents}
+        if sum(logs.values()) > limit:
+            terms = [f"CASE WHEN {hidden[i]} >= {sizes[i]} THEN {log!r} ELSE 0 END" for i, log in logs.items()]
+            conditions.append(f"{added(terms)} > {limit!r}")
+    return f"CASE WHEN {' OR '.join(conditions)} THEN 1 ELSE 0 END" if conditions else "0"

@@ -8,11 +8,12 @@ from typing import Protocol
 import numpy as np
 
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.model import LEAST, EnsembleModel
+from learners.ensembles.joints import LEAST
+from learners.ensembles.model import EnsembleModel
 from learners.registry.sql.encoding import searched
 from learners.registry.sql.families import Families, add_elimination, add_look_ups
 from learners.registry.sql.merged import merged_families
-from learners.registry.sql.query import Query
+from learners.registry.sql.query import Query, added
 from learners.registry.sql.tree_nodes import TreesInSQL
 from learners.schema import Schema
 from learners.schema.encoding.views import Views
@@ -28,8 +29,8 @@ class Writable(Protocol):
         Attributes that the model looks at; a null among them is a value or hides one.
     needed : tuple of int
         Attributes without which `add_scores` is not right.
-    joint : Families
-        Of the network that sums out what is missing; its attributes are those of the schema.
+    summing : tuple of Families
+        Of each network that sums out what is missing; its attributes are those of the schema.
     families : tuple of Families
         All that the table of logarithms holds.
     trees : TreesInSQL or None
@@ -41,7 +42,7 @@ class Writable(Protocol):
     schema: Schema
     used: tuple[int, ...]
     needed: tuple[int, ...]
-    joint: Families
+    summing: tuple[Families, ...]
     families: tuple[Families, ...]
     trees: TreesInSQL | None
     prior: list[float]
@@ -58,8 +59,9 @@ class NetworkInSQL:
 
     def __init__(self, model: LookupModel) -> None:
         self.schema = model.schema
-        self.joint = _families_of(model, 0)
-        self.families: tuple[Families, ...] = (self.joint,)
+        self.joint = _families_of(model)
+        self.summing: tuple[Families, ...] = (self.joint,)
+        self.families: tuple[Families, ...] = self.summing
         self.trees: TreesInSQL | None = None
         self.used, self.needed = tuple(sorted(model.network.order)), self.joint.parents
         self._log_prior = model.log_prior.tolist()
@@ -78,18 +80,21 @@ class NetworkInSQL:
 
 
 class PoolInSQL:
-    """A geometric pool of networks, corrected by trees or not, whose joint member answers for what is missing; see `EnsembleModel`."""
+    """A geometric pool of networks, corrected by trees or not, whose joint members answer for what is missing; see `EnsembleModel`."""
 
     def __init__(self, model: EnsembleModel) -> None:
-        self.schema, self._views, self._joint_views = model.schema, model.views, model.joint_views
+        self.schema, self._views, self._joints = model.schema, model.views, model.joints
         self._pool = merged_families(model)
-        self.joint = _families_of(model.joint, len(self._pool.order))
-        self.families: tuple[Families, ...] = (self._pool, self.joint)
+        n, n_pooled = model.schema.n_attributes, len(self._pool.order)
+        self.summing = tuple(
+            _families_of(joint, n_pooled + number * n, number * n) for number, joint in enumerate(model.joints.models)
+        )
+        self.families: tuple[Families, ...] = (self._pool, *self.summing)
         self.trees: TreesInSQL | None = None
         if model.correction is not None:
             self.trees = TreesInSQL(model.correction.forest, model.schema.domain_sizes.tolist())
         self.used = self.needed = tuple(range(model.schema.n_attributes))
-        self._log_prior, self._joint_prior = model.log_prior.tolist(), model.joint.log_prior.tolist()
+        self._log_prior = model.log_prior.tolist()
         self.prior = np.exp(model.log_prior).tolist()
 
     def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
@@ -106,34 +111,63 @@ class PoolInSQL:
         return add_look_ups(query, self._pool, source, kept)
 
     def add_known(self, query: Query, source: str) -> str:
-        """As of `Writable`: two answers, pooled by the share of the columns that are known."""
-        sizes, n = self.schema.domain_sizes.tolist(), max(1, self.schema.n_attributes)
-        known = " + ".join(f"CASE WHEN c{i} < {sizes[i]} THEN 1e0 ELSE 0e0 END" for i in self.used) or "0e0"
-        source = query.add(
-            "known", ["row_key", *(f"c{i}" for i in self.used), f"({known}) / {n} AS share"], source, is_shared=True
-        )
+        """As of `Writable`: answers of the pool and of the joint members; see `Joints.share_of_ensemble`."""
+        source = self._add_share(query, source)
         pool = query.softmax(self.add_scores(query, source, ["row_key", "share"]), ["row_key", "share"], self.prior)
-        coarse = query.add(
-            "coarse", ["s.row_key", *(_view(self._joint_views, i, f"c{i}") for i in self.used)], f"{source} AS s"
-        )
-        joint = add_elimination(query, self.joint, coarse, self._joint_prior)
-        joint = query.softmax(joint, ["row_key"], np.exp(self._joint_prior).tolist())
-        least = query.dialect.number(LEAST)
-        logs = [
-            f"a.share * LN({query.dialect.largest([f'a.p{k}', least])}) "
-            f"+ (1e0 - a.share) * LN({query.dialect.largest([f'b.p{k}', least])}) AS l{k}"
-            for k in query.classes
-        ]
-        joined = f"{pool} AS a JOIN {joint} AS b ON b.row_key = a.row_key"
-        both = query.add("both", ["a.row_key", "b.evidence AS joint_evidence", *logs], joined)
+        joints = [self._add_joint(query, source, number) for number in range(len(self.summing))]
+        joined, least = f"{pool} AS a", query.dialect.number(LEAST)
+        for j, joint in enumerate(joints):
+            joined += f" JOIN {joint} AS b{j} ON b{j}.row_key = a.row_key"
+
+        def mean(terms: list[str]) -> str:
+            return f"({added(terms)}) / {len(joints)}"
+
+        logs = []
+        for k in query.classes:
+            of_joints = [f"LN({query.dialect.largest([f'b{j}.p{k}', least])})" for j in range(len(joints))]
+            of_pool = f"LN({query.dialect.largest([f'a.p{k}', least])})"
+            logs.append(f"a.share * {of_pool} + (1e0 - a.share) * {mean(of_joints)} AS l{k}")
+        evidence = mean([f"b{j}.evidence" for j in range(len(joints))])
+        both = query.add("both", ["a.row_key", f"{evidence} AS joint_evidence", *logs], joined)
         pooled = query.softmax(both, ["row_key", "joint_evidence"], self.prior)
         shares = [f"p{k}" for k in query.classes]
         return query.add("pooled", ["row_key", *shares, "joint_evidence AS evidence"], pooled, is_shared=True)
 
+    def _add_share(self, query: Query, source: str) -> str:
+        """The step with the codes and `share`: how much the pool is heard."""
+        sizes, n = self.schema.domain_sizes.tolist(), max(1, self.schema.n_attributes)
 
-def _families_of(model: LookupModel, first: int) -> Families:
+        def known(weights: Sequence[float]) -> str:
+            terms = [
+                f"CASE WHEN c{i} < {sizes[i]} THEN {query.dialect.number(weights[i])} ELSE 0e0 END" for i in self.used
+            ]
+            return added(terms) if terms else "1e0"
+
+        codes = [f"c{i}" for i in self.used]
+        shares = [
+            f"{known([1 / n] * n)} AS of_columns",
+            f"{known(self._joints.information.tolist())} AS of_information",
+        ]
+        source = query.add("known", ["row_key", *codes, *shares], source)
+        if self._joints.is_of_before:
+            return query.add("shared", ["row_key", *codes, "of_columns AS share"], source, is_shared=True)
+        less = "CASE WHEN of_columns < of_information THEN of_columns ELSE of_information END"
+        source = query.add("heard", ["row_key", *codes, f"{less} AS less"], source)
+        return query.add("shared", ["row_key", *codes, "less * less AS share"], source, is_shared=True)
+
+    def _add_joint(self, query: Query, source: str, number: int) -> str:
+        """The step with the answer of a joint member."""
+        views, model = self._joints.views[number], self._joints.models[number]
+        codes = [_view(views, i, f"c{i}") for i in self.used]
+        coarse = query.add("coarse", ["s.row_key", *codes], f"{source} AS s")
+        prior = model.log_prior.tolist()
+        joint = add_elimination(query, self.summing[number], coarse, prior)
+        return query.softmax(joint, ["row_key"], np.exp(prior).tolist(), is_shared=True)
+
+
+def _families_of(model: LookupModel, first: int = 0, first_code: int = 0) -> Families:
     sizes = tuple(model.schema.domain_sizes.tolist())
-    return Families(model.network.order, model.network.parents, sizes, model.family_logs, first)
+    return Families(model.network.order, model.network.parents, sizes, model.family_logs, first, first_code)
 
 
 def _prior(query: Query, log_prior: Sequence[float]) -> list[str]:

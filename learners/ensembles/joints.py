@@ -1,0 +1,131 @@
+"""The members of an ensemble that answer for the joint distribution, and how much they are heard where columns are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.ensembles.cuts import parent_grouping
+from learners.kernels.arrays import Array, Arrays, Codes, Floats, freeze
+from learners.schema import Chunk, Schema
+from learners.schema.encoding.views import Views
+
+LEAST = 1e-300
+MORE = "more_joints"
+
+
+def prefix_of(number: int) -> str:
+    """How the names of a joint member's arrays begin."""
+    return f"joint{number or ''}_"
+
+
+def arrays_of(number: int, arrays: Arrays) -> Arrays:
+    """Those of one joint member, by its own names."""
+    prefix = prefix_of(number)
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+@dataclass(frozen=True, eq=False)
+class Joints:
+    """Networks that sum out what is missing, each by its own cut points.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the ensemble.
+    models : tuple of LookupModel
+        The first one answers queries.
+    is_of_before : bool
+        Whether the share of the ensemble is that of the columns that are known, as until 25 November 2026.
+    """
+
+    schema: Schema
+    models: tuple[LookupModel, ...]
+    is_of_before: bool = False
+
+    @cached_property
+    def views(self) -> tuple[Views, ...]:
+        """The attributes as each of them sees them."""
+        return tuple(Views(self.schema, parent_grouping(number)) for number in range(len(self.models)))
+
+    def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
+        """Of (n_attributes, n) codes the mean of their (n, n_classes) log probabilities, and of their (n,) log P(known)."""
+        logs, evidence = self._answers(x)
+        return logs.mean(axis=0), evidence.mean(axis=0)
+
+    def spread(self, x: Codes) -> tuple[Floats, Floats]:
+        """(n, n_classes) the standard deviation of a log probability by one of them, and the variance of it among them."""
+        of_each = [
+            np.sqrt(model.log_joint_variance(views.chunk(Chunk(x, None))))
+            for model, views in zip(self.models, self.views, strict=True)
+        ]
+        return np.mean(of_each, axis=0), self._answers(x)[0].var(axis=0)
+
+    def _answers(self, x: Codes) -> tuple[Floats, Floats]:
+        """(n_models, n, n_classes) and (n_models, n)."""
+        answers = [
+            model.answer_known(views.chunk(Chunk(x, None)).x)
+            for model, views in zip(self.models, self.views, strict=True)
+        ]
+        logs = np.log(np.maximum([p for p, _ in answers], LEAST))  # as 0 x -inf is no number
+        return logs, np.array([evidence for _, evidence in answers])
+
+    def share_of_ensemble(self, x: Codes) -> Floats:
+        """(n, 1): how much the ensemble is heard where columns are missing, from 0 to 1.
+
+        Its networks and trees have learned from whole rows, and err the more, the more of what tells the class they lack. So the
+        share is the square of that of the columns that are known, or of the information that they carry, whichever is less:
+        over fifteen tables with random columns hidden, twice, it was .02 nats behind retraining instead of .07.
+        """
+        is_known = x < self.schema.domain_sizes[:, np.newaxis]
+        of_columns = is_known.mean(axis=0) if is_known.size else np.ones(x.shape[1])
+        if self.is_of_before:
+            return of_columns[:, np.newaxis]
+        return np.minimum(of_columns, self.information @ is_known)[:, np.newaxis] ** 2
+
+    @cached_property
+    def information(self) -> Floats:
+        """(n_attributes,) the mutual information of each attribute and the class, by the first network; they sum to one."""
+        model, n = self.models[0], self.schema.n_attributes
+        sizes = model.schema.domain_sizes
+        attribute = np.repeat(np.arange(n), sizes)
+        x: Codes = np.repeat(sizes[:, np.newaxis], attribute.size, axis=1).astype(model.schema.code_dtype)
+        x[attribute, np.arange(attribute.size)] = np.arange(attribute.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        freeze(x)
+        prior, terms = model.log_terms(Chunk(x, None))
+        p = np.exp(prior + terms.sum(axis=0))  # (values of all attributes, n_classes): P(value, class)
+        of_value = p.sum(axis=1, keepdims=True)
+        terms = np.where(p > 0, p * np.log(np.maximum(p, LEAST) / np.maximum(of_value * np.exp(prior), LEAST)), 0.0)
+        found = np.maximum(np.bincount(attribute, terms.sum(axis=1), n), 0.0)
+        total = found.sum()
+        shares: Floats = found / total if total > 0 else np.full(n, 1 / max(1, n))
+        freeze(shares)
+        return shares
+
+    def to_arrays(self) -> tuple[dict[str, object], Arrays]:
+        """Headers and named arrays, from which `from_arrays` makes equal ones."""
+        headers: list[object] = []
+        arrays: dict[str, Array] = {}
+        for number, model in enumerate(self.models):
+            header, own = model.to_arrays()
+            headers.append(header)
+            arrays |= {prefix_of(number) + name: array for name, array in own.items()}
+        more = {} if self.is_of_before else {MORE: headers[1:]}
+        return {"joint": headers[0], **more}, arrays
+
+    @classmethod
+    def from_arrays(cls, schema: Schema, header: Mapping[str, Any], arrays: Arrays) -> Joints:
+        """Those of `to_arrays`; ensembles of before have one."""
+        headers = headers_of(header)
+        models = [LookupModel.from_arrays(own, arrays_of(number, arrays)) for number, own in enumerate(headers)]
+        return cls(schema, tuple(models), MORE not in header)
+
+
+def headers_of(header: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Of each joint member."""
+    return [header["joint"], *header.get(MORE, ())]
