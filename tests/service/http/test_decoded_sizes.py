@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from service import product
 from service.http.api.bodies.decoded_sizes import check_csv, check_json
+from service.http.api.bodies.pieces import WHOLE_BYTES
 from service.http.api.bodies.streams import QuickStreams, read_stream
 from service.http.api.bodies.tensors import LENGTH, decoded_bytes, read_request
 from service.http.api.scoring.predict import ARROW
@@ -169,6 +170,14 @@ def test_a_request_grows_its_process_by_less_than_its_limit(large, path, body):
     tracemalloc.stop()
     assert answer.status_code in (413, 422), answer.text[:300]
     assert peak < 64 * MEBIBYTE and len(answer.content) < 300_000
+
+
+@pytest.mark.parametrize("rows", [{"records": [{"outlook": "rain"}] * 3}, {"columns": {"outlook": ["rain", None]}}])
+def test_a_body_that_is_read_in_pieces_has_the_same_answer(large, rows):
+    body, headers = json.dumps(rows).encode(), {"content-type": "application/json"}
+    long = body + b" " * WHOLE_BYTES
+    answers = [large.post("/v1/models/weather/predict", content=each, headers=headers) for each in (body, long)]
+    assert answers[0].status_code == 200 and answers[0].content == answers[1].content
 
 
 def test_a_binary_tensor_is_read_as_far_as_its_rows_go():

@@ -8,6 +8,7 @@ import msgspec
 from service.requests.problems import BodyTooLarge
 
 Value = str | int | float | bool | None
+WHOLE_BYTES = 4 << 20  # up to here a body is decoded at once, a third faster and within a twentieth of a second
 RECORDS = 1_000  # in one piece: about a hundredth of a second
 PLACE = re.compile(r"\$\[(\d+)\]")
 

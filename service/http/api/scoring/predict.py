@@ -22,7 +22,7 @@ from learners.schema.schema import FEW_CLASSES
 from service.http.api.bodies.bodies import decoded, read_body, send_body, send_problem
 from service.http.api.bodies.decoded_sizes import check_json
 from service.http.api.bodies.options import PREDICTION_KEY, Options, checked_key, options_of
-from service.http.api.bodies.pieces import Value, rows_in_pieces
+from service.http.api.bodies.pieces import WHOLE_BYTES, Value, rows_in_pieces
 from service.http.api.bodies.streams import QuickStreams, read_stream
 from service.http.memory_in_flight import UNCOUNTED, Hold, InFlight
 from service.http.paths import is_hot
@@ -159,7 +159,7 @@ class Predict:
 
     def parse(self, body: bytes) -> PredictRequest:
         """The request of a JSON body, with exactly one of records and columns."""
-        request = decoded(self.decode if len(body) <= UNCOUNTED else self._in_pieces, body, ROWS)
+        request = decoded(self.decode if len(body) <= WHOLE_BYTES else self._in_pieces, body, ROWS)
         if (request.records is None) == (request.columns is None):
             raise InvalidRequest("Send either 'records' or 'columns', and not both.")
         self._check_rows(len(request.records or ()))
