@@ -1,7 +1,8 @@
 """Hostile files and models, sent to a real server while it is asked for predictions at a steady rate.
 
-`make test` sends 20, `make faults` 200 (FEWPASS_TEST_ATTACKS). A prediction may wait 100 ms, and FEWPASS_TEST_ALLOWANCE_MS longer: the
-machine may do much else, and then every process waits for its turn. What was measured is printed (`pytest -s`).
+`make test` sends 20, `make faults` 200 (FEWPASS_TEST_ATTACKS). A prediction may wait 100 ms, as much longer as this
+process was kept waiting for a processor itself, and FEWPASS_TEST_ALLOWANCE_MS: the machine may do much else, and then every process
+waits for its turn. What was measured is printed (`pytest -s`).
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def prepared(folder: Path, n: int) -> Iterator[tuple[LocalServer, list[Hostile]]
         threads=1,
         workers=2,
     )
-    with Workspace(settings) as workspace:
+    with Workspace(settings.model_copy(update={"job_timeout_s": None})) as workspace:
         plain = {"target": "class", "learner": "nb", "holdout": 0}
         product.train(workspace, TrainRequest(uris=[str(data)], model="kept", **plain))
         inputs = hostile_inputs(folder, workspace, n, SEED)
@@ -241,7 +242,7 @@ def attack(folder: Path, n: int) -> None:
     assert not steady.wrong, steady.wrong[:5]
     assert max(grown.values()) < GROWTH_MB, grown
     assert watch.job_mb < JOB_MEMORY_MB + OWN_MB
-    assert 1000 * max(steady.waits) < WAIT_MS, steady.told()
+    assert 1000 * (max(steady.waits) - max(steady.own)) < WAIT_MS, steady.told()
 
 
 def is_sentence(how: str, told: dict) -> bool:
