@@ -14,10 +14,6 @@ COPY storage storage
 COPY service service
 COPY fewpass fewpass
 RUN /opt/fewpass/bin/python -m pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt '.[postgres]' \
-    # XGBoost's wheel holds code for GPUs and asks for NVIDIA's NCCL: 690 MB that nothing here runs.
-    && if [ "$(uname -m)" = x86_64 ]; then version=$(/opt/fewpass/bin/python -c "import xgboost; print(xgboost.__version__)") \
-    && /opt/fewpass/bin/python -m pip uninstall --yes --disable-pip-version-check xgboost nvidia-nccl-cu12 \
-    && /opt/fewpass/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-deps "xgboost-cpu==$version"; fi \
     # Tests, and what only compilers of C and C++ read.
     && find /opt/fewpass -type d -name tests -prune -exec rm -r {} + \
     && find /opt/fewpass/lib -type f -regextype posix-extended -regex '.*\.(h|hpp|c|cc|cpp|cu|cuh|pyx|pxd|pxi|a|f|f90)' -delete \

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 
-.PHONY: demo test browser screenshots faults soak fuzz check docs kernels bench scoreboard serve clean setup container-test audit load
+.PHONY: demo test pythons browser screenshots faults soak fuzz check docs kernels bench scoreboard serve clean setup container-test audit sbom load
 
 setup: $(READY)
 
@@ -21,6 +21,12 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/fewpass precompile
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# The same tests under other releases of Python, where they are at hand.
+pythons:
+	@for python in python3.12 python3.13; do \
+		if $$python -c '' 2>/dev/null; then $(MAKE) test PYTHON=$$python VENV=build/$$python || exit 1; else echo "no $$python here"; fi; \
+	done
 
 # Debian's Chromium for the tests of the console, where apt is at hand; without a browser those tests are skipped.
 browser:
@@ -79,6 +85,15 @@ audit: $(READY)
 	$(PYTHON) -m venv build/audit
 	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 	build/audit/bin/pip-audit --disable-pip --no-deps -r constraints.txt
+
+# What a plain install brings, as a CycloneDX list in build/sbom.json. The list is of the pinned versions, in an environment of their own.
+sbom:
+	rm -rf build/sbom
+	$(PYTHON) -m venv build/sbom/install
+	build/sbom/install/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt .
+	$(PYTHON) -m venv build/sbom/tool
+	build/sbom/tool/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom
+	build/sbom/tool/bin/cyclonedx-py environment --pyproject pyproject.toml --gather-license-texts --output-reproducible --output-file build/sbom.json build/sbom/install
 
 load: $(READY)
 	$(BIN)/python -m load_tests smoke

@@ -65,17 +65,11 @@ ROWS = Routes("GET /v1/jobs/{job_id}/output", "GET /v1/models/{reference}/monito
 KEYS = "/v1/keys"  # also what a later release puts below
 # They look themselves what their bodies will hold, which may be other than JSON.
 READING = Routes(
+    "POST /v1/models/{name}/predict",
     "POST /v1/models/{name}/explain",
     "POST /v2/models/{name}/infer",
     "POST /v2/models/{name}/versions/{version}/infer",
     "POST /invocations",
-)
-# Their bodies are rows, as many as one request may have.
-ROWS_IN_JSON = Routes(
-    "POST /v1/models/{name}/predict",
-    "POST /v1/models/{name}/score",
-    "POST /v1/models/{name}/impute",
-    "POST /v1/models/{reference}/labels",
 )
 # Their bodies are read by Python on the event loop.
 QUERYING = Routes("POST /v1/models/{name}/query")

@@ -30,7 +30,7 @@ from storage.models import models
 # What tells nothing about models and data: probes, and what the server can do.
 OPEN = frozenset(
     {"/", "/healthz", "/readyz", "/ping", "/version", "/v2", "/v2/health/live", "/v2/health/ready", "/openapi.json"}
-    | {"/docs", "/docs/read", "/console/login", "/console/session", "/console/session/end"}
+    | {"/docs", "/docs/read", "/docs/licences", "/console/login", "/console/session", "/console/session/end"}
 )
 STATIC = "/console/static/"
 PAGES = "/console"

@@ -24,7 +24,7 @@ import structlog
 
 from learners.errors import Cancelled
 from learners.passes.memory import machine_bytes
-from service.jobs.limits import LESS, bytes_text, too_large, used_bytes
+from service.jobs.limits import LESS, bytes_text, give_way, too_large, used_bytes
 from service.jobs.packed_errors import packed, unpacked
 from service.requests.json_values import JSONObject
 from service.requests.problems import JobFailed, OutOfMemory, is_expected
@@ -86,6 +86,7 @@ class Child:
         arguments = (theirs, self.opener, self.silence_s, self.idle_s)
         self._process = self.context.Process(target=_live, args=arguments, name="child", daemon=True)
         self._process.start()
+        give_way(self._process.pid)  # from here, so that it also holds while the child loads its modules
         theirs.close()
         self._is_open = False
 

@@ -1,5 +1,6 @@
 """How much memory and time a job may take: as it says, or as the settings say."""
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from service.settings import Settings
 # (measured: kdb with k = 2 of 200,000 rows without any order), and spilling must begin well before those need the rest.
 COUNTS_SHARE = 8
 LESS = "Raise memory_limit (the default is FEWPASS_JOB_MEMORY), or give the job less to hold (max_values, k)."
+NICENESS = 10  # of a process of a job
 OWN = ("RssAnon:", "RssShmem:", "VmSwap:")
 
 
@@ -72,6 +74,12 @@ def bytes_text(n_bytes: float) -> str:
         if n_bytes >= size:
             return f"{n_bytes / size:.4g} {unit}"
     return f"{n_bytes:.0f} bytes"
+
+
+def give_way(pid: int) -> None:
+    """Let what answers requests on the same machine go before a process."""
+    with contextlib.suppress(ProcessLookupError):
+        os.setpriority(os.PRIO_PROCESS, pid, NICENESS)
 
 
 def used_bytes(pid: int) -> int:

@@ -1,5 +1,6 @@
 """What a server reads for others is read in a process of its own: a file that unpacks to gigabytes, or ends its reader, ends nothing else."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -9,7 +10,7 @@ from service.jobs import children
 from service.jobs.children import Children
 from service.jobs.limits import bytes_text, limits_of
 from service.product.progress import Report
-from service.requests.problems import InvalidRequest, JobFailed, OutOfMemory
+from service.requests.problems import InvalidRequest, JobFailed, OutOfMemory, TooSlow
 from service.settings import Settings
 from service.telemetry import configure_logs
 from service.workspace import Workspace
@@ -23,6 +24,7 @@ def aside(
     call: Callable[..., Answer],
     *arguments: object,
     is_trusted: bool = True,
+    time_limit_s: float | None = None,
 ) -> Answer:
     """What `call(workspace, *arguments)` returns in a process of its own, which has opened the same workspace.
 
@@ -32,21 +34,33 @@ def aside(
         Picklable, as its arguments and its answer.
     is_trusted : bool
         Whether the process may be used again.
+    time_limit_s : float, optional
+        After which the process is ended: nobody waits for the answer any more.
 
     Raises
     ------
     InvalidRequest
         If it takes more memory than a job may that does not say, or ends the process.
+    TooSlow
+        If it takes longer than `time_limit_s`.
     Exception
         What the call raises.
     """
     if children.is_child:
         return call(workspace, *arguments)
     memory = limits_of(workspace.settings, {}).memory or machine_bytes() // 2
+    deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
+
+    def check() -> None:
+        if deadline is not None and time.monotonic() > deadline:
+            raise TooSlow(
+                f"What the request names takes longer than {time_limit_s:g} s to read.", timeout_s=time_limit_s
+            )
+
     pool = workspace.opened("aside", lambda: _pool(workspace.settings))
     with pool.one() as child:
         try:
-            answer: Answer = child.run(_called, call, arguments, memory=memory)
+            answer: Answer = child.run(_called, call, arguments, memory=memory, check=check)
         except OutOfMemory as error:
             raise InvalidRequest(
                 f"What the request names takes more than {bytes_text(memory)} of memory to read. Write it in smaller pieces, or "

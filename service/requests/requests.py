@@ -3,11 +3,12 @@
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from learners.errors import InvalidParameter
 from learners.models.query import AnyQuery, How
 from learners.passes.memory import parse_bytes
+from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from storage.names import checked_alias, checked_name
 
@@ -40,7 +41,7 @@ def _window(length: str) -> str:
 Window = Annotated[str, AfterValidator(_window), WithJsonSchema({"type": "string", "pattern": WINDOW})]
 
 
-class Request(BaseModel):
+class Request(Body):
     """Base of the request shapes: an unknown member is a mistake, not something to overlook."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -200,9 +201,7 @@ class QueryJobRequest(LimitedRequest):
 
     kind: Literal["query"] = "query"
     model: str = Field(examples=["weather@champion"])
-    queries: list[Annotated[AnyQuery, Field(discriminator="kind")]] = Field(
-        min_length=1, max_length=MAX_QUERIES, fail_fast=True
-    )
+    queries: list[Annotated[AnyQuery, Field(discriminator="kind")]] = Field(min_length=1, max_length=MAX_QUERIES)
 
 
 class RowsRequest(LimitedRequest):

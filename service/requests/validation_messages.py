@@ -71,6 +71,7 @@ OF_JOBS: dict[object, type] = {"score": requests.ScoreRequest, "impute": request
 EVIDENCE = 'text, a number, true, false or null, a list of these, {"low": …, "high": …} or {"none_of": […]}'
 SCALARS = {"str", "int", "float", "bool"}
 MOST_SHOWN = 80
+OF_THE_WHOLE = {"missing", "union_tag_invalid", "union_tag_not_found"}  # their input is all that stands around
 
 
 def complaint(finding: JSONMapping, root: object = None) -> str:
@@ -92,8 +93,8 @@ def complaint(finding: JSONMapping, root: object = None) -> str:
     if words is None:
         return str(finding["msg"]).removesuffix(".")
     told = words.format_map({name: value for name, value in context.items() if name != "error"})
-    shown = repr(finding.get("input"))
-    is_shown = kind not in {"missing", "union_tag_invalid", "union_tag_not_found"} and len(shown) <= MOST_SHOWN
+    shown = "" if kind in OF_THE_WHOLE else repr(finding.get("input"))
+    is_shown = 0 < len(shown) <= MOST_SHOWN
     return f"{shown} {told}" if is_shown else told
 
 

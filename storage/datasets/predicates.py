@@ -24,6 +24,7 @@ _FUNCTIONS = {
 }  # fmt: skip
 _BEFORE, _AFTER = "SELECT (\n", "\n) FROM rows"  # on lines of their own: a comment in a condition hides nothing of ours
 _MAX_DEPTH = 100
+_DEEPEST = 300  # of any condition: how deep Python itself reads depends on its version
 _DIVISIONS = {"/", "//", "%"}
 
 
@@ -128,6 +129,8 @@ def _parsed(text: str) -> object:
     from_rows = plain and node["from_table"].get("table_name") == "rows" and node["where_clause"] is None
     if not from_rows or node["modifiers"] or node["group_expressions"] or node["having"] or node["qualify"]:
         raise InvalidPredicate(text, "it is more than one condition")
+    if max(depth for _, depth in _expressions(node["select_list"][0])) > _DEEPEST:
+        raise InvalidPredicate(text[:200], "it is nested too deeply")
     return node["select_list"][0]
 
 

@@ -22,6 +22,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.models.models import ModelVersion
 from tests.service.asking import client_of
+from tests.service.clocks import Wall, compiled
 
 
 def weather(n_rows: int, seed: int) -> pa.Table:
@@ -127,3 +128,15 @@ def workers(tmp_path: Path) -> Iterator[Workers]:
     workers = Workers(tmp_path)
     yield workers
     workers.stop()
+
+
+@pytest.fixture(scope="session")
+def jumping_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("clock"))
+
+
+@pytest.fixture
+def walls(jumping_clock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Wall, Wall]:
+    """The clocks of two servers; each is started with the one that JUMPING_CLOCK names."""
+    monkeypatch.setenv("LD_PRELOAD", str(jumping_clock))
+    return Wall(tmp_path / "wall-0"), Wall(tmp_path / "wall-1")

@@ -4,12 +4,13 @@ from datetime import datetime
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from service import product
 from service.http.api.bodies.shapes import workspace_of
 from service.http.api.monitoring import Answer
 from service.product.monitoring.labels import Label
+from service.requests.first_findings import Body
 from service.workspace import Workspace
 from storage.monitoring.records import RuleRecord
 
@@ -18,7 +19,7 @@ Ours = Annotated[Workspace, Depends(workspace_of)]
 MOST_LABELS = 100_000
 
 
-class LabelEntry(BaseModel, extra="forbid"):
+class LabelEntry(Body, extra="forbid"):
     """The class that one prediction turned out to be of."""
 
     id: str | None = Field(default=None, min_length=1, max_length=256, description="As the prediction answered it.")
@@ -38,13 +39,13 @@ class LabelEntry(BaseModel, extra="forbid"):
         return Label(kind, str(self.id if self.id is not None else self.key), self.label, self.at)
 
 
-class LabelsRequest(BaseModel, extra="forbid"):
+class LabelsRequest(Body, extra="forbid"):
     """Labels of predictions."""
 
     labels: list[LabelEntry] = Field(max_length=MOST_LABELS)
 
 
-class RuleRequest(BaseModel, extra="forbid"):
+class RuleRequest(Body, extra="forbid"):
     """When a model alerts; what is left out stays as it is."""
 
     window: str | None = Field(default=None, pattern=r"^[1-9][0-9]{0,3}[hdw]$", examples=["24h"])
@@ -61,7 +62,7 @@ class RuleRequest(BaseModel, extra="forbid"):
     )
 
 
-class WebhookRequest(BaseModel, extra="forbid"):
+class WebhookRequest(Body, extra="forbid"):
     """Where alerts are sent."""
 
     url: str = Field(max_length=2000, examples=["https://hooks.example.com/fewpass"])

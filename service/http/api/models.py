@@ -12,6 +12,7 @@ from service import product
 from service.http.api.bodies.shapes import ModelVersionShape, PageShape, Shape, answers, workspace_of
 from service.http.api.bodies.uploads import TAR, TAR_BODY, Upload
 from service.product.views.circuit_export import MEDIA_TYPES, Form
+from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Predictor
 from service.workspace import Workspace
@@ -33,7 +34,7 @@ class ModelShape(Shape):
     created_at: datetime
 
 
-class AliasRequest(BaseModel):
+class AliasRequest(Body):
     """Where an alias shall point."""
 
     version: int = Field(ge=1)
@@ -72,13 +73,13 @@ class PromotionShape(Shape):
     decided_at: datetime
 
 
-class TagRequest(BaseModel):
+class TagRequest(Body):
     """The value of a tag."""
 
     value: str = Field(max_length=10_000, examples=["checked by Ana"])
 
 
-class Retention(BaseModel):
+class Retention(Body):
     """How many versions of a model are kept, besides those that an alias points at; null for all."""
 
     keep: int | None = Field(ge=1, le=1_000_000, examples=[10])

@@ -5,11 +5,12 @@ from typing import Annotated, Literal
 
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from service import product
 from service.http.api.bodies.shapes import Shape, answers, workspace_of
 from service.http.api.scoring.predict import ARROW
+from service.requests.first_findings import Body
 from service.workspace import Workspace
 from storage.monitoring.counts import MonitorChoice
 
@@ -23,7 +24,7 @@ Until = Annotated[datetime | None, Query(description="The end of the window; now
 Answer = dict[str, object]
 
 
-class MonitorRequest(BaseModel, extra="forbid"):
+class MonitorRequest(Body, extra="forbid"):
     """What is kept of the served rows of one model."""
 
     mode: Literal["off", "counts", "rows"] = "counts"

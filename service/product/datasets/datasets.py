@@ -50,7 +50,7 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
     """
     control = workspace.control
     if is_remote and not children.is_child:  # a server reads nothing itself
-        return aside(workspace, _registered_remotely, request)
+        return aside(workspace, _registered_remotely, request, time_limit_s=workspace.settings.request_timeout_s)
     source = open_source(workspace, request.uris, is_remote=is_remote, columns=request.columns)
     if request.target is not None and request.target not in source.arrow_schema.names:
         raise UnknownColumn(request.target, source.arrow_schema.names)

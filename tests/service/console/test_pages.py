@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import httpx
 import pytest
@@ -35,6 +36,7 @@ PAGES = [
     "/console/login",
     "/docs",
     "/docs/read",
+    "/docs/licences",
 ]
 BROWSER = {"accept": "text/html,application/xhtml+xml", "sec-fetch-site": "none"}
 HOSTILE = "<img src=x onerror=alert(1)>\"'&\u202e{{7*7}}</script>"
@@ -93,6 +95,14 @@ def test_every_file_that_a_page_names_is_there(site: Site, path: str) -> None:
         assert answer.status_code == 200 and "immutable" in answer.headers["cache-control"], url
         again = site.client.get(url, headers={"if-none-match": answer.headers["etag"]})
         assert again.status_code == 304 and not again.content
+
+
+def test_every_licence_text_that_came_with_a_vendored_file_is_shown(site: Site) -> None:
+    assert '<a href="/docs/licences">' in page(site.client, "/console").text
+    text = " ".join(read(page(site.client, "/docs/licences").text).text.split())
+    for path in files("service.console").joinpath("static", "vendor").iterdir():
+        if path.name.endswith(".txt"):
+            assert " ".join(path.read_text().split()) in text, path.name
 
 
 def test_a_browser_finds_the_console_at_the_root_and_a_program_what_the_server_is(site: Site) -> None:

@@ -68,7 +68,7 @@ def test_who_has_no_session_is_sent_to_sign_in(castle: Castle) -> None:
         login = browser.get(answer.headers["location"], headers=PAGE)
         assert login.status_code == 200 and 'value="/console/jobs?state=failed"' in login.text
         assert browser.get("/console/jobs").status_code == 401, "a program is told"
-        for open_to_all in ("/docs", "/docs/read", "/console/static/console.css"):
+        for open_to_all in ("/docs", "/docs/read", "/docs/licences", "/console/static/console.css"):
             assert browser.get(open_to_all, headers=PAGE).status_code == 200
 
 

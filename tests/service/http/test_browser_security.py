@@ -147,7 +147,7 @@ def test_browsers_are_told_to_show_answers_and_to_run_nothing(site: Site) -> Non
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
 
 
-@pytest.mark.parametrize("path", ["/docs", "/docs/read"])
+@pytest.mark.parametrize("path", ["/docs", "/docs/read", "/docs/licences"])
 def test_the_documentation_needs_nobody_else(site: Site, path: str) -> None:
     answer = site.client.get(path)
     policy = answer.headers["content-security-policy"]

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from service import product
 from service.http.api.bodies.decoded_sizes import check_csv, check_json
+from service.http.api.bodies.pieces import WHOLE_BYTES
 from service.http.api.bodies.streams import QuickStreams, read_stream
 from service.http.api.bodies.tensors import LENGTH, decoded_bytes, read_request
 from service.http.api.scoring.predict import ARROW
@@ -98,7 +99,21 @@ def test_json_is_measured_by_its_punctuation():
 
 @pytest.mark.parametrize(
     "value",
-    ["[]", "{}", '{"a":1}', '{"a":12345678901}', "[[]]", '{"a":[]}', "[1.5]", '"ab"', "123456789", '[{"a":{}}]'],
+    [
+        "[]",
+        "{}",
+        '{"a":1}',
+        '{"a":12345678901}',
+        "[[]]",
+        '{"a":[]}',
+        "[1.5]",
+        '"ab"',
+        "123456789",
+        '[{"a":{}}]',
+        '"é"',
+        f'"{"a" * 99}😀"',
+        r'"\ud83d\ude00"',
+    ],
 )
 def test_what_json_holds_is_never_told_too_low(value):
     body = f"[{','.join([value] * 20_000)}]".encode()
@@ -112,10 +127,57 @@ def test_what_json_holds_is_never_told_too_low(value):
 def test_a_body_of_the_control_plane_has_a_number_of_values_that_is_read_at_once(tmp_path):
     body = b'{"columns": [' + b"[]," * 600_000 + b"[]]}"
     with TestClient(create_app(Settings(workspace=tmp_path)), base_url="http://localhost") as client:
-        for path in ("/v1/jobs", "/v1/models/m/whatif", "/v1/models/m/query"):
+        for path in (
+            "/v1/jobs",
+            *(f"/v1/models/m/{kind}" for kind in ("whatif", "query", "score", "impute", "labels")),
+        ):
             answer = client.post(path, content=body, headers={"content-type": "application/json"})
             assert answer.status_code == 413, answer.text
             assert "at most 500,000 are read here" in answer.json()["detail"]
+
+
+EMPTY = "[" + "[]," * 60_000 + "[]]"
+RECORDS = "[" + "{}," * 100_000 + "{}]"
+MANY = "{" + ",".join(f'"c{i}":[[]]' for i in range(60_000)) + "}"
+TRAIN = '{"kind": "train", "model": "m", "learner": "nb", "uris": '
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("models/weather/predict", '{"columns": {"outlook": ' + EMPTY + "}}"),
+        ("models/weather/predict", '{"records": ' + RECORDS + "}"),
+        ("models/weather/score", '{"columns": {"outlook": ' + EMPTY + "}}"),
+        ("models/weather/score", '{"records": ' + RECORDS + "}"),
+        ("models/weather/impute", '{"columns": ' + MANY + "}"),
+        ("models/weather/labels", '{"labels": ' + EMPTY + "}"),
+        ("models/weather/whatif", '{"evidence": {"outlook": ' + EMPTY + "}}"),
+        ("models/weather/whatif", '{"evidence": ' + MANY + "}"),
+        ("models/weather/query", '{"queries": [{"kind": "map", "evidence": ' + MANY + "}]}"),
+        ("models/weather/query", '{"queries": [{"kind": "conditional", "variables": ' + EMPTY + "}]}"),
+        ("jobs", TRAIN + EMPTY + "}"),
+        ("jobs", TRAIN + '["a"], "columns": ' + MANY + "}"),
+        ("webhooks", '{"url": "https://example.com", "models": ' + EMPTY + "}"),
+    ],
+    ids=lambda told: told[:40],
+)
+def test_a_request_grows_its_process_by_less_than_its_limit(large, path, body):
+    """Whatever is wrong with it: to tell of each wrong value took gigabytes, and half a minute in which nobody else was answered."""
+    headers = {"content-type": "application/json"}
+    tracemalloc.start()
+    answer = large.post(f"/v1/{path}", content=body.encode(), headers=headers)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert answer.status_code in (413, 422), answer.text[:300]
+    assert peak < 64 * MEBIBYTE and len(answer.content) < 300_000
+
+
+@pytest.mark.parametrize("rows", [{"records": [{"outlook": "rain"}] * 3}, {"columns": {"outlook": ["rain", None]}}])
+def test_a_body_that_is_read_in_pieces_has_the_same_answer(large, rows):
+    body, headers = json.dumps(rows).encode(), {"content-type": "application/json"}
+    long = body + b" " * WHOLE_BYTES
+    answers = [large.post("/v1/models/weather/predict", content=each, headers=headers) for each in (body, long)]
+    assert answers[0].status_code == 200 and answers[0].content == answers[1].content
 
 
 def test_a_binary_tensor_is_read_as_far_as_its_rows_go():
@@ -148,13 +210,21 @@ def test_requests_together_hold_no_more_than_they_may():
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory, weather_files):
-    folder = tmp_path_factory.mktemp("bombs")
+    yield from opened_with(tmp_path_factory.mktemp("bombs"), weather_files, 2 * MEBIBYTE)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory, weather_files):
+    yield from opened_with(tmp_path_factory.mktemp("large"), weather_files, 64 * MEBIBYTE)
+
+
+def opened_with(folder, weather_files, max_decoded_bytes):
     settings = Settings(
         workspace=folder / "workspace",
         job_workers=0,
         warm_up=False,
-        max_decoded_bytes=2 * MEBIBYTE,
-        max_in_flight_bytes=4 * MEBIBYTE,
+        max_decoded_bytes=max_decoded_bytes,
+        max_in_flight_bytes=2 * max_decoded_bytes,
     )
     with Workspace(settings) as workspace:
         product.train(

@@ -1,12 +1,15 @@
 /* A clock that is set while processes run: preloaded, it adds the seconds in the file $JUMPING_CLOCK to the time of day.
-   The monotonic clocks go on as they are, as they do when an administrator or NTP sets the clock. Used by test_clock_faults.py. */
+   The monotonic clocks go on as they are, as they do when an administrator or NTP sets the clock. $JUMPING_HOST is what the machine is
+   called, so that two servers on one machine are on two. Used by test_clock_faults.py. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,4 +44,11 @@ time_t time(time_t *at) {
     clock_gettime(CLOCK_REALTIME, &now);
     if (at) *at = now.tv_sec;
     return now.tv_sec;
+}
+
+int uname(struct utsname *told) {
+    int failed = (int)syscall(SYS_uname, told);
+    const char *host = getenv("JUMPING_HOST");
+    if (!failed && host) strncpy(told->nodename, host, sizeof told->nodename - 1);
+    return failed;
 }

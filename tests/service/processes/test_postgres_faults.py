@@ -25,9 +25,11 @@ from service.settings import Settings
 from tests.faults import test_kills
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, client_of, job_at_end, job_in
+from tests.service.clocks import Wall, needs_cc
 from tests.service.conftest import weather
 from tests.service.http.test_predict import problem
-from tests.service.processes.test_faults import ASKED, long_job, settings_of, train_two
+from tests.service.jobs.test_clock_faults import keep_leases
+from tests.service.processes.test_faults import ASKED, assert_sound, long_job, settings_of, train_two
 
 pytest.importorskip("psycopg", reason="PostgreSQL needs the extra 'postgres' (psycopg)")
 pytestmark = [
@@ -252,6 +254,17 @@ def test_a_server_that_finds_no_postgresql_says_so(cluster: Cluster, settings: S
         cluster.start()
     with local_server(settings) as server, client_of(server) as client:
         assert client.get("/readyz").json()["status"] == "ok"
+
+
+@needs_cc
+def test_leases_in_postgresql_are_kept_whatever_the_clocks_of_two_machines_say(
+    settings: Settings,
+    walls: tuple[Wall, Wall],
+    weather_files: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    print({"control": "PostgreSQL"} | keep_leases(settings, weather_files[0], walls, monkeypatch))
+    assert_sound(settings)
 
 
 @pytest.mark.timeout(7200)

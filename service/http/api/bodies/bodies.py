@@ -10,9 +10,9 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.api.bodies.decoded_sizes import MOST_VALUES, check_json
+from service.http.api.bodies.decoded_sizes import check_json
 from service.http.memory_in_flight import UNCOUNTED, Hold, InFlight
-from service.http.paths import IMPORTING, QUERYING, READING, ROWS_IN_JSON
+from service.http.paths import IMPORTING, QUERYING, READING
 from service.requests import problems
 from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody, Overloaded
 from service.settings import Settings
@@ -47,16 +47,16 @@ class BodyLimit:
         try:
             most = min(self.max_bytes, MAX_QUERY_BYTES) if QUERYING.take(scope) else self.max_bytes
             body = await read_body(receive, content_length(scope), most, hold)
-            if len(body) > UNCOUNTED and not READING.take(scope):  # those look themselves
-                most_values = None if ROWS_IN_JSON.take(scope) else MOST_VALUES
-                hold.add(check_json(body, self.max_decoded_bytes, most_values))
+            is_read_here = not READING.take(scope)  # those look themselves
+            if len(body) > UNCOUNTED and is_read_here:
+                hold.add(check_json(body, self.max_decoded_bytes, is_shaped=True))
         except ClientDisconnect:
             return
         except (BodyTooLarge, Overloaded) as error:
             await send_problem(error, scope, send)
             return
         scope["fewpass.hold"] = hold
-        if MAYBE_HALF.search(body) and has_lone_surrogates(body):
+        if is_read_here and MAYBE_HALF.search(body) and has_lone_surrogates(body):
             await send_problem(MalformedBody(HALF_A_CHARACTER), scope, send)
             return
         messages = iter([{"type": "http.request", "body": body, "more_body": False}])

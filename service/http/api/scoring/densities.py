@@ -18,6 +18,7 @@ from learners.schema.encoding.records import encode_columns, encode_records
 from service.product.inference.imputation import Filling, check_filling
 from service.product.inference.queries import queryable, until
 from service.product.inference.row_scores import density_columns, ranks_of
+from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, InvalidRequest, NotReady
 from service.serving.predictor import Predictor, Served
@@ -30,7 +31,7 @@ Record = dict[str, Value]
 RECORDS = [{"outlook": "sunny", "humidity": 71.5}, {"outlook": None, "humidity": 93.0}]
 
 
-class RowsBody(BaseModel):
+class RowsBody(Body):
     """Rows: records or columns; a column may be absent, a value may be null."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

@@ -15,7 +15,8 @@ from learners.monitoring.raw import BatchRows, ColumnRows, RecordRows
 from learners.schema.encoding.records import encode_columns, encode_records
 from service.http.api.bodies.bodies import decoded
 from service.http.api.bodies.decoded_sizes import check_csv
-from service.http.api.scoring.predict import JSON, Predict, Rows, Value, encode_table, headers_of
+from service.http.api.bodies.pieces import Value
+from service.http.api.scoring.predict import JSON, Predict, Rows, encode_table, headers_of
 from service.http.memory_in_flight import UNCOUNTED, Hold
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType

@@ -22,6 +22,7 @@ from learners.schema.schema import FEW_CLASSES
 from service.http.api.bodies.bodies import decoded, read_body, send_body, send_problem
 from service.http.api.bodies.decoded_sizes import check_json
 from service.http.api.bodies.options import PREDICTION_KEY, Options, checked_key, options_of
+from service.http.api.bodies.pieces import WHOLE_BYTES, Value, rows_in_pieces
 from service.http.api.bodies.streams import QuickStreams, read_stream
 from service.http.memory_in_flight import UNCOUNTED, Hold, InFlight
 from service.http.paths import is_hot
@@ -37,7 +38,6 @@ PATH = "/v1/models/{name}/predict"
 # On the event loop an Arrow stream may be longer than a JSON body, as it takes less time; and have so many cells a byte.
 ARROW_TIMES, CELLS_TIMES = 16, 2
 
-Value = str | int | float | bool | None
 ROWS = "Send {'records': [{...}]} or {'columns': {...}}."
 
 
@@ -159,11 +159,14 @@ class Predict:
 
     def parse(self, body: bytes) -> PredictRequest:
         """The request of a JSON body, with exactly one of records and columns."""
-        request = decoded(self.decode, body, ROWS)
+        request = decoded(self.decode if len(body) <= WHOLE_BYTES else self._in_pieces, body, ROWS)
         if (request.records is None) == (request.columns is None):
             raise InvalidRequest("Send either 'records' or 'columns', and not both.")
         self._check_rows(len(request.records or ()))
         return request
+
+    def _in_pieces(self, body: bytes) -> PredictRequest:
+        return PredictRequest(*rows_in_pieces(body, self.max_rows))
 
     def _check_rows(self, n_rows: int) -> None:
         if n_rows > self.max_rows:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from learners.models.query import AnyQuery
 from service.product.inference import queries
+from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.requests.problems import NotReady
 from service.requests.requests import MAX_QUERIES
@@ -18,7 +19,7 @@ router = APIRouter(prefix="/v1/models", tags=["models"])
 Asked = Annotated[AnyQuery, Field(discriminator="kind")]
 
 
-class QueryRequest(BaseModel):
+class QueryRequest(Body):
     """Queries to one model; those that differ only by their evidence are answered together."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -26,7 +27,6 @@ class QueryRequest(BaseModel):
     queries: list[Asked] = Field(
         min_length=1,
         max_length=MAX_QUERIES,
-        fail_fast=True,  # telling what is wrong with each of thousands would take longer than answering them
         examples=[
             [
                 {"kind": "conditional", "variables": ["outlook"], "evidence": {"play": "yes"}},

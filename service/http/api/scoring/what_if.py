@@ -5,6 +5,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from learners.models.evidence import Known
 from service.product.inference.what_if import PARTS, Case, Part, what_if
+from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.requests.problems import NotReady
 from service.serving.predictor import Predictor
@@ -13,7 +14,7 @@ from service.settings import Settings
 router = APIRouter(prefix="/v1/models", tags=["models"])
 
 
-class WhatIfRequest(BaseModel):
+class WhatIfRequest(Body):
     """A case: what is supposed of some columns, and which parts of the answer are wanted."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

@@ -33,6 +33,7 @@ PAGES = {
     "settings": "/console/settings",
     "login": "/console/login",
     "read": "/docs/read",
+    "licences": "/docs/licences",
 }
 
 

@@ -1,0 +1,66 @@
+"""What is wrong with a request is told of its first values: to tell it of each of thousands holds up a server for minutes."""
+
+from typing import Any
+
+from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+AT_ONCE = 100  # members of a dict
+LISTS = frozenset({"list", "tuple", "set", "frozenset"})
+NO_SCHEMAS = frozenset({"metadata", "default"})
+
+
+class FirstFindings:
+    """Annotation of a shape: a list ends at its first wrong entry, a dict soon after its first wrong member.
+
+    Pydantic tells what is wrong with every entry, branch by branch of a union: 36 s and 3 GB for 240,000 empty lists that were to
+    be values.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        _stop_early(schema, handler, set())
+        return schema
+
+
+def _stop_early(node: Any, handler: GetCoreSchemaHandler, seen: set[int]) -> None:
+    """Change a schema in place; what it refers to as well."""
+    if isinstance(node, dict):
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        kind = node.get("type")  # among the fields of a shape one may be called so
+        if kind == "definition-ref":
+            _stop_early(handler.resolve_ref_schema(node), handler, seen)
+            return
+        if isinstance(kind, str) and kind in LISTS:
+            node["fail_fast"] = True
+        for name, member in node.items():
+            if name not in NO_SCHEMAS:
+                _stop_early(member, handler, seen)
+        if kind == "dict":
+            inner = dict(node)
+            node.clear()
+            node |= core_schema.no_info_wrap_validator_function(_in_pieces, inner)
+    elif isinstance(node, list | tuple):
+        for member in node:
+            _stop_early(member, handler, seen)
+
+
+def _in_pieces(told: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:
+    if not isinstance(told, dict) or len(told) <= AT_ONCE:
+        return check(told)
+    members = list(told.items())
+    found: dict[Any, Any] = {}
+    for first in range(0, len(members), AT_ONCE):
+        found |= check(dict(members[first : first + AT_ONCE]))
+    return found
+
+
+class Body(BaseModel):
+    """Base of what requests bring."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """The shape with `FirstFindings`."""
+        return FirstFindings().__get_pydantic_core_schema__(source, handler)

@@ -1,0 +1,262 @@
+"""Hostile files and models, sent to a real server while it is asked for predictions at a steady rate.
+
+`make test` sends 20, `make faults` 200 (FEWPASS_TEST_ATTACKS). A prediction may wait 100 ms, as much longer as this
+process was kept waiting for a processor itself, and FEWPASS_TEST_ALLOWANCE_MS: the machine may do much else, and then every process
+waits for its turn. What was measured is printed (`pytest -s`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from service import product
+from service.processes.local_server import LocalServer, local_server
+from service.requests.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.faults.attack_inputs import Hostile, hostile_inputs
+from tests.processes import children_of, wait_for, whole_lines
+from tests.service.asking import ENDS, client_of
+from tests.service.conftest import weather
+
+SEED = int(os.environ.get("FEWPASS_TEST_SEED", "0"))
+WAIT_MS = 100 + float(os.environ.get("FEWPASS_TEST_ALLOWANCE_MS", "1000"))
+PER_SECOND, N_CLIENTS = 50, 5
+GROWTH_MB = 128  # of a process that serves or keeps others
+JOB_MEMORY_MB = 384
+OWN_MB = 256  # what a process of a job has before it reads
+FORK_SERVER = "multiprocessing.forkserver"
+MOST_WAITING = 8  # jobs in the queue
+ROWS = {"records": [{"outlook": "rain", "humidity": 71.5}]}
+
+
+class Steady:
+    """Asks for predictions at a steady rate, from as many threads as are needed; one more looks how long this process waits for its turn."""
+
+    def __init__(self, server: LocalServer) -> None:
+        self.server, self.stop = server, threading.Event()
+        self.waits: list[float] = []
+        self.own: list[float] = []
+        self.wrong: list[str] = []
+        self.threads = [threading.Thread(target=self._ask, args=(i,)) for i in range(N_CLIENTS)]
+        self.threads.append(threading.Thread(target=self._look))
+
+    def _ask(self, number: int) -> None:
+        period = N_CLIENTS / PER_SECOND
+        due = time.monotonic() + number / PER_SECOND
+        with client_of(self.server) as client:
+            while not self.stop.wait(max(0.0, due - time.monotonic())):
+                begin = time.monotonic()
+                try:
+                    answer = client.post("/v1/models/kept/predict", json=ROWS)
+                    if answer.status_code != 200:
+                        self.wrong.append(answer.text[:300])
+                except httpx.HTTPError as error:
+                    self.wrong.append(repr(error))
+                self.waits.append(time.monotonic() - begin)
+                due = max(due + period, time.monotonic())
+
+    def _look(self) -> None:
+        while not self.stop.is_set():
+            begin = time.monotonic()
+            time.sleep(0.005)
+            self.own.append(time.monotonic() - begin - 0.005)
+
+    def __enter__(self) -> Steady:
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        for thread in self.threads:
+            thread.join()
+
+    def told(self) -> str:
+        waits = sorted(self.waits)
+        places = {f"{share:.1%}": waits[min(len(waits) - 1, int(share * len(waits)))] for share in (0.5, 0.99, 0.999)}
+        told = ", ".join(f"{name} {1000 * wait:.0f} ms" for name, wait in places.items())
+        return f"{len(waits)} predictions: {told}, longest {1000 * waits[-1]:.0f} ms; own wait {1000 * max(self.own):.0f} ms"
+
+
+class Watch:
+    """What becomes of the processes of a server: which end, how much each grows."""
+
+    def __init__(self, server: LocalServer) -> None:
+        kept = [psutil.Process(server.pid), *children_of(server.pid)]
+        named = [(process, _name(process)) for process in kept]
+        forks = {process.pid for process, name in named if name == FORK_SERVER}
+        # Whose parent is the fork server waits for a job.
+        self.first = {
+            process.pid: (process, process.memory_info().rss, name)
+            for process, name in named
+            if process.ppid() not in forks
+        }
+        self.server = server
+        self.largest: Counter[int] = Counter()
+        self.job_mb = 0.0
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._look)
+        self.thread.start()
+
+    def _look(self) -> None:
+        while not self.stop.wait(0.1):
+            with suppress(psutil.NoSuchProcess):
+                for process in [psutil.Process(self.server.pid), *children_of(self.server.pid)]:
+                    with suppress(psutil.NoSuchProcess):
+                        memory = process.memory_info()
+                        if process.pid in self.first:
+                            self.largest[process.pid] = max(self.largest[process.pid], memory.rss)
+                        else:
+                            self.job_mb = max(self.job_mb, memory.rss / 2**20)
+
+    def at_work(self) -> list[psutil.Process]:
+        """Processes that have come since and take a processor."""
+        found = []
+        for process in children_of(self.server.pid):
+            with suppress(psutil.NoSuchProcess):
+                if process.pid not in self.first and process.cpu_percent(0.2) > 20:
+                    found.append(process)
+        return found
+
+    def end(self) -> tuple[list[str], dict[str, float]]:
+        """The processes that have ended, and how much the others have grown, in MB."""
+        self.stop.set()
+        self.thread.join()
+        ended = [name for process, _, name in self.first.values() if not process.is_running()]
+        grown = {
+            f"{name} {pid}": (self.largest[pid] - rss) / 2**20
+            for pid, (_, rss, name) in self.first.items()
+            if self.largest[pid]
+        }
+        return ended, grown
+
+
+def _name(process: psutil.Process) -> str:
+    words = process.cmdline()
+    if any(FORK_SERVER in word for word in words):
+        return FORK_SERVER
+    return next(
+        (word for word in reversed(words) if word in ("serve", "worker") or word.startswith("service.")), process.name()
+    )
+
+
+def send(client: httpx.Client, hostile: Hostile, number: int) -> tuple[str, dict]:
+    """How an input ended: with a job, or with an answer."""
+    if hostile.is_model:
+        answer = client.post(
+            "/v1/models/taken/import", content=hostile.path.read_bytes(), headers={"content-type": "application/x-tar"}
+        )
+        return ("taken" if answer.status_code == 201 else f"refused {answer.status_code}"), answer.json()
+    asked = {"uris": [str(hostile.path)], "target": "class", "columns": hostile.columns}
+    if number % 7 == 4:
+        answer = client.post("/v1/datasets", json=asked | {"name": f"d{number}"})
+        return ("taken" if answer.status_code == 201 else f"refused {answer.status_code}"), answer.json()
+    answer = client.post("/v1/jobs", json=asked | {"kind": "train", "learner": "nb", "model": "m", "holdout": 0})
+    if answer.status_code != 202:
+        return f"refused {answer.status_code}", answer.json()
+    place = f"/v1/jobs/{answer.json()['id']}"
+    job = wait_for(lambda: job if (job := client.get(place).json())["state"] in ENDS else None, 600)
+    return job["state"], job["error"] or {}
+
+
+@contextmanager
+def prepared(folder: Path, n: int) -> Iterator[tuple[LocalServer, list[Hostile]]]:
+    data = folder / "weather.parquet"
+    pq.write_table(weather(500, 2), data)
+    settings = Settings(
+        workspace=folder / "workspace",
+        job_poll_s=0.05,
+        progress_s=0.1,
+        job_memory=f"{JOB_MEMORY_MB}MiB",
+        job_timeout_s=4,
+        request_timeout_s=15,
+        job_concurrency=2,
+        threads=1,
+        workers=2,
+    )
+    with Workspace(settings.model_copy(update={"job_timeout_s": None})) as workspace:
+        plain = {"target": "class", "learner": "nb", "holdout": 0}
+        product.train(workspace, TrainRequest(uris=[str(data)], model="kept", **plain))
+        inputs = hostile_inputs(folder, workspace, n, SEED)
+    with local_server(settings, 600) as server:
+        yield server, inputs
+
+
+def attack(folder: Path, n: int) -> None:
+    """Raises if a promise was broken; prints what was measured."""
+    with prepared(folder, n) as (server, inputs), client_of(server) as client:
+        wait_for(lambda: client.get("/readyz").json().get("status") == "ok")
+        with Steady(server) as before:
+            time.sleep(2)
+        watch, ends, bare = Watch(server), Counter(), []
+        lock, left = threading.Lock(), list(enumerate(inputs))
+
+        def run() -> None:
+            with client_of(server) as own:
+                while True:
+                    with lock:
+                        if not left:
+                            return
+                        number, hostile = left.pop(0)
+                    try:
+                        how, told = send(own, hostile, number)
+                    except Exception as error:  # or this thread would end, and nobody would notice
+                        how, told = "no answer", {"detail": repr(error)}
+                    with lock:
+                        ends[how] += 1
+                        if not is_sentence(how, told):
+                            bare.append(f"{hostile.kind} ({hostile.path.name}): {how} {str(told)[:500]}")
+
+        begin = time.monotonic()
+        with Steady(server) as steady:
+            threads = [threading.Thread(target=run) for _ in range(MOST_WAITING)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        seconds = time.monotonic() - begin
+        wait_for(lambda: not watch.at_work(), 60)  # also what a request was answered for that took too long
+        ended, grown = watch.end()
+        log = [line for line in whole_lines(server.log) if '"level": "error"' in line or "Traceback" in line]
+        print(
+            f"\n{n} hostile inputs in {seconds:.0f} s: {dict(ends)}; before: {before.told()}; meanwhile: {steady.told()}"
+        )
+        print(
+            f"grown, MB: { {name: round(mb) for name, mb in grown.items()} }; a job at most {watch.job_mb:.0f} MB; server log: {log[:5]}"
+        )
+        assert client.get("/readyz").status_code == 200 and client.get("/v1/jobs").status_code == 200
+    assert not bare, bare
+    assert not ended
+    assert not steady.wrong, steady.wrong[:5]
+    assert max(grown.values()) < GROWTH_MB, grown
+    assert watch.job_mb < JOB_MEMORY_MB + OWN_MB
+    assert 1000 * (max(steady.waits) - max(steady.own)) < WAIT_MS, steady.told()
+
+
+def is_sentence(how: str, told: dict) -> bool:
+    """Whether an input ended as it may: it did no harm, or one sentence says what is wrong with it."""
+    if how in ("taken", "succeeded"):
+        return True
+    detail = told.get("detail", "")
+    return how in ("failed", "refused 422", "refused 503") and detail.endswith(".") and "Traceback" not in detail
+
+
+def test_twenty_hostile_inputs_harm_nobody(tmp_path: Path) -> None:
+    attack(tmp_path, 20)
+
+
+@pytest.mark.faults
+def test_two_hundred_hostile_inputs_harm_nobody(tmp_path: Path) -> None:
+    attack(tmp_path, int(os.environ.get("FEWPASS_TEST_ATTACKS", "200")))

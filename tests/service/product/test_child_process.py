@@ -1,0 +1,33 @@
+"""What a server reads for others: in a process that gives way to those that answer, and ends when nobody waits any more."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from service.jobs.limits import NICENESS
+from service.product.child_process import aside
+from service.requests.problems import TooSlow
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.processes import ended, wait_for
+
+
+def niceness(_workspace: Workspace) -> tuple[int, int]:
+    return os.getpid(), os.nice(0)
+
+
+def sleep(_workspace: Workspace) -> None:
+    time.sleep(600)
+
+
+def test_a_reader_gives_way_and_ends_with_its_time(tmp_path: Path) -> None:
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        pid, found = aside(workspace, niceness)
+        assert found == os.nice(0) + NICENESS
+        with pytest.raises(TooSlow, match=r"takes longer than 0\.2 s to read\."):
+            aside(workspace, sleep, time_limit_s=0.2)
+        wait_for(lambda: ended([pid]))
