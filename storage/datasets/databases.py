@@ -35,7 +35,7 @@ def duckdb_rows(path: Path, query: str, spill: Path) -> Iterator[pa.RecordBatchR
     """
     try:
         # A reader that is left open keeps the database open, and the next one of this process would wait for it.
-        config = {"temp_directory": str(spill)}
+        config: dict[str, str | bool | int | float | list[str]] = {"temp_directory": str(spill)}
         with duckdb.connect(str(path), read_only=True, config=config) as opened, _reader(opened, query) as reader:
             yield reader
     except duckdb.Error as error:
