@@ -109,8 +109,8 @@ _check_packages()
 
 
 def __getattr__(name: str) -> object:
-    if name == "mlflow":
-        return import_module("fewpass.mlflow")
+    if name in ("mlflow", "shap"):
+        return import_module(f"fewpass.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'fewpass' has no attribute {name!r}; it has {', '.join(_HOME)}")
     return getattr(import_module(_HOME[name]), "VERSION" if name == "__version__" else name)
