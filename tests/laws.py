@@ -6,10 +6,12 @@ import io
 import json
 from functools import reduce
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from learners.errors import StatisticMismatch
+from learners.passes.row_weights import add_weighted
 from learners.passes.statistic import Derivable, Divisible, Recodable, Sampled, Statistic
 from learners.schema.schema_growth import code_maps
 
@@ -134,6 +136,17 @@ def recoding_is_counting_by_the_other_schema(empty, parts, schema, recode):
     counted = updated(empty.under(schema), [recode(part, maps) for part in parts])
     assert updated(empty, parts).recoded(schema, maps) == counted
     assert empty.under(schema).spec == empty.spec
+
+
+def a_weight_counts_a_row_as_if_it_were_repeated(empty, parts, weights_of):
+    """`weights_of` gives (n_rows,) whole numbers for a part."""
+    weighted, repeated = empty.empty(), empty.empty()
+    for part in parts:
+        weights = weights_of(part)
+        add_weighted(weighted, part, weights)
+        index = np.repeat(np.arange(weights.size), weights)
+        repeated.update(part.take(pa.array(index)) if isinstance(part, pa.RecordBatch) else part.rows(index))
+    assert weighted == repeated
 
 
 def through_a_stream(table):

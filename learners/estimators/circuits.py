@@ -30,6 +30,7 @@ from learners.models.evidence import RawValue
 from learners.models.query import How, Query
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
+from learners.passes.row_weights import with_weights
 from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source
@@ -95,7 +96,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData
         """
         source, target, is_named = self._source_of(X, y)
-        source = with_classes(source, target, self.columns)
+        source = with_weights(with_classes(source, target, self.columns), self.columns)
         own = {theirs: ours for ours, theirs in RENAMED.items()}
         given = self.get_params(deep=False).items()
         parameters = {own.get(name, name): value for name, value in given if name not in COMMON}

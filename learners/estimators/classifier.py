@@ -25,13 +25,14 @@ from learners.estimators.forms import (
     rows_of,
     source_of_dataset,
 )
-from learners.estimators.labels import classes_of, counts_of, knowing, name_of, plain_classes
+from learners.estimators.labels import classes_of, counts_of, knowing, name_of, plain_classes, unused_name
 from learners.estimators.single_row import record_of
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.passes.engine import OnProgress
 from learners.passes.learner import Part, drive
+from learners.passes.row_weights import Weight, by_weight, with_weights
 from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source
@@ -84,7 +85,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         y : str or (n,) array-like, optional
             The class column's name, or the classes themselves (not with paths); by default `target`.
         sample_weight : (n,) array-like of whole numbers, optional
-            How often each row counts, exactly as if it were there so many times; not with paths.
+            How often each row counts, exactly as if it were there so many times. With paths name a column of the files
+            instead: `columns={"w": {"weight": True}}`.
         on_progress : callable, optional
             Called with a `Progress`; raising in it stops.
 
@@ -99,7 +101,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         """
         self._declared: list[Value] = []
         source, target, is_named = self._source_of(X, y, sample_weight)
-        source = with_classes(source, target, self.columns)
+        source = with_weights(with_classes(source, target, self.columns), self.columns)
         return self._fitted([Part(source, MemoryStore())], target, on_progress, is_named=is_named)
 
     def partial_fit(
@@ -131,7 +133,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         if is_first:
             self._declared = []
         source, target, is_named = self._source_of(X, y, sample_weight, is_more=not is_first)
-        source = with_classes(source, target, self.columns)
+        source = with_weights(with_classes(source, target, self.columns), self.columns)
         if classes is not None:
             self._declared = list(dict.fromkeys([*self._declared, *plain_classes(classes)]))
         parts = [Part(source, MemoryStore())]
@@ -352,7 +354,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
                 raise InvalidParameter(
                     "sample_weight",
                     type(sample_weight).__name__,
-                    "with paths there is none; open them by pyarrow.dataset",
+                    'with paths, name the column: columns={"w": {"weight": True}}',
                 )
             if named is None:
                 raise InvalidParameter("target", None, "name the class column: target='…', or fit(X, 'column')")
@@ -375,9 +377,12 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
                     "target", named, "a column of that name is in X already: name the classes otherwise"
                 )
             rows = rows.with_column(named, classes_of(y, named))
-        if sample_weight is not None:
-            rows = rows.repeated(counts_of(sample_weight))
-        return source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex), cast(str, named), rows.is_named
+        if sample_weight is None:
+            return source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex), cast(str, named), rows.is_named
+        weight = Weight(unused_name("sample_weight", rows.arrow_schema.names))
+        rows = rows.with_column(weight.column, counts_of(sample_weight), "sample_weight")
+        weighted = by_weight(source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex), weight, is_hidden=True)
+        return weighted, cast(str, named), rows.is_named
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

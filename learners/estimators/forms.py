@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from learners.errors import InvalidParameter, SchemaError, SourceError, one_line
-from learners.kernels.arrays import Integers
 from learners.passes.sources.source import Source
 
 SLICE_ROWS = 65_536
+ENTRY = {"y": "class", "sample_weight": "weight"}  # what each argument gives for a row
 SLICE_CELLS = 1 << 24  # of a sparse matrix, made dense at a time: 128 MiB
 ACCEPTED = (
     "give paths, a pyarrow Table, Dataset or RecordBatchReader, a pandas or polars frame, a DuckDB relation, anything with "
@@ -49,8 +49,8 @@ class Rows:
         batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in self.batches)
         return Rows(schema, batches, self.is_named, self.n_rows)
 
-    def with_column(self, name: str, values: pa.Array | pa.ChunkedArray) -> Rows:
-        """The rows with one more column.
+    def with_column(self, name: str, values: pa.Array | pa.ChunkedArray, argument: str = "y") -> Rows:
+        """The rows with one more column, which an argument of that name gives.
 
         Raises
         ------
@@ -58,25 +58,15 @@ class Rows:
             If there is not one value for each row.
         """
         if self.n_rows is not None and self.n_rows != len(values):
-            raise InvalidParameter("y", len(values), f"one class for each of the {self.n_rows} rows of X")
+            raise InvalidParameter(
+                argument, len(values), f"one {ENTRY[argument]} for each of the {self.n_rows} rows of X"
+            )
         schema = self.arrow_schema.append(pa.field(name, values.type))
-        return Rows(schema, _extended(self.batches, schema, values), self.is_named, self.n_rows)
-
-    def repeated(self, counts: Integers) -> Rows:
-        """Each row as often as it counts.
-
-        Raises
-        ------
-        InvalidParameter
-            If there is not one count for each row.
-        """
-        if self.n_rows is not None and self.n_rows != counts.size:
-            raise InvalidParameter("sample_weight", counts.size, f"one weight for each of the {self.n_rows} rows of X")
-        return Rows(self.arrow_schema, _repeated(self.batches, counts), self.is_named, int(counts.sum()))
+        return Rows(schema, _extended(self.batches, schema, values, argument), self.is_named, self.n_rows)
 
 
 def _extended(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, values: pa.Array | pa.ChunkedArray
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, values: pa.Array | pa.ChunkedArray, argument: str
 ) -> Iterator[pa.RecordBatch]:
     n_done = 0
     for batch in batches:
@@ -87,23 +77,7 @@ def _extended(
         own = own.combine_chunks() if isinstance(own, pa.ChunkedArray) else own
         yield pa.RecordBatch.from_arrays([*batch.columns, own], schema=schema)
     if n_done != len(values):
-        raise InvalidParameter("y", len(values), "one class for each row of X")
-
-
-def _repeated(batches: Iterable[pa.RecordBatch], counts: Integers) -> Iterator[pa.RecordBatch]:
-    n_done = 0
-    for batch in batches:
-        own = counts[n_done : n_done + batch.num_rows]
-        n_done += batch.num_rows
-        if own.size < batch.num_rows:
-            break
-        ends = np.cumsum(own)
-        n_all = int(ends[-1]) if ends.size else 0
-        for first in range(0, n_all, SLICE_ROWS):  # a large weight makes many batches, not a large one
-            places = np.searchsorted(ends, np.arange(first, min(first + SLICE_ROWS, n_all)), side="right")
-            yield batch.take(pa.array(places))
-    if n_done != counts.size:
-        raise InvalidParameter("sample_weight", counts.size, "one weight for each row of X")
+        raise InvalidParameter(argument, len(values), f"one {ENTRY[argument]} for each row of X")
 
 
 def are_paths(X: Any) -> bool:

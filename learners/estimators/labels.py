@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from learners.errors import InvalidParameter
 from learners.estimators.forms import column_of
-from learners.kernels.arrays import Integers
 from learners.models.model import Model
+from learners.passes.row_weights import MOST
 from learners.schema.inference.summaries import ColumnSummaries
 from learners.schema.schema import Value
 
@@ -41,8 +41,8 @@ def name_of(y: Any) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def counts_of(sample_weight: Any) -> Integers:
-    """Weights as the number of times that each row counts.
+def counts_of(sample_weight: Any) -> pa.Array:
+    """Weights as the number of times that each row counts, int64.
 
     Parameters
     ----------
@@ -59,18 +59,25 @@ def counts_of(sample_weight: Any) -> Integers:
         raise InvalidParameter("sample_weight", type(sample_weight).__name__, "give one number for each row") from None
     if weights.ndim != 1:
         raise InvalidParameter("sample_weight", f"{weights.ndim}-dimensional", "give one number for each row")
-    is_count = np.isfinite(weights) & (weights >= 0) & (weights == np.floor(weights)) & (weights < 2**53)
+    is_count = (weights >= 0) & (weights == np.floor(weights)) & (weights <= MOST)
     if not is_count.all():
         row = int(np.argmin(is_count))
         raise InvalidParameter(
             "sample_weight",
             float(weights[row]),
-            f"the weight of row {row} must be a whole number of at least 0, as it says how often the row counts. To use "
+            f"the weight of row {row} must be a whole number from 0 to {MOST:,}, as it says how often the row counts. To use "
             "fractions, multiply all weights and round them",
         )
     if not weights.any():
         raise InvalidParameter("sample_weight", "zeros", "all weights are zero, and so there is no row to learn from")
-    return weights.astype(np.int64)
+    return pa.array(weights.astype(np.int64))
+
+
+def unused_name(name: str, names: Collection[str]) -> str:
+    """The name itself, or one that no column has."""
+    while name in names:
+        name += "_"
+    return name
 
 
 def plain_classes(classes: Any) -> list[Value]:

@@ -19,6 +19,7 @@ from learners.orders.formats.network_files import chosen_format
 from learners.orders.model import OrderModel
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
+from learners.passes.row_weights import with_weights
 from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
@@ -127,7 +128,8 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in COMMON}
         parameters["edge_log_odds"] = dict(self.edge_log_odds or {})
         made = recipes.learner("orders", parameters, None, self.schema, self.columns)
-        model = drive(made, self._source_of(X), threads=self.threads, on_progress=on_progress)
+        source = with_weights(self._source_of(X), self.columns)
+        model = drive(made, source, threads=self.threads, on_progress=on_progress)
         assert isinstance(model, OrderModel)
         return self._taking(model)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,13 @@ from typing import Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from learners.errors import EmptyData, InvalidBuffers, SchemaError, SourceError
+from learners.kernels.arrays import Integers
 from learners.passes.chunks import Chunks
+from learners.passes.row_weights import MOST, add_weighted
 from learners.passes.sources.source import Fragment, Source
 from learners.passes.statistic import Checked, ColumnWise, Preparable, Statistic
 from learners.schema.encoding.encode import Encoder
+from learners.schema.inference.column_summary import nothing_of
 
 S = TypeVar("S", bound=Statistic)
 
@@ -113,6 +116,7 @@ class _Walk(Generic[S]):
     def __init__(self, source: Source, done: Sequence[int] = ()) -> None:
         self.source = source
         self.stopped = threading.Event()
+        self.weighed = 0
         self.rows_done = sum(source.fragments[index].n_rows for index in done)
         # Raised when the threads shall hand over what they have, at their next fragment.
         self.handover = 0
@@ -128,6 +132,12 @@ class _Walk(Generic[S]):
     def count(self, n_rows: int) -> None:
         with self._lock:
             self.rows_done += n_rows
+
+    def weigh(self, total: int) -> None:
+        with self._lock:
+            self.weighed += total
+        if self.weighed > MOST:
+            raise SchemaError(f"The weights of the rows sum to more than {MOST:,}. Say a scale below 1.")
 
 
 def collect(
@@ -251,22 +261,15 @@ def _work(whole: S, walk: _Walk[S], n_threads: int) -> S:
             done.append(index)
             continue
         columns = statistic.columns
-        rows = source.read_learnable(fragment) if columns is None else source.read(fragment, columns, chunks is None)
-        for batch in rows:
+        rows = (
+            _learnable(source, fragment) if columns is None else source.read_weighted(fragment, columns, chunks is None)
+        )
+        for batch, weights in rows:
             if walk.stopped.is_set():
                 return statistic
-            where = source.files[fragment.file].path
-            if chunks is not None:
-                try:
-                    for chunk in chunks.add(batch, where):
-                        statistic.update(chunk)
-                except InvalidBuffers as error:
-                    raise SourceError(where, f"is damaged: {error} Restore the file from its source.") from error
-            else:
-                try:
-                    statistic.update(batch)
-                except SchemaError as error:
-                    raise SchemaError(f"{where}: {error}", error.column) from error
+            if weights is not None:
+                walk.weigh(int(weights.sum()))
+            _add(statistic, chunks, batch, weights, source.files[fragment.file].path)
             walk.count(batch.num_rows)
         done.append(index)
         if walk.handover != handover:
@@ -278,6 +281,44 @@ def _work(whole: S, walk: _Walk[S], n_threads: int) -> S:
     return statistic
 
 
+def _learnable(source: Source, fragment: Fragment) -> Iterator[tuple[pa.RecordBatch, Integers | None]]:
+    """The rows of a fragment with all columns, and their weights; of columns that nobody can learn from only the type is true.
+
+    Nobody unpacks lists, structs and bytes to find out that they cannot be used.
+    """
+    names, kinds = source.learnable(), [field.type for field in source.arrow_schema]
+    if len(names) in (0, len(kinds)):
+        yield from source.read_weighted(fragment)
+        return
+    for batch, weights in source.read_weighted(fragment, names):
+        columns = dict(zip(names, batch.columns, strict=True))
+        arrays = [
+            columns[name] if name in columns else nothing_of(kind, batch.num_rows)
+            for name, kind in zip(source.arrow_schema.names, kinds, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, source.arrow_schema.names), weights
+
+
+def _add(
+    statistic: Statistic, chunks: Chunks | None, batch: pa.RecordBatch, weights: Integers | None, where: str
+) -> None:
+    """Add the rows of a batch, each as often as it counts."""
+    if chunks is None:
+        try:
+            statistic.update(batch) if weights is None else add_weighted(statistic, batch, weights)
+        except SchemaError as error:
+            raise SchemaError(f"{where}: {error}", error.column) from error
+        return
+    try:
+        if weights is not None:
+            add_weighted(statistic, chunks.encoder.training_chunk(batch, where), weights)
+            return
+        for chunk in chunks.add(batch, where):
+            statistic.update(chunk)
+    except InvalidBuffers as error:
+        raise SourceError(where, f"is damaged: {error} Restore the file from its source.") from error
+
+
 def _finish(statistic: Statistic, chunks: Chunks | None) -> None:
     """Add the rows that wait for others."""
     if chunks is not None:
@@ -286,8 +327,8 @@ def _finish(statistic: Statistic, chunks: Chunks | None) -> None:
 
 
 def _is_gathered(source: Source, fragment: Fragment) -> bool:
-    """Whether the codes of a fragment need less memory than the pages of all of its columns."""
-    return fragment.n_rows <= MOST_GATHERED and source.has_columns_apart(fragment)
+    """Whether the codes of a fragment, which all count once, need less memory than the pages of all of its columns."""
+    return source.weight is None and fragment.n_rows <= MOST_GATHERED and source.has_columns_apart(fragment)
 
 
 def _gather(statistic: ColumnWise, walk: _Walk[S], fragment: Fragment) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from learners.passes.engine import OnProgress, collect, require_rows
+from learners.passes.row_weights import with_weights
 from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source
 from learners.schema import Overrides, Schema
@@ -38,6 +39,6 @@ def infer_schema(
     EmptyData, SchemaError, UnknownColumn, SourceError, InvalidParameter
     """
     require_rows(source)
-    source = with_classes(source, target, overrides)
+    source = with_weights(with_classes(source, target, overrides), overrides)
     summaries = ColumnSummaries(target, overrides, max_values=max_values, max_classes=MAX_CLASSES)
     return collect(summaries, source, threads=threads, on_progress=on_progress, n_passes=1).build_schema()

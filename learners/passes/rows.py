@@ -8,8 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from learners.errors import SchemaError
+from learners.kernels.arrays import Integers
 from learners.passes.cluster import Cluster
 from learners.passes.engine import Checkpoints
+from learners.passes.row_weights import repeated
 from learners.passes.sources.source import Source
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.encode import Encoder, encode
@@ -61,9 +63,14 @@ class Rows:
         SourceError, SchemaError, UnknownColumn
             As the data gives reason.
         """
+        for chunk, weights in self.weighted():
+            yield from _repeated(chunk, weights)
+
+    def weighted(self) -> Iterator[tuple[Chunk, Integers | None]]:
+        """As iterating, but a row that counts more than once comes once, with (n_rows,) int64: how often each counts."""
         encoder = Encoder(self.schema)
-        for batch, where in self._batches():
-            yield encoder.training_chunk(batch, where)
+        for batch, weights, where in self._batches():
+            yield encoder.training_chunk(batch, where), weights
 
     def with_unseen(self) -> Iterator[Chunk]:
         """As iterating, but values outside the domains get the unseen code instead of being refused.
@@ -73,15 +80,22 @@ class Rows:
         SourceError, SchemaError, UnknownColumn
             Also of a class that the schema does not know.
         """
-        for batch, where in self._batches():
+        for batch, weights, where in self._batches():
             try:
-                yield encode(batch, self.schema)
+                yield from _repeated(encode(batch, self.schema), weights)
             except SchemaError as error:
                 raise SchemaError(f"{where}: {error}", error.column) from error
 
-    def _batches(self) -> Iterator[tuple[pa.RecordBatch, str]]:
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch, Integers | None, str]]:
         for source in self.sources:
             for fragment in source.fragments:
-                for batch in source.read(fragment, self.schema.columns):
+                for batch, weights in source.read_weighted(fragment, self.schema.columns):
                     if batch.num_rows:
-                        yield batch, source.files[fragment.file].path
+                        yield batch, weights, source.files[fragment.file].path
+
+
+def _repeated(chunk: Chunk, weights: Integers | None) -> Iterator[Chunk]:
+    if weights is None:
+        yield chunk
+    else:
+        yield from map(chunk.rows, repeated(weights))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal, cast
@@ -14,6 +15,7 @@ from learners.schema.reading import DIALECT_FIELDS, FIELDS, Dialect, Reading
 from learners.schema.schema import Kind, Value
 
 DROP, DROPPED = "drop", "dropped by request"
+WEIGHT = "the weight of the rows"
 ALL = "*"  # in place of a column's name: how the values of all columns are written
 
 
@@ -36,6 +38,8 @@ class ColumnOverride:
         How its values are written in text files: `missing`, `decimal` and `thousands` of a mapping.
     null_class : str, int or None
         Of the target: "drop" leaves rows without a class out, anything else is their class.
+    weight : True, float or None
+        The column says how often each row counts: True for whole numbers; a number by which they are multiplied and rounded.
     """
 
     kind: Kind | None = None
@@ -45,6 +49,7 @@ class ColumnOverride:
     distribution: Distribution | Literal["intervals"] | None = None
     reading: Reading | None = None
     null_class: str | int | None = None
+    weight: bool | float | None = None
 
     @classmethod
     def of(cls, column: str, entry: ColumnOverride | Mapping[str, object] | str) -> ColumnOverride:
@@ -93,6 +98,7 @@ class ColumnOverride:
             cast('Distribution | Literal["intervals"] | None', distribution),
             _reading(column, entry),
             _null_class(f"{where}.null_class", entry.get("null_class")),
+            _weight(where, entry),
         )
 
 
@@ -119,6 +125,21 @@ def _null_class(where: str, given: object) -> str | int | None:
         raise InvalidParameter(
             where, given, f"{DROP!r} to leave rows without a class out, or the class that they are of"
         )
+    return given
+
+
+def _weight(where: str, entry: Mapping[str, object]) -> bool | float | None:
+    given = entry.get("weight")
+    if given is None or given is False:
+        return None
+    if not isinstance(given, int | float) or not math.isfinite(given) or given <= 0:
+        raise InvalidParameter(
+            f"{where}.weight",
+            given,
+            "true for whole numbers, or a number by which fractions are multiplied before they are rounded",
+        )
+    if set(entry) != {"weight"}:
+        raise InvalidParameter(where, dict(entry), "of the column of weights nothing else can be said")
     return given
 
 

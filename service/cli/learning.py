@@ -57,6 +57,9 @@ def train(
     columns: Annotated[
         str | None, typer.Option("--columns", help="What you know of columns: JSON, or a file of it.")
     ] = None,
+    weight: Annotated[
+        str | None, typer.Option("--weight", help="Column that says how often each row counts: whole numbers.")
+    ] = None,
     update: Annotated[
         bool,
         typer.Option("--update", help="Count new files only; keep attributes and cut points of the last --update."),
@@ -93,7 +96,7 @@ def train(
         holdout=0 if test else holdout,
         seed=seed,
         aliases=alias or [],
-        columns=_read_json(columns) if columns else {},
+        columns=(_read_json(columns) if columns else {}) | ({} if weight is None else {weight: {"weight": True}}),
         update=update,
         window=window,
         timestamp=timestamp,

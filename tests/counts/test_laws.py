@@ -122,6 +122,19 @@ def test_merging_commutes_and_associates(name, data):
 
 
 @pytest.mark.parametrize("name", STATISTICS)
+@given(data=st.data(), most=st.sampled_from((1, 2, 5, 9)), seed=st.integers(0, 9))
+@FEW
+def test_a_weight_counts_a_row_as_if_it_were_repeated(name, data, most, seed):
+    empty, parts, _ = data.draw(cases(name))
+    rng = np.random.default_rng(seed)
+
+    def weights_of(part):
+        return rng.integers(0, most + 1, part.num_rows if isinstance(part, pa.RecordBatch) else part.n_rows)
+
+    laws.a_weight_counts_a_row_as_if_it_were_repeated(empty, parts, weights_of)
+
+
+@pytest.mark.parametrize("name", STATISTICS)
 @given(data=st.data())
 @FEW
 def test_subtracting_undoes_adding(name, data):

@@ -185,14 +185,14 @@ def test_a_table_in_memory_is_not_stored():
 
 def test_progress_grows_to_the_number_of_rows(folder, monkeypatch):
     monkeypatch.setattr(engine, "REPORT_EVERY_S", 0.001)
-    reports, read = [], Source.read
+    reports, read = [], Source.read_weighted
 
     def late_read(self, *where):
         """Nothing of a pass is read before its first report."""
         wait_for(lambda: reports and reports[-1].rows_done < reports[-1].rows_total)
         return read(self, *where)
 
-    monkeypatch.setattr(Source, "read", late_read)
+    monkeypatch.setattr(Source, "read_weighted", late_read)
     drive(recipes.learner("kdb", {"k": 2}, "class"), Source.open(folder), threads=2, on_progress=reports.append)
     stages = list(dict.fromkeys(report.stage for report in reports))
     passes = ["reading the schema", "counting pairs", "counting families"]

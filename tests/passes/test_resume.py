@@ -86,7 +86,7 @@ def test_what_was_saved_is_not_read_again(folder, monkeypatch):
     monkeypatch.setattr("learners.passes.engine.REPORT_EVERY_S", 0.001)
     source, checkpoint = Source.open(folder), Checkpoint()
     whole = collect(ColumnSummaries("class"), source, threads=2)
-    raw, reports, stopped = Source.read, [], threading.Event()
+    raw, reports, stopped = Source.read_weighted, [], threading.Event()
 
     def stop(progress):
         reports.append(progress)
@@ -101,12 +101,14 @@ def test_what_was_saved_is_not_read_again(folder, monkeypatch):
         return raw(self, fragment, *rest)
 
     with monkeypatch.context() as patched, pytest.raises(Cancelled):
-        patched.setattr(Source, "read", behind)
+        patched.setattr(Source, "read_weighted", behind)
         collect(ColumnSummaries("class"), source, threads=2, on_progress=stop, checkpoint=checkpoint)
     done = checkpoint.saved[-1][1]["fragments"]
     assert 0 < len(done) < len(source.fragments)
     read = []
-    monkeypatch.setattr(Source, "read", lambda self, fragment, *a: (read.append(fragment), raw(self, fragment, *a))[1])
+    monkeypatch.setattr(
+        Source, "read_weighted", lambda self, fragment, *a: (read.append(fragment), raw(self, fragment, *a))[1]
+    )
     assert collect(ColumnSummaries("class"), source, threads=2, checkpoint=checkpoint) == whole
     assert sorted(read, key=source.fragments.index) == [
         fragment for index, fragment in enumerate(source.fragments) if index not in done

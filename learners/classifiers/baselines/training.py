@@ -12,7 +12,7 @@ import xgboost
 from learners.classifiers.baselines.boosted import CodeTable
 from learners.classifiers.baselines.cluster import ClusterMatrix
 from learners.classifiers.baselines.settings import XGBoostParameters, booster_settings
-from learners.kernels.arrays import Codes, Float32s
+from learners.kernels.arrays import Codes, Float32s, Integers
 from learners.passes.engine import Advance
 from learners.passes.rows import Rows
 from learners.schema import Chunk
@@ -100,20 +100,21 @@ class _Pages(xgboost.DataIter):
         page = next(self._pages, None)
         if page is None:
             return False
-        x, y = page
+        x, y, weights = page
         if self._n_done == 0:
             self.class_counts[:] = 0
-        self.class_counts += np.bincount(y, minlength=self.class_counts.size)
+        counts = np.bincount(y, weights, self.class_counts.size)  # as doubles, which hold whole numbers of that size
+        self.class_counts += counts.astype(np.int64)
         self._n_done += y.size
         self._advance(self._n_done, self._rows.n_rows)
-        input_data(data=x, label=y.astype(np.float32), feature_types=self._codes.feature_types)
+        input_data(data=x, label=y.astype(np.float32), weight=weights, feature_types=self._codes.feature_types)
         return True
 
-    def _read(self) -> Iterator[tuple[Float32s, Codes]]:
-        held: list[Chunk] = []
+    def _read(self) -> Iterator[tuple[Float32s, Codes, Integers | None]]:
+        held: list[tuple[Chunk, Integers | None]] = []
         n_held = 0
-        for chunk in self._rows:
-            held.append(chunk)
+        for chunk, weights in self._rows.weighted():
+            held.append((chunk, weights))
             n_held += chunk.n_rows
             if n_held >= self._page_rows:
                 yield self._page(held)
@@ -121,9 +122,11 @@ class _Pages(xgboost.DataIter):
         if held:
             yield self._page(held)
 
-    def _page(self, chunks: list[Chunk]) -> tuple[Float32s, Codes]:
-        x = np.concatenate([self._codes.features(chunk.x) for chunk in chunks])
-        return x, np.concatenate([chunk.y for chunk in chunks if chunk.y is not None])
+    def _page(self, held: list[tuple[Chunk, Integers | None]]) -> tuple[Float32s, Codes, Integers | None]:
+        x = np.concatenate([self._codes.features(chunk.x) for chunk, _ in held])
+        y = np.concatenate([chunk.y for chunk, _ in held if chunk.y is not None])
+        weights = [own for _, own in held if own is not None]
+        return x, y, np.concatenate(weights) if weights else None
 
 
 class _Rounds(xgboost.callback.TrainingCallback):

@@ -1,4 +1,4 @@
-"""Finding files, and what tells one from another."""
+"""Finding files, what tells one from another, and what is said of their rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
+from learners.kernels.arrays import Integers, Mask
 from learners.passes.sources.formats import FORMATS, format_of
 
 Path = str | os.PathLike[str]
@@ -38,6 +40,44 @@ class SourceFile:
     part: tuple[str, ...] = ()
     content_sha256: str = ""
     columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A piece of work: one row group, or a slice of a table in memory."""
+
+    file: int
+    row_group: int
+    n_rows: int
+
+
+class Condition(Protocol):
+    """What rows must fulfil to be read."""
+
+    @property
+    def text(self) -> str:
+        """The condition in words; equal words mean equal rows."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Columns that the condition reads."""
+
+    def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
+        """(n_rows,) bool; `rows` begin at row `offset` of the fragment, of which none is missing."""
+
+    def implies(self, text: str) -> Condition | None:
+        """The condition with that text, if this one implies it."""
+
+
+class RowWeight(Condition, Protocol):
+    """How often each row counts; as a condition it leaves out rows that count zero times."""
+
+    @property
+    def column(self) -> str:
+        """Where the weights are."""
+
+    def counts(self, rows: pa.RecordBatch) -> Integers:
+        """(n_rows,) int64: how often each row counts."""
 
 
 def file_identity(file: SourceFile) -> str:

@@ -140,6 +140,8 @@ class Selection:
         index = self._place.get(whole)
         if index is None or texts is None:
             return None
+        if self.raw.weight is not None and self.raw.weight.text not in texts:  # plain rows do not contain weighted ones
+            return None
         conditions = self.wanted.get(index)
         if conditions is None:  # the whole file has left; what it was restricted to can be told if it was a window
             others = [condition for own in self.wanted.values() for condition in own]

@@ -6,53 +6,35 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, UnknownColumn, one_line
-from learners.kernels.arrays import Mask
+from learners.kernels.arrays import Integers, Mask
 from learners.passes.sources.content import BATCH_ROWS, Bounds, Content
 from learners.passes.sources.differing_columns import one_shape
-from learners.passes.sources.file_sets import Path, SourceFile, common_schema, expanded, file_identity, type_family
+from learners.passes.sources.file_sets import (
+    Condition,
+    Fragment,
+    Path,
+    RowWeight,
+    SourceFile,
+    common_schema,
+    expanded,
+    file_identity,
+    type_family,
+)
 from learners.passes.sources.filesystems import filesystem_of
 from learners.passes.sources.opening import opened_files
 from learners.schema.encoding.batches import IndexCheck
-from learners.schema.inference.column_summary import kind_of, nothing_of
+from learners.schema.inference.column_summary import kind_of
 from learners.schema.reading import Reading
 
 _READ_BYTES = 4 << 20
-__all__ = ["Condition", "Fragment", "Mask", "Source", "SourceFile", "file_identity", "type_family"]
-
-
-@dataclass(frozen=True)
-class Fragment:
-    """A piece of work: one row group, or a slice of a table in memory."""
-
-    file: int
-    row_group: int
-    n_rows: int
-
-
-class Condition(Protocol):
-    """What rows must fulfil to be read."""
-
-    @property
-    def text(self) -> str:
-        """The condition in words; equal words mean equal rows."""
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """Columns that the condition reads."""
-
-    def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
-        """(n_rows,) bool; `rows` begin at row `offset` of the fragment, of which none is missing."""
-
-    def implies(self, text: str) -> Condition | None:
-        """The condition with that text, if this one implies it."""
+__all__ = ["Condition", "Fragment", "Mask", "RowWeight", "Source", "SourceFile", "file_identity", "type_family"]
 
 
 class Source:
@@ -71,6 +53,8 @@ class Source:
         In file order.
     is_identified : bool
         Whether the content can be told by its files: then statistics of it can be stored and found again.
+    weight : RowWeight or None
+        How often each row counts.
     """
 
     def __init__(
@@ -95,6 +79,7 @@ class Source:
         self._conditions: Mapping[int, Sequence[Condition]] = {}
         self._completion: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
         self._indices = IndexCheck()
+        self.weight: RowWeight | None = None
 
     @classmethod
     def open(
@@ -199,8 +184,25 @@ class Source:
         source._conditions = {index: tuple(own) for index, own in conditions.items() if own}
         for own in source._conditions.values():
             for name in [name for condition in own for name in condition.columns]:
-                if name not in self.arrow_schema.names:
+                if name not in self.arrow_schema.names and (self.weight is None or name != self.weight.column):
                     raise UnknownColumn(name, self.arrow_schema.names)
+        return source
+
+    def weighted(self, weight: RowWeight, *, is_hidden: bool = False) -> Source:
+        """The same rows, each of which counts as often as its weight says; the column of weights can be hidden from readers.
+
+        Whoever asks restricts them by the weight, too, so that what was counted is not taken for what plain rows give.
+
+        Raises
+        ------
+        UnknownColumn
+        """
+        if weight.column not in self.arrow_schema.names:
+            raise UnknownColumn(weight.column, self.arrow_schema.names)
+        source = copy(self)
+        source.weight = weight
+        if is_hidden:
+            source.arrow_schema = pa.schema([field for field in self.arrow_schema if field.name != weight.column])
         return source
 
     def completed(self, completion: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Source:
@@ -283,27 +285,6 @@ class Source:
             if pa.types.is_null(field.type) or kind_of(field.type, None) != "unsupported"
         ]
 
-    def read_learnable(self, fragment: Fragment) -> Iterator[pa.RecordBatch]:
-        """The rows of one fragment with all columns; of those that cannot be learned from only the type is true.
-
-        Nobody unpacks lists, structs and bytes to find out that they cannot be used.
-
-        Raises
-        ------
-        SourceError
-        """
-        names, kinds = self.learnable(), [field.type for field in self.arrow_schema]
-        if len(names) in (0, len(kinds)):
-            yield from self.read(fragment)
-            return
-        for batch in self.read(fragment, names):
-            columns = dict(zip(names, batch.columns, strict=True))
-            arrays = [
-                columns[name] if name in columns else nothing_of(kind, batch.num_rows)
-                for name, kind in zip(self.arrow_schema.names, kinds, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, self.arrow_schema.names)
-
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """All rows in file order, as record batches of at most 65,536 rows, with the columns of `arrow_schema` in order."""
         for fragment in self.fragments:
@@ -334,27 +315,37 @@ class Source:
         SourceError
             If the file has vanished, has changed since it was opened, or is damaged.
         """
-        known = set(self.arrow_schema.names)  # which Arrow makes anew each time it is asked
+        return (batch for batch, _ in self.read_weighted(fragment, columns, check_indices))
+
+    def read_weighted(
+        self, fragment: Fragment, columns: Sequence[str] | None = None, check_indices: bool = True
+    ) -> Iterator[tuple[pa.RecordBatch, Integers | None]]:
+        """The rows of one fragment as `read` gives them, and (n_rows,) int64: how often each counts, where the rows have weights."""
+        names = self.arrow_schema.names  # which Arrow makes anew each time it is asked
+        known = set(names)
         for name in columns or ():
             if name not in known:
-                raise UnknownColumn(name, self.arrow_schema.names)
-        conditions = self._conditions.get(fragment.file, ())
+                raise UnknownColumn(name, names)
+        conditions, weight = self._conditions.get(fragment.file, ()), self.weight
         needed = [name for condition in conditions for name in condition.columns]
-        asked = None if columns is None else list(dict.fromkeys([*columns, *needed]))
+        needed += [] if weight is None else [weight.column]
+        wanted = names if columns is None else list(columns)
+        asked = None if columns is None and known.issuperset(needed) else list(dict.fromkeys([*wanted, *needed]))
         offset = 0
         for raw in self._raw(fragment, asked):
             if (check_indices or conditions) and self.has_columns_apart(fragment):
                 self._indices.require_sound(raw, self.files[fragment.file].path)
             batch = raw if self._completion is None else self._completion(raw)
-            if not conditions:
-                yield batch
+            if not conditions and weight is None:
+                yield batch, None
                 continue
             kept = np.ones(batch.num_rows, bool)
             for condition in conditions:
                 kept &= condition.mask(batch, self.files[fragment.file], fragment, offset)
             offset += batch.num_rows
-            wanted = batch if columns is None else batch.select(list(columns))
-            yield wanted if kept.all() else wanted.filter(pa.array(kept))
+            chosen = batch if kept.all() else batch.filter(pa.array(kept))
+            weights = None if weight is None else weight.counts(chosen)
+            yield chosen if asked is None else chosen.select(wanted), weights
 
     def _raw(self, fragment: Fragment, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         if self._table is not None:

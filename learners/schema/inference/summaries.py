@@ -31,7 +31,7 @@ from learners.schema.inference.column_summary import (
     refreshed,
 )
 from learners.schema.inference.value_counts import value_counts
-from learners.schema.overrides import ALL, DROPPED, ColumnOverride, Overrides, reading_of
+from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, reading_of
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
 NO_CUT = "no cut point tells the classes apart"
@@ -180,7 +180,7 @@ class ColumnSummaries:
         if self.kept is not None and name in self._states:
             override = ColumnOverride(kind="nominal")
         seen = self.found.setdefault(name, Column())
-        if override is not None and override.drop:
+        if override is not None and (override.drop or override.weight):
             return
         if pa.types.is_null(column.type):
             seen.n_missing += len(column)
@@ -294,8 +294,8 @@ class ColumnSummaries:
     ) -> Attribute | LeftOut:
         override = self.overrides.get(name, ColumnOverride())
         has_missing = column.n_missing > 0
-        if override.drop:
-            return LeftOut(name, DROPPED)
+        if override.drop or override.weight:
+            return LeftOut(name, DROPPED if override.drop else WEIGHT)
         is_given = override.order is not None or override.cuts is not None
         if column.kind == "empty" or (column.n_missing == self.n_rows and not is_given):
             return LeftOut(name, "every value is missing")

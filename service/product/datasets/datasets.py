@@ -6,6 +6,7 @@ from typing import Literal
 
 from learners.errors import UnknownColumn
 from learners.passes.engine import collect
+from learners.passes.row_weights import with_weights
 from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source, SourceFile
@@ -156,7 +157,7 @@ def schema_of_files(uris: Sequence[str], target: str | None, columns: JSONMappin
 
 
 def _schema(source: Source, target: str | None, columns: JSONMapping, threads: int | None, report: Report) -> Schema:
-    source = with_classes(source, target, columns)
+    source = with_weights(with_classes(source, target, columns), columns)
     summaries = ColumnSummaries(target, dict(columns), max_classes=MAX_CLASSES)
     return collect(summaries, source, threads=threads, on_progress=reporting(report), n_passes=1).build_schema()
 

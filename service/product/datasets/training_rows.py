@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from learners.passes.row_weights import weight_of
 from learners.passes.sources.file_sets import whole_and_part
 from learners.passes.sources.null_class import NullClass, as_trained, null_class_of
 from learners.passes.sources.row_filter import Selection, window
@@ -132,11 +133,13 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
     null_class = _null_class(workspace, request)
     if null_class is not None:
         source = source.completed(null_class.completed)
+    weight = weight_of(overrides_of(workspace, request))
+    if weight is not None:
+        source = source.weighted(weight)
     chosen = Selection(source, dict.fromkeys(range(len(source.files)), ()))
     if request.window is not None:
         chosen = window(source, request.window, request.timestamp)
-    if null_class is not None:
-        chosen = chosen.and_all([null_class])
+    chosen = chosen.and_all([rule for rule in (null_class, weight) if rule is not None])
     rules = tuple(rule.where for rule in forgotten.rules())
     for where in rules:
         predicate = RowPredicate(where)

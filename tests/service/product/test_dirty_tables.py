@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
@@ -98,3 +100,51 @@ def test_dialect_and_null_classes_are_said_once_and_the_model_remembers_them(tmp
         assert client.post("/v1/datasets", json=asked).status_code == 201
         schema = client.get("/v1/datasets/both/schema").json()
         assert [each["name"] for each in schema["attributes"]] == ["ville", "sexe", "sexe_2", "âge"]
+
+
+def test_weights_count_rows_as_if_repeated_and_a_refresh_goes_on_with_them(tmp_path: Path) -> None:
+    folder, rng = tmp_path / "rows", np.random.default_rng(0)
+    folder.mkdir()
+    weighted = {"n": {"weight": True}}
+
+    def write(name: str) -> None:
+        x, n = rng.choice(["a", "b", "c"], 200), rng.integers(0, 4, 200)
+        y = np.where((x == "a") ^ (rng.random(200) < 0.2), "yes", "no")
+        pq.write_table(
+            pa.table({"x": x, "z": rng.normal(size=200) + (y == "yes"), "n": n, "y": y}), folder / f"{name}.parquet"
+        )
+
+    write("1")
+    fewpass(
+        *("train", folder, "-t", "y", "-l", "kdb", "-n", "dirty", "--holdout", 0, "--weight", "n", "--update"),
+        workspace=tmp_path / "workspace",
+    )
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+
+        def answers(files: Path = folder, *, update: bool = False, **known: object) -> list[dict[str, object]]:
+            request = TrainRequest(
+                uris=[str(files)], target="y", learner="kdb", model="dirty", holdout=0, update=update, **known
+            )
+            product.train(workspace, request)
+            return predictions()
+
+        def predictions() -> list[dict[str, object]]:
+            product.predict_files(workspace, "dirty", [str(folder)], tmp_path / "out.parquet", replace=True)
+            return pq.read_table(tmp_path / "out.parquet").to_pylist()
+
+        def repeated() -> Path:
+            table = pq.read_table(folder)
+            whole = table.drop(["n"]).take(pa.array(np.repeat(np.arange(table.num_rows), table["n"].to_numpy())))
+            pq.write_table(whole, tmp_path / "whole.parquet")
+            return tmp_path / "whole.parquet"
+
+        of_command = predictions()
+        plain = answers(columns={"n": "drop"})
+        assert of_command == answers(repeated()) != plain
+        write("2")
+        refreshed = answers(update=True, columns=weighted)
+        schema = product.served(workspace, "dirty").schema
+        assert refreshed != of_command and [entry.name for entry in schema.left_out] == ["n"]
+        assert product.served(workspace, "dirty").model.facts["n_rows"] == pq.read_table(repeated()).num_rows
+        with pytest.raises(SchemaError, match=r"1\.parquet: Column 'z' is the weight of the rows"):
+            answers(columns={"z": {"weight": True}})

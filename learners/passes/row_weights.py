@@ -1,0 +1,192 @@
+"""Rows that count more than once: their weights, and how a statistic takes them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+import numpy as np
+import pyarrow as pa
+
+from learners.errors import InvalidParameter, SchemaError
+from learners.kernels.arrays import Integers, Mask
+from learners.passes.sources.source import Condition, Fragment, Source, SourceFile
+from learners.passes.statistic import Statistic
+from learners.schema import Chunk
+from learners.schema.encoding.encode import numbers
+from learners.schema.overrides import ALL, ColumnOverride
+
+S = TypeVar("S", bound=Statistic)
+
+MOST = 1 << 33  # of all rows: sums of losses in whole multiples of 2^-30 stay within 64 bits
+REPEATED_ROWS, MOST_REPEATED = 65_536, 1 << 27  # of one batch
+
+
+@dataclass(frozen=True)
+class Weight:
+    """How often each row counts; a condition, so that statistics of weighted rows are not taken for those of plain ones.
+
+    Parameters
+    ----------
+    column : str
+    scale : float or None
+        A row counts round(weight x scale) times; None: weights are whole numbers, and anything else is refused.
+    """
+
+    column: str
+    scale: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The condition in words."""
+        return f"weighted by {self.column}" + ("" if self.scale is None else f" x {self.scale!r}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the condition reads."""
+        return (self.column,)
+
+    def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
+        """(n_rows,) bool: rows that count at least once."""
+        del fragment, offset
+        try:
+            return self.counts(rows) > 0
+        except SchemaError as error:
+            raise SchemaError(f"{file.path}: {error}", error.column) from error
+
+    def implies(self, text: str) -> Condition | None:
+        """No other condition follows from it."""
+        return self if text == self.text else None
+
+    def counts(self, rows: pa.RecordBatch) -> Integers:
+        """(n_rows,) int64: how often each row counts.
+
+        Raises
+        ------
+        SchemaError
+            If a weight is missing, negative, too large or, without a scale, no whole number.
+        """
+        column = rows.column(self.column)
+        weights = numbers(column, self.column) * (1.0 if self.scale is None else self.scale)
+        counts = weights if self.scale is None else np.rint(weights)
+        is_count = (counts >= 0) & (counts <= MOST) & (counts == np.floor(counts))
+        if not is_count.all():
+            place = int(np.argmin(is_count))
+            raise SchemaError(
+                f"Column {self.column!r} is the weight of the rows and holds {column[place].as_py()}. {self._remedy(weights[place])}",
+                self.column,
+            )
+        return counts.astype(np.int64)
+
+    def _remedy(self, weight: float) -> str:
+        if np.isnan(weight):
+            return "Fill it in; 0 leaves a row out."
+        if weight < 0:
+            return "A row counts 0 times or more."
+        if weight > MOST:
+            return f"All rows together count at most {MOST:,} times: say a scale below 1."
+        of_hundredths = f'{{"{self.column}": {{"weight": 100}}}}'
+        return f"Fractions are multiplied and rounded if you say by what: {of_hundredths} counts hundredths."
+
+
+def weight_of(columns: Mapping[str, object] | None) -> Weight | None:
+    """The weight of the rows, if one is named among what is said of columns.
+
+    Raises
+    ------
+    InvalidParameter
+        If there are two.
+    """
+    said = {
+        name: ColumnOverride.of(name, cast("ColumnOverride", entry))
+        for name, entry in (columns or {}).items()
+        if name != ALL
+    }
+    found = [
+        Weight(name, None if entry.weight is True else entry.weight) for name, entry in said.items() if entry.weight
+    ]
+    if len(found) > 1:
+        names = ", ".join(repr(weight.column) for weight in found)
+        raise InvalidParameter(
+            "columns", names, "only one column can be the weight of the rows; multiply them into one"
+        )
+    return found[0] if found else None
+
+
+def with_weights(source: Source, columns: Mapping[str, object] | None) -> Source:
+    """The rows of a source as a learner counts them: by their weights, where something is said of these.
+
+    Raises
+    ------
+    InvalidParameter, UnknownColumn
+    """
+    weight = weight_of(columns)
+    if weight is None:
+        return source
+    if source.weight is not None:
+        raise InvalidParameter(
+            "columns", weight.column, "the rows have weights already: give sample_weight or a column, not both"
+        )
+    return by_weight(source, weight)
+
+
+def by_weight(source: Source, weight: Weight, *, is_hidden: bool = False) -> Source:
+    """The rows of a source, each of which counts as often as its weight says, in a column that readers see or not.
+
+    Raises
+    ------
+    UnknownColumn
+    """
+    return source.weighted(weight, is_hidden=is_hidden).restricted(dict.fromkeys(range(len(source.files)), (weight,)))
+
+
+def add_weighted(statistic: Statistic, rows: Chunk | pa.RecordBatch, weights: Integers) -> None:
+    """Add rows, each as often as it counts.
+
+    A statistic adds up, so it is doubled once for each binary digit of the weights, from the highest to the lowest, and the rows
+    that have the digit are added: as many steps as the largest weight has digits, whatever it is.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        Changed in place.
+    rows : Chunk or RecordBatch
+        As the statistic takes them.
+    weights : (n_rows,) int64
+        At least 0.
+    """
+    part = statistic.empty()
+    for digit in reversed(range(int(weights.max(initial=0)).bit_length())):
+        doubled = statistic.empty()
+        doubled.merge(part)
+        doubled.merge(part)
+        part = doubled
+        has_digit = (weights >> digit) & 1 == 1
+        if has_digit.any():
+            part.update(_chosen(rows, has_digit))
+    statistic.merge(part)
+
+
+def _chosen(rows: Chunk | pa.RecordBatch, mask: Mask) -> Chunk:
+    """Some rows; a statistic without a schema takes batches where its protocol says chunks."""
+    return rows.rows(mask) if isinstance(rows, Chunk) else cast("Chunk", rows.filter(pa.array(mask)))
+
+
+def repeated(weights: Integers) -> Iterator[Integers]:
+    """Positions of rows, each as often as it counts, some thousands at a time: for what reads row after row.
+
+    Raises
+    ------
+    SchemaError
+        If that would be too many to ever end.
+    """
+    ends = np.cumsum(weights)
+    n_all = int(ends[-1]) if ends.size else 0
+    if n_all > MOST_REPEATED:
+        raise SchemaError(
+            f"The weights of {weights.size:,} rows sum to {n_all:,}, and this learner reads each row so many times: at most "
+            f"{MOST_REPEATED:,}. Say a scale below 1, or train a classifier."
+        )
+    for first in range(0, n_all, REPEATED_ROWS):
+        yield np.searchsorted(ends, np.arange(first, min(first + REPEATED_ROWS, n_all)), side="right")

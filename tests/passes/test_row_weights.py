@@ -1,0 +1,155 @@
+"""Rows that count more than once give what repeating them gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, StructurePosterior, SumProductNetwork, XGBoost
+from learners.errors import InvalidParameter, SchemaError, UnknownColumn
+from learners.passes.inference import infer_schema
+from learners.passes.learner import Part, drive
+from learners.passes.row_weights import MOST, Weight, repeated, with_weights
+from learners.passes.rows import Rows
+from learners.passes.sources.row_filter import Selection
+from learners.passes.sources.source import Source
+from learners.passes.stored_statistics import MemoryStore
+from learners.registry import recipes
+from tests.passes.test_engine import same
+
+N = 300
+COLUMNS = {"w": {"weight": True}}
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    a = rng.choice(["u", "v", "w"], N)
+    y = np.where((a == "u") ^ (rng.random(N) < 0.2), "yes", "no")
+    return pa.table(
+        {
+            "a": a,
+            "number": rng.normal(size=N) + (y == "yes"),
+            "few": rng.integers(0, 5, N),
+            "w": rng.integers(0, 7, N),
+            "class": y,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def expanded(table):
+    return table.drop(["w"]).take(pa.array(np.repeat(np.arange(N), table["w"].to_numpy())))
+
+
+@pytest.mark.parametrize("estimator", [NB(), TAN(), KDB(), SKDB(), ESKDB(members=3), FewPassClassifier(members=3)])
+def test_a_classifier_is_that_of_repeated_rows(table, expanded, estimator):
+    ours = type(estimator)(**estimator.get_params()).set_params(columns=COLUMNS).fit(table, "class")
+    theirs = estimator.fit(expanded, "class")
+    assert np.array_equal(ours.predict_proba(table), theirs.predict_proba(table))
+    assert ours.model_.facts["n_rows"] == expanded.num_rows
+    given = type(estimator)(**estimator.get_params()).fit(
+        table.drop(["w"]), "class", sample_weight=table["w"].to_numpy()
+    )
+    assert np.array_equal(given.predict_proba(table), theirs.predict_proba(table))
+
+
+def test_other_learners_too(table, expanded):
+    booster = XGBoost(rounds=10, columns=COLUMNS).fit(table, "class")
+    of_repeated = XGBoost(rounds=10).fit(expanded, "class")
+    assert np.allclose(booster.predict_proba(table), of_repeated.predict_proba(table), atol=1e-5)
+    circuit = SumProductNetwork(columns=COLUMNS).fit(table, "class")
+    assert np.allclose(
+        circuit.predict_proba(table), SumProductNetwork().fit(expanded, "class").predict_proba(table), atol=0.02
+    )
+    nominal = table.select(["a", "few", "class"])
+    posterior = StructurePosterior(columns=COLUMNS).fit(nominal.append_column("w", table["w"]))
+    whole = StructurePosterior().fit(expanded.select(["a", "few", "class"]))
+    assert np.array_equal(posterior.edge_probabilities_, whole.edge_probabilities_)
+
+
+def test_the_model_says_which_column_was_the_weight(table):
+    schema = NB(columns=COLUMNS).fit(table, "class").model_.schema
+    assert ("w", "the weight of the rows") in [(entry.name, entry.reason) for entry in schema.left_out]
+    assert "w" not in [attribute.name for attribute in schema.attributes]
+
+
+def test_large_weights_cost_nothing(table):
+    model = KDB().fit(table.drop(["w"]), "class", sample_weight=np.full(N, 10_000_000))
+    assert model.model_.facts["n_rows"] == N * 10_000_000
+
+
+def test_fractions_are_scaled_and_rounded():
+    rows = pa.record_batch({"w": [0.0, 0.125, 0.5, 2.0]})
+    assert Weight("w", 100.0).counts(rows).tolist() == [0, 12, 50, 200]
+    assert Weight("w", 0.5).counts(pa.record_batch({"w": [4, 7]})).tolist() == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "holds None. Fill it in"),
+        (-1.0, "holds -1.0. A row counts 0 times or more"),
+        (0.5, '"w": {"weight": 100}'),
+        (1e300, "say a scale below 1"),
+        (float("inf"), "say a scale below 1"),
+    ],
+)
+def test_what_is_no_weight_is_refused_with_the_remedy(value, words, tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"w": [1.0, value, 2.0], "x": ["a", "b", "a"], "class": ["n", "y", "y"]}), path)
+    with pytest.raises(SchemaError, match=r"rows\.parquet: Column 'w' is the weight") as caught:
+        NB(columns=COLUMNS).fit(path, "class")
+    assert words in str(caught.value)
+
+
+def test_text_is_no_weight(table):
+    with pytest.raises(SchemaError, match="needs numbers"):
+        NB(columns={"a": {"weight": True}}).fit(table, "class")
+
+
+def test_all_rows_together_count_less_than_losses_can_sum(table):
+    with pytest.raises(SchemaError, match="sum to more than"):
+        NB().fit(table.drop(["w"]), "class", sample_weight=np.full(N, MOST // N + 1))
+
+
+def test_what_is_said_wrongly_of_weights_is_refused(table):
+    with pytest.raises(InvalidParameter, match="only one column"):
+        NB(columns={"w": {"weight": 1}, "few": {"weight": 1}}).fit(table, "class")
+    with pytest.raises(InvalidParameter, match="not both"):
+        NB(columns=COLUMNS).fit(table, "class", sample_weight=np.ones(N))
+    with pytest.raises(InvalidParameter, match="nothing else"):
+        NB(columns={"w": {"weight": 1, "kind": "numeric"}}).fit(table, "class")
+    with pytest.raises(InvalidParameter, match="weight"):
+        NB(columns={"w": {"weight": -2}}).fit(table, "class")
+    with pytest.raises(UnknownColumn, match="'v'"):
+        NB(columns={"v": {"weight": True}}).fit(table, "class")
+
+
+def test_rows_that_are_read_one_after_the_other_are_repeated(table):
+    source = with_weights(Source.of_table(table), COLUMNS)
+    rows = Rows(infer_schema(Source.of_table(table), "class", COLUMNS), [source])
+    assert sum(chunk.n_rows for chunk in rows) == table["w"].to_numpy().sum()
+    with pytest.raises(SchemaError, match="train a classifier"):
+        list(repeated(np.array([1 << 30])))
+
+
+def test_what_plain_rows_gave_is_not_taken_for_weighted_ones(table, tmp_path):
+    pq.write_table(table, tmp_path / "rows.parquet")
+    plain, store, accounts = Source.open(tmp_path), MemoryStore(), []
+    drive(recipes.learner("nb", {}, "class", None, {"w": "drop"}), [Part(plain, store)])
+    weighted = with_weights(plain, COLUMNS)
+    assert weighted.weight is not None
+    chosen = Selection(plain.weighted(weighted.weight), {0: (weighted.weight,)})
+    kept = infer_schema(plain, "class", COLUMNS)
+
+    def learned(part):
+        return drive(recipes.learner("nb", {}, "class", kept, COLUMNS), [part], accounts=accounts)
+
+    counted = learned(Part(chosen.source, store, chosen))
+    assert all(account.n_rows_reused == 0 for account in accounts)
+    assert same(counted, learned(Part(weighted)))
+    assert same(counted, learned(Part(chosen.source, store, chosen)))
+    assert accounts[-1].n_rows_reused == N
