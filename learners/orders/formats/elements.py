@@ -9,7 +9,7 @@ from xml.parsers import expat
 
 from learners.orders.formats.network_tables import NetworkFileError
 
-MOST_DEEP = 32
+MOST_DEEP, MOST_ELEMENTS = 32, 1 << 20  # a million elements take some 400 MB
 
 
 @dataclass(slots=True)
@@ -59,7 +59,13 @@ def parse_elements(content: bytes, where: str) -> Element:
     def refuse(reason: str) -> NoReturn:
         raise NetworkFileError(where, parser.CurrentLineNumber, reason)
 
+    n_elements = 0
+
     def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal n_elements
+        n_elements += 1
+        if n_elements > MOST_ELEMENTS:
+            refuse(f"it has more than {MOST_ELEMENTS:,} elements")
         if len(path) > MOST_DEEP:
             refuse(f"elements are in each other more than {MOST_DEEP} deep")
         element = Element(tag, attributes, parser.CurrentLineNumber)

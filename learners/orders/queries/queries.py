@@ -107,7 +107,7 @@ class Asked:
         ImpossibleEdges
             If no graph has the edges that are said to be known.
         NotGaussian
-        BIFError
+        NetworkFileError
         """
         self.check(query)
         if isinstance(query, Score):
@@ -129,7 +129,7 @@ class Asked:
 
         Raises
         ------
-        UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian, BIFError
+        UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian, NetworkFileError
         """
         if isinstance(query, Effects) and self.posterior.bge is None:
             raise NotGaussian

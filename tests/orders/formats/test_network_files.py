@@ -153,6 +153,9 @@ def test_files_beyond_the_bound_are_refused(tmp_path, monkeypatch):
     (tmp_path / "big.bif").write_bytes(ASIA.encode() + b" " * (1 << 20))
     with pytest.raises(NetworkFileError, match="it has more than 1 MB"):
         read_network(tmp_path / "big.bif")
+    monkeypatch.setattr("learners.orders.formats.elements.MOST_ELEMENTS", 5)
+    with pytest.raises(NetworkFileError, match="line 4: it has more than 5 elements"):
+        parse_network(XMLBIF.encode(), "it")
     (tmp_path / "bytes.bif").write_bytes(b"network a {\n}\n\xff")
     with pytest.raises(NetworkFileError, match=r"bytes\.bif, line 3: it is not text in UTF-8"):
         read_network(tmp_path / "bytes.bif")
