@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from learners import infer_schema as infer_schema
     from learners import learner as learner
     from learners import load_model as load_model
-    from learners import read_bif as read_bif
+    from learners import read_network as read_network
     from learners import record_classifier as record_classifier
     from learners.evaluation import compare as compare
     from learners.evaluation import cross_validate as cross_validate
@@ -68,7 +68,7 @@ PACKAGES = ("learners", "service", "storage")
 # Imported when first used: `import fewpass` itself takes a few milliseconds.
 _NAMES = {
     "learners": "Chunk ColumnWarning LearnerError Progress Schema Source collect drive encode explain infer_schema "
-    "learner load_model read_bif record_classifier",
+    "learner load_model read_network record_classifier",
     "fewpass.client": "Client ServerError",
     "fewpass.estimators": "ESKDB KDB NB SKDB TAN FewPassClassifier StructurePosterior SumProductNetwork XGBoost",
     "fewpass.lifecycle": "load open publish",
@@ -109,6 +109,8 @@ _check_packages()
 
 
 def __getattr__(name: str) -> object:
+    if name in ("mlflow", "shap"):
+        return import_module(f"fewpass.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'fewpass' has no attribute {name!r}; it has {', '.join(_HOME)}")
     return getattr(import_module(_HOME[name]), "VERSION" if name == "__version__" else name)

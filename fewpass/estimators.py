@@ -15,8 +15,9 @@ from learners.estimators.classifier import Classifier
 from learners.estimators.constructors import COMMON
 from learners.evaluation.model_report import report_of
 from learners.models.model import Model
+from learners.orders.formats.network_files import chosen_format
 from learners.passes.sources.source import Source
-from learners.registry.bif_networks import network_text
+from learners.registry.discrete_networks import network_text
 from learners.registry.model_kinds import KINDS
 from learners.registry.sql.dialects import DialectName
 from learners.registry.sql.script import sql_script
@@ -100,10 +101,17 @@ class Kept:
             raise InvalidParameter("y", named, f"the classes are called {target!r} where the model was fitted")
         return source
 
-    def to_bif(self, path: str | Path | None = None) -> str:
-        """The network of the model in the Bayesian Interchange Format, written to a file if a path is given.
+    def to_network(self, path: str | Path | None = None, *, format: str | None = None) -> str:
+        """The network of the model as a text for other programs, written to a file if a path is given.
 
         Of an ensemble it is the joint member, of a posterior over structures the most probable graph.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Its end tells the format: .bif, .xmlbif (also .bifxml and .xml) or .xdsl.
+        format : str, optional
+            "bif", "xmlbif" or "xdsl"; without a path by default "bif".
 
         Raises
         ------
@@ -111,9 +119,12 @@ class Kept:
             If the model is none.
         NoTables, TooManyCells
             If its tables are too large.
+        InvalidNetwork
+            If columns are numbers, as in linear Gaussian networks, which only BIF can hold.
+        InvalidParameter
         """
         check_is_fitted(self, "model_")
-        text = network_text(vars(self)["model_"], "fewpass")
+        text = network_text(vars(self)["model_"], "fewpass", chosen_format(path, format))
         if path is not None:
             write_output(Path(path), lambda: text, replace=True)
         return text

@@ -16,7 +16,7 @@ from storage.models.models import ModelVersion
 
 
 def load(path: str | Path) -> Any:
-    """The estimator of a file that `save` or `fewpass models export` has written, after checking every byte of it; or of a BIF file.
+    """The estimator of a file that `save` or `fewpass models export` has written, after checking every byte of it; or of a network file.
 
     Nothing of the file is run: it is arrays and JSON. It is tried in this process; `fewpass models import` tries files of
     strangers in a process of its own.
@@ -35,7 +35,7 @@ def load(path: str | Path) -> Any:
     NotFound
     CorruptFile
         If it is another file, is damaged, or needs another version of fewpass.
-    BIFError, InvalidNetwork, NetworkTooLarge
+    NetworkFileError, InvalidNetwork, NetworkTooLarge
         Of a network.
     """
     return estimator_of(fitted.load(Path(path)))

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from learners.estimators import StructurePosterior as StructurePosterior
     from learners.estimators import SumProductNetwork as SumProductNetwork
     from learners.models.explanation import explain as explain
-    from learners.orders.bif import read_bif as read_bif
+    from learners.orders.formats.network_files import read_network as read_network
     from learners.passes.engine import Progress as Progress
     from learners.passes.engine import collect as collect
     from learners.passes.inference import infer_schema as infer_schema
     from learners.passes.learner import drive as drive
     from learners.passes.sources.source import Source as Source
-    from learners.registry.bif_networks import network_model as network_model
+    from learners.registry.discrete_networks import network_model as network_model
     from learners.registry.model_kinds import load_model as load_model
     from learners.registry.recipes import learner as learner
     from learners.schema import Chunk as Chunk
@@ -57,8 +57,8 @@ _HOME = {
     "infer_schema": "learners.passes.inference",
     "learner": "learners.registry.recipes",
     "load_model": "learners.registry.model_kinds",
-    "network_model": "learners.registry.bif_networks",
-    "read_bif": "learners.orders.bif",
+    "network_model": "learners.registry.discrete_networks",
+    "read_network": "learners.orders.formats.network_files",
     "record_classifier": "learners.schema.encoding.records",
 }
 

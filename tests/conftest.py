@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,3 +40,27 @@ needs_public_sets = pytest.mark.skipif(
 def public_sets():
     """The Parquet files of the public classification sets."""
     return sorted(PUBLIC_SETS.glob("*.parquet"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a PostgreSQL server that lives as long as the tests do and listens on a socket only."""
+    if not (shutil.which("initdb") and shutil.which("postgres")):
+        pytest.skip("PostgreSQL (initdb and postgres on the PATH) is not installed")
+    # PostgreSQL refuses to run as root, and the path of a socket must be short.
+    as_user = {"user": "postgres"} if os.getuid() == 0 else {}
+    folder = Path(tempfile.mkdtemp(prefix="fewpass-pg-"))
+    if as_user:
+        shutil.chown(folder, "postgres")
+    data = folder / "data"
+    initdb = ["initdb", "-D", str(data), "-U", "fewpass", "-A", "trust", "--no-sync", "-E", "UTF8"]
+    subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **as_user)
+    command = ["postgres", "-D", str(data), "-k", str(folder), "-c", "listen_addresses=", "-c", "fsync=off"]
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **as_user)
+    try:
+        yield f"postgresql://fewpass@/postgres?host={folder}"
+    finally:
+        server.send_signal(signal.SIGINT)  # at once; SIGTERM would wait for connections
+        server.wait()
+        shutil.rmtree(folder, ignore_errors=True)

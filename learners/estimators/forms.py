@@ -230,6 +230,8 @@ def _plain(rows: Rows) -> Rows:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.OpaqueType) and kind.type_name == "numeric":  # PostgreSQL's, which ADBC gives as text
+        return pa.float64()
     if isinstance(kind, pa.BaseExtensionType):
         return _plain_type(kind.storage_type)
     if pa.types.is_string_view(kind):

@@ -15,6 +15,7 @@ from learners.errors import LearnerError
 from learners.estimators.forms import are_paths, rows_of
 from learners.kernels.arrays import Floats
 from learners.models.query import AnyQuery, StructureQuery
+from learners.orders.formats.network_files import chosen_format
 from learners.orders.model import OrderModel
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
@@ -24,6 +25,7 @@ from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.registry import recipes
 from learners.registry.best_graphs import best_network
+from learners.registry.discrete_networks import network_text
 from learners.schema import Schema
 
 if TYPE_CHECKING:
@@ -203,15 +205,18 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
         graph.add_edges_from((parent, child, {"probability": p}) for parent, child, p in model.best_edges())
         return graph
 
-    def to_bif(self, path: str | Path | None = None) -> str:
-        """The most probable graph in the Bayesian Interchange Format, written to a file if a path is given.
+    def to_network(self, path: str | Path | None = None, *, format: str | None = None) -> str:
+        """The most probable graph as BIF, XMLBIF or XDSL, written to a file if a path is given, whose end tells the format.
 
         Raises
         ------
         NoTables
             If its tables were too large to be kept.
+        InvalidNetwork
+            If columns are numbers, which only BIF can hold.
+        InvalidParameter
         """
-        text = self._model().to_bif()
+        text = network_text(self._model(), "fewpass", chosen_format(path, format))
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text

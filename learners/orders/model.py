@@ -12,13 +12,14 @@ from learners.errors import NoClass
 from learners.kernels.arrays import Arrays, Floats, freeze
 from learners.models.model import Header
 from learners.models.query import Graphs, StructureQuery
+from learners.orders.formats.network_tables import Network
 from learners.orders.lattice.graphs import BestGraph, Graph, as_sets, best_graph, members
 from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
 from learners.orders.parameters import OrderParameters
 from learners.orders.queries.conditional import ConditionalPosteriors
 from learners.orders.queries.edges import edge_probabilities
 from learners.orders.queries.graph_scores import KeptRows
-from learners.orders.queries.network import NoTables, gaussian_bif, nominal_bif
+from learners.orders.queries.network import NoTables, gaussian_network, nominal_network
 from learners.orders.queries.predictive import log_densities, log_shares, numeric_rows
 from learners.orders.queries.queries import Answer, Asked
 from learners.orders.scores.bdeu import BDeu
@@ -182,8 +183,8 @@ class OrderModel:
             )
         return told
 
-    def to_bif(self, name: str = "fewpass") -> str:
-        """The most probable graph in the Bayesian Interchange Format.
+    def network(self) -> Network:
+        """The most probable graph as a network for other programs.
 
         Nominal columns have their mean probabilities; of linear Gaussian networks, mean coefficients are properties.
 
@@ -194,8 +195,8 @@ class OrderModel:
         """
         bge = self.posterior.bge
         if bge is not None:
-            return gaussian_bif(name, self.schema, self.best.parents, bge, self.posterior.standard.spread)
-        return nominal_bif(name, self.schema, self.best.parents, self.conditional_tables)
+            return gaussian_network(self.schema, self.best.parents, bge, self.posterior.standard.spread)
+        return nominal_network(self.schema, self.best.parents, self.conditional_tables)
 
     def structure(self) -> dict[str, object]:
         """The columns, the edges of the most probable graph and how probable each is, and how it was learned."""

@@ -28,7 +28,10 @@ from service.terminal import (
 
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+")
 Uris = Annotated[
-    list[str], typer.Argument(help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders or URIs.")
+    list[str],
+    typer.Argument(
+        help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders or URIs; duckdb://… and postgresql://… with ?table= or ?query=."
+    ),
 ]
 TargetOption = Annotated[str | None, typer.Option("--target", "-t", help="The column to predict.")]
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from learners.orders.formats.network_files import format_of
 from service import product
 from service.cli import views
 from service.cli.evaluation import show_metrics, what_was_read
@@ -30,7 +31,7 @@ app.command()(views.structure)
 app.command()(views.circuit)
 app.command()(views.trace)
 app.command()(views.picture)
-app.command()(views.bif)
+app.command()(views.network)
 app.command()(views.sql)
 
 
@@ -324,7 +325,7 @@ def import_file(
     path: Annotated[
         Path,
         typer.Argument(
-            help="A file that `export` or Python's `save` has written, or a network as .bif.",
+            help="A file that `export` or Python's `save` has written, or a network as .bif, .xmlbif, .bifxml, .xml or .xdsl.",
             exists=True,
             dir_okay=False,
         ),
@@ -338,7 +339,7 @@ def import_file(
     """Add an exported version or a network as the next version of a model, after checking all of it."""
     from service.workspace import Workspace
 
-    is_network = path.suffix.lower() == ".bif"
+    is_network = format_of(path) is not None
     if is_network and name is None:
         raise typer.BadParameter("name the model that the network becomes", param_hint="--name")
     with Workspace(settings_of(workspace)) as here:

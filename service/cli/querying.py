@@ -59,8 +59,8 @@ def query(
     edge: Annotated[
         list[str] | None, typer.Option("--edge", help="An edge of the graph to score, as 'a->b'; may be repeated.")
     ] = None,
-    bif: Annotated[
-        Path | None, typer.Option("--bif", help="A network file: the graph to score, or edges that are there.")
+    network: Annotated[
+        Path | None, typer.Option("--network", help="A network file: the graph to score, or edges that are there.")
     ] = None,
     parameters: Annotated[
         list[str] | None,
@@ -77,10 +77,10 @@ def query(
     for name, texts, read in (("evidence", given, evidence_of), ("likely", likely, likely_of)):
         if texts:
             asked[name] = _written(read, texts)
-    if bif is not None:
+    if network is not None:
         if edge:
-            raise typer.BadParameter("give either --edge or --bif", param_hint="--bif")
-        found = _edges_of(bif)
+            raise typer.BadParameter("give either --edge or --network", param_hint="--network")
+        found = _edges_of(network)
         edge, present = (found, present) if kind == "score" else (edge, [*(present or []), *found])
     for name, told in (("variables", variables), ("present", present), ("absent", absent), ("edges", edge)):
         if told:
@@ -100,9 +100,9 @@ def query(
 
 
 def _edges_of(path: Path) -> list[str]:
-    from learners.orders.bif import read_bif
+    from learners.orders.formats.network_files import read_network
 
-    return list(read_bif(path).edges)
+    return list(read_network(path).edges)
 
 
 def _pairs(texts: list[str]) -> JSONObject:

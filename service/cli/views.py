@@ -1,4 +1,4 @@
-"""`fewpass models structure | circuit | trace | picture | bif | sql` and `fewpass report`: what a version looks like."""
+"""`fewpass models structure | circuit | trace | picture | network | sql` and `fewpass report`: what a version looks like."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from learners.orders.formats.network_files import NetworkFormat, chosen_format
 from learners.registry.sql.dialects import DialectName
 from service import product
 from service.product.views.circuit_export import Form
@@ -111,19 +112,24 @@ def picture(
     _give(reference, drawn, output, force, workspace)
 
 
-def bif(
+def network(
     reference: Reference,
+    form: Annotated[
+        NetworkFormat | None,
+        typer.Option("--format", "-f", help="xdsl is of GeNIe.", show_default="by the name of the file, else bif"),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Write the network of a model in the Bayesian Interchange Format.
+    """Write the network of a model for other programs, as BIF, XMLBIF or XDSL.
 
     Of an ensemble that is its joint member, of a posterior over structures the most probable graph.
     """
-    _give(reference, lambda here: product.bif(here, reference), output, force, workspace)
+    chosen = chosen_format(output, form)
+    _give(reference, lambda here: product.network(here, reference, chosen), output, force, workspace)
 
 
 def sql(

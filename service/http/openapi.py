@@ -1,5 +1,7 @@
 """The OpenAPI document: FastAPI's own, with the msgspec shapes of the predict route and problem+json everywhere."""
 
+from typing import Any
+
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -68,8 +70,21 @@ def document(app: FastAPI) -> JSONObject:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         _add_plain(schema)
         _say_problem_json(schema)
+        _say_items(schema["components"]["schemas"])
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+def _say_items(schema: Any) -> None:
+    """Arrays of anything say so: msgspec leaves that out, and generators of clients refuse it."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "array" and "prefixItems" not in schema:
+            schema.setdefault("items", {})
+        for inner in schema.values():
+            _say_items(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            _say_items(inner)
 
 
 def _say_problem_json(schema: JSONObject) -> None:

@@ -106,8 +106,8 @@ if TYPE_CHECKING:
     from service.product.views.inspecting import structure as structure
     from service.product.views.reports import write_report as write_report
     from service.product.views.sql import sql as sql
-    from service.product.views.structures import bif as bif
     from service.product.views.structures import draw_posterior as draw_posterior
+    from service.product.views.structures import network as network
 
 # Each is imported when it is first used: a command that lists models should not wait for numba and the job queue.
 _VERBS = {
@@ -116,6 +116,7 @@ _VERBS = {
     "set_alert_rule": "service.product.monitoring.alerts",
     "list_alerts": "service.product.monitoring.alerts",
     "mute_alert": "service.product.monitoring.alerts",
+    "network": "service.product.views.structures",
     "resolve_alert": "service.product.monitoring.alerts",
     "add_labels": "service.product.monitoring.labels",
     "performance": "service.product.monitoring.labels",
@@ -126,7 +127,6 @@ _VERBS = {
     "test_webhook": "service.product.monitoring.webhooks",
     "alias_history": "service.product.versions.registry",
     "aliases_of": "service.product.versions.registry",
-    "bif": "service.product.views.structures",
     "change_schedule": "service.product.submission.schedules",
     "check_request": "service.product.submission.prechecks",
     "circuit": "service.product.views.inspecting",

@@ -1,4 +1,4 @@
-"""Writing and reading immutable DuckDB files: the one module that imports DuckDB."""
+"""Writing and reading the immutable DuckDB files of a workspace."""
 
 from __future__ import annotations
 

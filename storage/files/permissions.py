@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 # The folders right below the workspace that hold rows, models, or what requests have said.
-PRIVATE_FOLDERS = ("models", "datasets", "scratch", "outputs", "monitoring", "logs", "workers")
+PRIVATE_FOLDERS = ("models", "datasets", "scratch", "outputs", "monitoring", "logs", "workers", "queries")
 SECRETS = ("control.sqlite*", "monitoring/secret", "monitoring/.records/*.json")
 
 

@@ -52,6 +52,11 @@ class Layout:
         return self.root / "scratch"
 
     @property
+    def queries(self) -> Path:
+        """One Parquet file per query on a database, with the rows that it gave last."""
+        return self.root / "queries"
+
+    @property
     def control_path(self) -> Path:
         """The file of the default control database."""
         return self.root / "control.sqlite"
@@ -82,9 +87,8 @@ class Layout:
         make_folder(self.root, 0o700)
         for name in PRIVATE_FOLDERS:
             make_folder(self.root / name, private_mode(self.root, 0o770))
-        sweep(self.models)
-        sweep(self.datasets)
-        sweep(self.scratch)
+        for folder in (self.models, self.datasets, self.scratch, self.queries):
+            sweep(folder)
         return self
 
 
@@ -234,12 +238,7 @@ def refusals_of_the_disk(path: Path, then: str = "then try again.") -> Iterator[
 
 
 def sweep(directory: Path) -> tuple[Path, ...]:
-    """Remove the drafts below `directory` whose writer is dead; those of living writers, in any process, stay.
-
-    Returns
-    -------
-    the folders that were removed
-    """
+    """Remove the drafts below `directory` whose writer is dead, and return them; those of living writers, in any process, stay."""
     removed = []
     # os.walk and not Path.rglob, which raises when a folder vanishes under it.
     for parent, names, _ in os.walk(directory):

@@ -68,3 +68,9 @@ def test_a_folder_of_data_hides_nothing(tmp_path):
     (tmp_path / "storage" / "income.csv").touch()
     done = run("import fewpass; print(fewpass.NB().__class__.__name__)", tmp_path)
     assert done.stdout.strip() == "NB", done.stderr
+
+
+def test_what_mlflow_is_missing_for_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(fewpass.mlflow.MLflowMissing, match=r"pip install 'fewpass\[mlflow\]'"):
+        fewpass.mlflow.log_model(None)

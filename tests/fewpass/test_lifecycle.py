@@ -83,7 +83,7 @@ def test_posteriors_over_structures_too(frame, tmp_path):
     model.save(tmp_path / "model.fewpass")
     loaded = fewpass.load(tmp_path / "model.fewpass")
     assert np.array_equal(loaded.edge_probabilities_, model.edge_probabilities_)
-    assert loaded.query(fewpass.Edges()) == model.query(fewpass.Edges()) and loaded.to_bif() == model.to_bif()
+    assert loaded.query(fewpass.Edges()) == model.query(fewpass.Edges()) and loaded.to_network() == model.to_network()
 
 
 def test_circuits_without_a_class_draw_rows_as_before(frame, tmp_path):

@@ -13,8 +13,9 @@ import pytest
 from learners import StructurePosterior
 from learners.errors import EmptyData, InvalidArray, InvalidParameter, NoClass, SchemaError, UnknownColumn
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score
-from learners.orders.bif import parse_bif
 from learners.orders.checks import TooFewRows
+from learners.orders.formats.bif import parse_bif
+from learners.orders.formats.network_tables import InvalidNetwork
 from learners.orders.queries.queries import NotGaussian
 from learners.orders.scores.edge_constraints import ImpossibleEdges
 from learners.passes.learner import Part, drive
@@ -22,6 +23,7 @@ from learners.passes.memory import limit_memory, memory_limit
 from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
+from learners.registry.discrete_networks import network_text
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
 from learners.schema.encoding.encode import encode
@@ -229,7 +231,7 @@ def test_a_model_is_stored_and_read_again():
         assert json.loads(json.dumps(header["facts"])) == header["facts"]
         queries = [Edges(), Graph(), Graphs(n=20), Paths(), Score(edges=("a->b",)), Edges(absent=("a->d",))]
         assert again.answer(queries) == model.answer(queries)
-        assert again.to_bif() == model.to_bif()
+        assert network_text(again, "n") == network_text(model, "n")
         assert again.structure() == model.structure()
         assert {name: table.num_rows for name, table in again.tables().items()}["edges"] == 12
 
@@ -264,7 +266,7 @@ def test_a_graph_is_scored_against_the_best():
 def test_the_best_graph_is_exported():
     table, codes = words()
     model = learned(table, ess=2.0)
-    network = parse_bif(model.to_bif())
+    network = parse_bif(network_text(model, "fewpass"))
     assert set(network.edges) == {f"{parent}->{child}" for parent, child, _ in model.best_edges()}
     parents = {node: [NAMES.index(p) for p in network.parents[name]] for node, name in enumerate(NAMES)}
     for node, name in enumerate(NAMES):
@@ -274,8 +276,10 @@ def test_the_best_graph_is_exported():
             counts = np.bincount(codes[node][match] if values else codes[node], minlength=3)
             pseudo = 2.0 / 3 ** (len(values) + 1)
             assert row == pytest.approx((counts + pseudo) / (counts.sum() + 3 * pseudo))
-    gaussian = learned(sensors()).to_bif()
+    gaussian = network_text(learned(sensors()), "fewpass")
     assert "type continuous;" in gaussian
+    with pytest.raises(InvalidNetwork, match="is continuous, which only BIF can hold"):
+        network_text(learned(sensors()), "fewpass", "xdsl")
     assert parse_bif(gaussian).edges == tuple(
         f"{a}->{b}" for a, b, _ in sorted(learned(sensors()).best_edges(), key=lambda e: e[1])
     )
@@ -436,8 +440,8 @@ def test_the_estimator_tells_the_same(tmp_path):
     graph = posterior.to_networkx()
     assert sorted(graph.nodes) == NAMES
     assert {(a, b, p["probability"]) for a, b, p in graph.edges(data=True)} == set(model.best_edges())
-    text = posterior.to_bif(tmp_path / "best.bif")
-    assert (tmp_path / "best.bif").read_text() == text == model.to_bif()
+    text = posterior.to_network(tmp_path / "best.bif")
+    assert (tmp_path / "best.bif").read_text() == text == network_text(model, "fewpass")
     pq.write_table(table, tmp_path / "x.parquet")
     from_file = StructurePosterior(edge_log_odds={"a->b": 1.0}).fit(str(tmp_path / "x.parquet"))
     np.testing.assert_array_equal(

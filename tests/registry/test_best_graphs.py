@@ -8,8 +8,9 @@ import pytest
 
 from learners import StructurePosterior
 from learners.models.query import Conditional, Graph, Map, Marginal, Moments, Sample
-from learners.orders.bif import Network, parse_bif
-from learners.registry.bif_networks import network_model
+from learners.orders.formats.bif import parse_bif
+from learners.orders.formats.network_tables import Network
+from learners.registry.discrete_networks import network_model
 
 
 def random_network(seed, d=5):
@@ -75,7 +76,7 @@ def test_the_best_graph_of_words_answers():
     assert told["x"] == pytest.approx(shares[0] / shares.sum())
     assert posterior.query(Graph())["kind"] == "graph"
     assert posterior.network() is posterior.network()
-    again = network_model(parse_bif(posterior.to_bif())).answer([Conditional(("a",), {"b": "z"})])[0]
+    again = network_model(parse_bif(posterior.to_network())).answer([Conditional(("a",), {"b": "z"})])[0]
     assert again["distributions"]["a"]["x"] == pytest.approx(told["x"])
 
 

@@ -1,4 +1,4 @@
-"""The most probable graph as a network: the parameters of its nodes, and its text."""
+"""The most probable graph as a network: the parameters of its nodes, and its tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
-from learners.orders.bif import write_bif
+from learners.orders.formats.network_tables import Network
 from learners.orders.lattice.graphs import Graph
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
@@ -74,8 +74,8 @@ def mean_gaussian(parents: Graph, bge: BGe) -> tuple[Floats, Floats]:
     return bge.n_rows / (bge.n_rows + bge.prior.alpha_mu) * bge.mean, (through * variances) @ through.T
 
 
-def nominal_bif(name: str, schema: Schema, parents: Graph, tables: Sequence[Floats]) -> str:
-    """The text of a network of nominal columns.
+def nominal_network(schema: Schema, parents: Graph, tables: Sequence[Floats]) -> Network:
+    """A network of nominal columns.
 
     Raises
     ------
@@ -85,21 +85,20 @@ def nominal_bif(name: str, schema: Schema, parents: Graph, tables: Sequence[Floa
     if not tables:
         raise NoTables
     names = [attribute.name for attribute in schema.attributes]
-    values = {attribute.name: labels_of(attribute) for attribute in schema.attributes}
+    values = {attribute.name: tuple(labels_of(attribute)) for attribute in schema.attributes}
 
-    def rows(node: int) -> Iterator[tuple[tuple[str, ...], list[float]]]:
+    def rows(node: int) -> Iterator[tuple[tuple[str, ...], tuple[float, ...]]]:
         combinations = itertools.product(*(values[names[parent]] for parent in parents[node]))
-        yield from zip(combinations, tables[node].tolist(), strict=True)
+        yield from zip(combinations, map(tuple, tables[node].tolist()), strict=True)
 
-    above = {names[node]: [names[parent] for parent in own] for node, own in enumerate(parents)}
-    return write_bif(name, values, above, {names[node]: dict(rows(node)) for node in range(len(names))}, {})
+    above = {names[node]: tuple(names[parent] for parent in own) for node, own in enumerate(parents)}
+    return Network(values, above, {names[node]: dict(rows(node)) for node in range(len(names))})
 
 
-def gaussian_bif(name: str, schema: Schema, parents: Graph, bge: BGe, spread: Floats) -> str:
-    """The text of a linear Gaussian network: its mean coefficients in the columns' own units, as properties.
+def gaussian_network(schema: Schema, parents: Graph, bge: BGe, spread: Floats) -> Network:
+    """A linear Gaussian network: its mean coefficients in the columns' own units, as properties.
 
-    The format knows discrete variables only; these have the type "continuous", which programs for discrete networks refuse.
-    A column without parents has no coefficients.
+    Only the Bayesian Interchange Format has continuous variables; a column without parents has no coefficients.
     """
     names = [attribute.name for attribute in schema.attributes]
     properties = {}
@@ -107,10 +106,5 @@ def gaussian_bif(name: str, schema: Schema, parents: Graph, bge: BGe, spread: Fl
         r, above = bge.scale, list(own)
         weights = np.linalg.solve(r[np.ix_(above, above)], r[above, node]) * spread[node] / spread[above]
         properties[names[node]] = {"coefficients": ", ".join(f"{weight:.10g}" for weight in weights)}
-    return write_bif(
-        name,
-        dict.fromkeys(names, ()),
-        {names[node]: [names[parent] for parent in own] for node, own in enumerate(parents)},
-        {},
-        properties,
-    )
+    edges = {names[node]: tuple(names[parent] for parent in own) for node, own in enumerate(parents)}
+    return Network(dict.fromkeys(names, ()), edges, {}, properties)

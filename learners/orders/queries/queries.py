@@ -10,7 +10,7 @@ import numpy as np
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
-from learners.orders.bif import parse_bif
+from learners.orders.formats.bif import parse_bif
 from learners.orders.lattice.forward_backward import OrderSums
 from learners.orders.lattice.graphs import Graph as ParentSets
 from learners.orders.lattice.graphs import as_sets, best_graph, log_n_orders, members
@@ -107,7 +107,7 @@ class Asked:
         ImpossibleEdges
             If no graph has the edges that are said to be known.
         NotGaussian
-        BIFError
+        NetworkFileError
         """
         self.check(query)
         if isinstance(query, Score):
@@ -129,7 +129,7 @@ class Asked:
 
         Raises
         ------
-        UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian, BIFError
+        UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian, NetworkFileError
         """
         if isinstance(query, Effects) and self.posterior.bge is None:
             raise NotGaussian

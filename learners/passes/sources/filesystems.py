@@ -15,6 +15,7 @@ from learners.passes.sources import credentials
 # checks of paths.
 NATIVE = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "mock")
 BY_FSSPEC = ("memory", "http", "https")
+DATABASES = ("duckdb", "postgresql", "postgres")
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -34,6 +35,12 @@ def filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
         return _with_credentials(uri)
     if scheme in BY_FSSPEC:
         return _by_fsspec(uri, scheme)
+    if scheme in DATABASES:
+        raise SourceError(
+            uri,
+            "is a database. The commands train, evaluate, predict, score, impute and report read it; elsewhere write its rows to a Parquet file, or give an "
+            "estimator their Arrow stream, such as duckdb.connect(path).sql(query).",
+        )
     if scheme not in NATIVE:
         known = ", ".join(f"{name}://" for name in (*NATIVE[:-1], *BY_FSSPEC, credentials.SCHEME))
         raise SourceError(uri, f"is not a usable URI. Give a path, or one of {known}.")

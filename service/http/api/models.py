@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
+from learners.orders.formats.network_files import FORMATS, NetworkFormat
 from learners.registry.sql.dialects import DialectName
 from service import product
 from service.http.api.bodies.shapes import ModelVersionShape, PageShape, Shape, answers, workspace_of
@@ -256,14 +257,14 @@ def graph_picture(reference: str, workspace: Ours, present: Known = [], absent: 
 
 
 @router.get(
-    "/{reference}/graph.bif",
+    "/{reference}/graph.{form}",
     summary="Export a network",
     response_class=Response,
-    responses=answers("text/plain"),
+    responses=answers(*(known.media_type for known in FORMATS.values())),
 )
-def bif(reference: str, workspace: Ours) -> Response:
-    """In the Bayesian Interchange Format; of an ensemble its joint member, of a posterior its most probable graph."""
-    return Response(product.bif(workspace, reference), media_type="text/plain")
+def network(reference: str, form: NetworkFormat, workspace: Ours) -> Response:
+    """As BIF, XMLBIF or XDSL (GeNIe); of an ensemble its joint member, of a posterior its most probable graph."""
+    return Response(product.network(workspace, reference, form), media_type=FORMATS[form].media_type)
 
 
 @router.get("/{reference}/model.sql", summary="Export SQL", response_class=Response, responses=answers("text/plain"))

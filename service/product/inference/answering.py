@@ -12,6 +12,7 @@ from learners.models.query import AnyQuery
 from learners.passes.sources.null_class import as_trained
 from service.jobs.steps import Run
 from service.product.datasets.data_roots import open_source
+from service.product.datasets.database_rows import with_rows_of_databases
 from service.product.datasets.training_rows import measuring_source
 from service.product.inference import queries, scoring
 from service.product.inference.imputation import Filling, write_imputed
@@ -35,14 +36,14 @@ def query(workspace: Workspace, reference: str, asked: Sequence[AnyQuery]) -> li
 def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], output: Path, **how: Any) -> int:
     """Score files into one of Parquet; as `scoring.score_files`, returns the number of rows."""
     model = served(workspace, reference).model
-    source = open_source(workspace, uris, is_remote=False, schema=model.schema)
+    source = open_source(workspace, with_rows_of_databases(workspace, uris), is_remote=False, schema=model.schema)
     return scoring.score_files(model, source, output, threads=available_threads(workspace.settings), **how)
 
 
 def score(workspace: Workspace, reference: str, uris: Sequence[str], output: Path, **how: Any) -> JSONObject:
     """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `row_scores.write_scores`."""
     model = queries.queryable(served(workspace, reference).model)
-    source = open_source(workspace, uris, is_remote=False, schema=model.schema)
+    source = open_source(workspace, with_rows_of_databases(workspace, uris), is_remote=False, schema=model.schema)
     return write_scores(model, source, output, threads=available_threads(workspace.settings), **how)
 
 
@@ -51,7 +52,7 @@ def impute(
 ) -> JSONObject:
     """Fill the missing cells of files into one of Parquet; as `imputing.write_imputed`."""
     model = queries.queryable(served(workspace, reference).model)
-    source = open_source(workspace, uris, is_remote=False, schema=model.schema)
+    source = open_source(workspace, with_rows_of_databases(workspace, uris), is_remote=False, schema=model.schema)
     return write_imputed(model, source, output, filling, threads=available_threads(workspace.settings), **how)
 
 
@@ -123,6 +124,7 @@ def evaluate_beside(
         Of a model without classes.
     """
     told, losses, warnings = [], [], []
+    uris = with_rows_of_databases(workspace, uris)
     for reference in references:
         version = find_version(workspace, reference)
         model = map_version(version).model

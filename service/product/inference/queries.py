@@ -200,7 +200,7 @@ def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None]
     Raises
     ------
     NoJoint, WrongQuery, NetworkTooLarge, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError, ContinuousQuery
-    ImpossibleEdges, NotGaussian, BIFError, InvalidParameter
+    ImpossibleEdges, NotGaussian, NetworkFileError, InvalidParameter
         Of posteriors over structures.
     """
     asked = of_joint(model, queries)

@@ -4,9 +4,11 @@ import shutil
 import uuid
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from service.jobs.limits import OwnLimits, limits_of
 from service.jobs.steps import LOCAL, Kinds, Step, run_now
+from service.product.datasets.database_rows import with_rows_of_databases
 from service.product.datasets.datasets import summarise
 from service.product.forgetting.forgetting import forget_steps
 from service.product.inference.answering import answer_queries, evaluate_version, impute_rows, score_rows
@@ -20,6 +22,8 @@ from service.requests.requests import EvaluateRequest, ForgetRequest, TrainReque
 from service.workspace import Workspace
 from storage.models import models
 from storage.models.models import ModelVersion
+
+Asked = TypeVar("Asked", TrainRequest, EvaluateRequest)
 
 
 def job_kinds(workspace: Workspace) -> Kinds:
@@ -70,7 +74,7 @@ def train_with_passes(
 
     `warn` is told of columns that are left out and of values that are folded.
     """
-    published = _run_here(workspace, "train", request, report)
+    published = _run_here(workspace, "train", _with_rows(workspace, request), report)
     version = models.get_version(workspace.control, published["model"], str(published["version"]))
     for warning in published.get("warnings", []):
         warn(warning)
@@ -80,7 +84,15 @@ def train_with_passes(
 def evaluate(workspace: Workspace, request: EvaluateRequest, report: Report = silent) -> JSONObject:
     """Measure a model version on a data set, in this process."""
     steps = job_kinds(workspace)["evaluate"]
-    return run_now(steps, f"{LOCAL}{uuid.uuid4().hex[:12]}", request.model_dump(), report)
+    return run_now(steps, f"{LOCAL}{uuid.uuid4().hex[:12]}", _with_rows(workspace, request).model_dump(), report)
+
+
+def _with_rows(workspace: Workspace, request: Asked) -> Asked:
+    """The request with the rows of its databases as files."""
+    named = {name: getattr(request, name, None) for name in ("uris", "test_uris")}
+    return request.model_copy(
+        update={name: with_rows_of_databases(workspace, uris) for name, uris in named.items() if uris}
+    )
 
 
 def forget(workspace: Workspace, request: ForgetRequest, report: Report = silent) -> JSONObject:

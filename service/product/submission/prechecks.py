@@ -126,7 +126,7 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
     Raises
     ------
     NoJoint, WrongQuery, UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges, NotGaussian,
-    InvalidParameter, BIFError
+    InvalidParameter, NetworkFileError
     """
     if isinstance(model, OrderModel):
         for about in of_structures(queries):

@@ -19,7 +19,8 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
     ----------
     request : TrainRequest
     learned : mapping
-        Receipt of the step that learned: `files`, `n_rows`, `passes`, and the rules of `forgotten` rows.
+        Receipt of the step that learned: `files`, `n_rows`, `passes`, the rules of `forgotten` rows, and of files that hold rows of
+        `databases` from where.
     metrics : mapping
     job_id : str
 
@@ -39,6 +40,7 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
         "n_rows": learned["n_rows"],
         "request": request.model_dump(mode="json"),
         "passes": learned["passes"],
+        "databases": learned.get("databases", {}),
         "forgotten": [rule_sha256(where) for where in learned.get("forgotten", [])],
     }
     return {

@@ -22,6 +22,7 @@ from learners.schema import Kept
 from service.jobs.limits import counts_bytes
 from service.jobs.steps import Run, Step
 from service.product.datasets.data_roots import check_roots, files_of, plain_parameters
+from service.product.datasets.database_rows import databases_of
 from service.product.datasets.dataset_statistics import Ledger, ledger_of
 from service.product.datasets.datasets import file_facts, get_dataset
 from service.product.datasets.known_files import keep_column_order, verify_files
@@ -207,7 +208,10 @@ def _published(workspace: Workspace, request: TrainRequest, run: Run) -> ModelVe
     learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
     number = run.receipts["reserve"]["version"]
     header, arrays = map_compiled(learned["path"])
-    tables = load_model(header, arrays).tables() | provenance.tables(request, learned, metrics, run.job_id)
+    paths = [str(file["path"]) for file in learned["files"]]
+    tables = load_model(header, arrays).tables() | provenance.tables(
+        request, dict(learned) | {"databases": databases_of(workspace, paths)}, metrics, run.job_id
+    )
     tables |= scored_tables(Path(learned["path"]))
     files = write_model(workspace.layout.models, request.model, number, header, arrays, tables)
     return register(

@@ -10,9 +10,9 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from learners.models.model import Model
-from learners.orders.bif import read_bif
+from learners.orders.formats.network_files import format_of, read_network
 from learners.registry import recipes
-from learners.registry.bif_networks import network_model
+from learners.registry.discrete_networks import network_model
 from learners.registry.model_kinds import load_model
 from learners.schema import Schema
 from service.product.versions.export_import import read_export
@@ -33,7 +33,7 @@ from storage.names import checked_alias, checked_name
 
 SAVED_AS = "model"  # a model that is saved has no name yet: whoever imports it gives one
 INPUT = "input_columns"
-LEARNER_OF_FILES, NETWORK = "bif", ".bif"
+LEARNER_OF_FILES = "network"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def save(fitted: Fitted, output: Path, *, replace: bool = False) -> int:
 
 
 def load(path: Path) -> Fitted:
-    """Read a model from a file that `save` or `export` has written, after checking every byte of it; or a network from a BIF file.
+    """Read a model from a file that `save` or `export` has written, after checking every byte of it; or a network from a file of BIF, XMLBIF or XDSL.
 
     The model is tried in this process. `fewpass models import` tries files of strangers in a process of its own.
 
@@ -92,11 +92,11 @@ def load(path: Path) -> Fitted:
         If there is no such file.
     CorruptFile
         If it is another file, is damaged, or is not a model that this release can answer with.
-    BIFError, InvalidNetwork, NetworkTooLarge
+    NetworkFileError, InvalidNetwork, NetworkTooLarge
     """
     if not path.is_file():
         raise NotFound("file", str(path))
-    if path.suffix.lower() == NETWORK:
+    if format_of(path) is not None:
         return _network(path)
     with TemporaryDirectory() as folder:
         draft = Path(folder) / bundle.MODEL
@@ -135,11 +135,11 @@ def publish(
 
 
 def import_network(workspace: Workspace, path: Path, name: str) -> ModelVersion:
-    """Add the network of a BIF file to the registry, as the next version of a name.
+    """Add the network of a BIF, XMLBIF or XDSL file to the registry, as the next version of a name.
 
     Raises
     ------
-    BIFError
+    NetworkFileError
         Naming the line.
     InvalidNetwork, NetworkTooLarge, InvalidName
     """
@@ -148,7 +148,7 @@ def import_network(workspace: Workspace, path: Path, name: str) -> ModelVersion:
 
 
 def _network(path: Path) -> Fitted:
-    model = network_model(read_bif(path))
+    model = network_model(read_network(path))
     columns = tuple(attribute.name for attribute in model.schema.attributes)
     return Fitted(model, LEARNER_OF_FILES, {}, columns, tags={"imported_from": path.name})
 

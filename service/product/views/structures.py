@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from learners.errors import LearnerError
 from learners.orders.drawing import Picture, posterior_svg
+from learners.orders.formats.network_files import NetworkFormat
 from learners.orders.model import OrderModel
-from learners.registry.bif_networks import network_text
+from learners.registry.discrete_networks import network_text
 from service.product.versions.registry import find_version
 from service.serving.predictor import map_version
 from service.workspace import Workspace
@@ -43,17 +44,19 @@ def draw_posterior(
     return posterior_svg(model.asked, picture, title, tuple(present), tuple(absent)).encode()
 
 
-def bif(workspace: Workspace, reference: str) -> str:
-    """The network of a version in the Bayesian Interchange Format; see `learners.registry.bif_networks.network_text`.
+def network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:
+    """The network of a version as BIF, XMLBIF or XDSL; see `learners.registry.discrete_networks.network_text`.
 
     Raises
     ------
     NoNetwork
     NoTables, TooManyCells
         If its tables are too large.
+    InvalidNetwork
+        If columns are numbers, which only BIF can hold.
     """
     version = find_version(workspace, reference)
-    return network_text(map_version(version).model, version.name)
+    return network_text(map_version(version).model, version.name, form)
 
 
 def _posterior(workspace: Workspace, reference: str) -> tuple[ModelVersion, OrderModel]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners.orders.bif import parse_bif
+from learners.orders.formats.bif import parse_bif
 from tests.service.cli.test_cli import fewpass
 
 NETWORK = """network weather {
@@ -35,7 +35,7 @@ def test_an_imported_network_answers(workspace, tmp_path):
     here = {"workspace": workspace}
     assert "imported as garden@1" in fewpass("models", "import", path, "--name", "garden", **here).stdout
     shown = json.loads(fewpass("models", "show", "garden", "--json", **here).stdout)
-    assert shown["tags"] == {"imported_from": "weather.BIF"} and shown["learner"] == "bif"
+    assert shown["tags"] == {"imported_from": "weather.BIF"} and shown["learner"] == "network"
     asked = ["query", "garden", "conditional", "--given", "lawn=wet", "--json"]
     told = json.loads(fewpass(*asked, **here).stdout)
     assert told["distributions"]["rain"]["yes"] == pytest.approx(0.198 / 0.278)
@@ -59,9 +59,29 @@ def test_networks_that_cannot_be_imported_leave_nothing(workspace, tmp_path):
 
 
 def test_a_trained_network_is_written(workspace, tmp_path):
-    fewpass("models", "bif", "small", "--out", tmp_path / "small.bif", workspace=workspace)
+    fewpass("models", "network", "small", "--out", tmp_path / "small.bif", workspace=workspace)
     network = parse_bif((tmp_path / "small.bif").read_text())
     assert network.edges == ("class->x",) and network.values["class"] == ("u", "v")
+
+
+def test_a_network_goes_to_other_programs_and_back(workspace, tmp_path):
+    here = {"workspace": workspace}
+    for ending in ("xdsl", "bifxml"):
+        fewpass("models", "network", "small", "--out", tmp_path / f"small.{ending}", **here)
+        fewpass("models", "import", tmp_path / f"small.{ending}", "--name", f"of-{ending}", **here)
+    asked = ["conditional", "--of", "class", "--given", "x=a", "--json"]
+    told = [json.loads(fewpass("query", name, *asked, **here).stdout) for name in ("small", "of-xdsl", "of-bifxml")]
+    for other in told[1:]:
+        assert other["distributions"]["class"] == pytest.approx(told[0]["distributions"]["class"], abs=1e-6)
+    assert (
+        fewpass("models", "network", "small", "--format", "xdsl", **here).stdout
+        == (tmp_path / "small.xdsl").read_text()
+    )
+    wrong = fewpass("models", "network", "small", "--out", tmp_path / "small.net", code=1, **here).stderr
+    assert "names of network files end in one of .bif" in wrong and not (tmp_path / "small.net").exists()
+    (tmp_path / "noisy.xdsl").write_text((tmp_path / "small.xdsl").read_text().replace("cpt", "noisymax"))
+    wrong = fewpass("models", "import", tmp_path / "noisy.xdsl", "--name", "noisy", code=1, **here).stderr
+    assert "noisy.xdsl, line 4: node 'class' is of kind 'noisymax'" in wrong
 
 
 def test_a_trained_network_answers_in_a_database(workspace, tmp_path):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners.orders.bif import parse_bif
+from learners.orders.formats.bif import parse_bif
 from service import product
 from service.settings import Settings
 from service.workspace import Workspace
@@ -144,6 +144,8 @@ def test_pictures_tell_every_probability(site, plant):
 
 def test_the_best_graph_is_exported_and_scored(site, plant):
     text = site.client.get("/v1/models/plant/graph.bif").text
+    numbers = problem(site.client.get("/v1/models/plant/graph.xdsl"), 422)["detail"]
+    assert "is continuous, which only BIF can hold" in numbers
     best = ask(site.client, "plant", {"kind": "graph"})[0]
     assert set(parse_bif(text).edges) == {f"{edge['from']}->{edge['to']}" for edge in best["edges"]}
     assert ask(site.client, "plant", {"kind": "score", "bif": text})[0]["log_odds"] == pytest.approx(0.0)
@@ -177,11 +179,11 @@ def test_the_command_line_asks_and_draws(site, plant, tmp_path):
     assert "log_odds -" in fewpass("query", "plant", "score", "--edge", "flow->heat", **here).stdout
 
     network, drawn = tmp_path / "best.bif", tmp_path / "edges.svg"
-    fewpass("models", "bif", "plant", "--out", network, **here)
-    assert fewpass("models", "bif", "plant", **here).stdout == network.read_text()
-    same = json.loads(fewpass("query", "plant", "score", "--bif", network, "--json", **here).stdout)
+    fewpass("models", "network", "plant", "--out", network, **here)
+    assert fewpass("models", "network", "plant", **here).stdout == network.read_text()
+    same = json.loads(fewpass("query", "plant", "score", "--network", network, "--json", **here).stdout)
     assert same["log_odds"] == pytest.approx(0.0)
-    all_given = json.loads(fewpass("query", "plant", "graph", "--bif", network, "--json", **here).stdout)
+    all_given = json.loads(fewpass("query", "plant", "graph", "--network", network, "--json", **here).stdout)
     assert all_given["log_score"] == pytest.approx(same["log_score"])
     fewpass("models", "picture", "plant", "--out", drawn, *given, **here)
     assert "flow → heat: 1.0000" in titles(drawn.read_text())
@@ -189,7 +191,9 @@ def test_the_command_line_asks_and_draws(site, plant, tmp_path):
     fewpass("models", "picture", "plant", "--of", "graph", "--out", drawn, "--force", **here)
     wrong = fewpass("query", "plant", "edges", "--present", "flow->heap", **here, code=1).stderr
     assert "Column 'heap' is not in the table (similar: heat)" in wrong
-    assert "cannot be read" in fewpass("query", "plant", "score", "--bif", tmp_path / "no.bif", **here, code=1).stderr
+    assert (
+        "cannot be read" in fewpass("query", "plant", "score", "--network", tmp_path / "no.bif", **here, code=1).stderr
+    )
 
 
 def test_a_refresh_reads_new_files_and_forgetting_subtracts(site, tmp_path):
@@ -225,6 +229,9 @@ def test_words_have_no_effects(site, tmp_path):
     told = ask(site.client, "words", {"kind": "effects"}, code=422)["detail"]
     assert "Effects are of linear Gaussian models, and this one scores nominal columns (BDeu)" in told
     assert "table 0." in site.client.get("/v1/models/words/graph.bif").text
+    answer = site.client.get("/v1/models/words/graph.xdsl")
+    assert answer.headers["content-type"].startswith("application/xml") and "<smile " in answer.text
+    problem(site.client.get("/v1/models/words/graph.png"), 422)
     assert model_of(site, "words").facts["score"] == "bdeu"
 
 

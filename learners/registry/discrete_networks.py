@@ -1,4 +1,4 @@
-"""Trained models as networks in the Bayesian Interchange Format, and networks of such files as models."""
+"""Trained models as networks for other programs, and networks of such programs as models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
-from learners.orders.bif import Network, write_bif
+from learners.orders.formats.network_files import NetworkFormat, write_network
+from learners.orders.formats.network_tables import InvalidNetwork, Network
 from learners.orders.model import OrderModel
 from learners.schema import Attribute, Schema
 from learners.schema.labels import labels_of
@@ -32,7 +33,7 @@ class NoNetwork(LearnerError, ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"A model of kind {kind!r} is no Bayesian network, so it cannot be written as BIF. Networks (nb, tan, kdb, skdb), "
+            f"A model of kind {kind!r} is no Bayesian network, so it cannot be written as one. Networks (nb, tan, kdb, skdb), "
             "posteriors over structures (orders), and ensembles by their joint member can."
         )
 
@@ -42,30 +43,36 @@ class TooManyCells(LearnerError, ValueError):
 
     def __init__(self, n_cells: int) -> None:
         super().__init__(
-            f"The tables of the network have {n_cells:,} probabilities, more than {MOST_CELLS:,} that a BIF file may have. Train "
+            f"The tables of the network have {n_cells:,} probabilities, more than {MOST_CELLS:,} that a file may have. Train "
             "with fewer parents (a smaller k), or fold rare values (max_values)."
         )
 
 
-class InvalidNetwork(LearnerError, ValueError):
-    """A file names variables and tables that are no Bayesian network."""
-
-    def __init__(self, variable: str, reason: str) -> None:
-        super().__init__(f"Variable {variable!r} of the network {reason}.")
-        self.variable = variable
-
-
-def network_text(model: Model, name: str) -> str:
-    """A model as a network in the Bayesian Interchange Format.
-
-    The values of a numeric column are its intervals; a missing value is a value where training saw one. Columns that the
-    model selected away are not in the network. Of an ensemble it is the joint member; of a posterior over structures the most probable graph.
+def network_text(model: Model, name: str, form: NetworkFormat = "bif") -> str:
+    """A model as the text of a network file; see `network_of`.
 
     Parameters
     ----------
     model : Model
     name : str
         Of the network.
+    form : str
+        "bif", "xmlbif" or "xdsl".
+
+    Raises
+    ------
+    NoNetwork, TooManyCells, NoTables
+    InvalidNetwork
+        If a variable is continuous, which only the Bayesian Interchange Format can hold.
+    """
+    return write_network(name, network_of(model), form)
+
+
+def network_of(model: Model) -> Network:
+    """A model as a network for other programs.
+
+    The values of a numeric column are its intervals; a missing value is a value where training saw one. Columns that the
+    model selected away are not in the network. Of an ensemble it is the joint member; of a posterior over structures the most probable graph.
 
     Raises
     ------
@@ -74,15 +81,15 @@ def network_text(model: Model, name: str) -> str:
     TooManyCells, NoTables
     """
     if isinstance(model, OrderModel):
-        return model.to_bif(name)
+        return model.network()
     if isinstance(model, EnsembleModel):
         model = model.joint
     if not isinstance(model, LookupModel) or model.schema.target is None:
         raise NoNetwork(model.kind)
-    return _text_of(model, name, model.schema.target)
+    return _network_of(model, model.schema.target)
 
 
-def _text_of(model: LookupModel, name: str, target: str) -> str:
+def _network_of(model: LookupModel, target: str) -> Network:
     schema, network = model.schema, model.network
     sizes = schema.domain_sizes
     shapes = [
@@ -93,20 +100,20 @@ def _text_of(model: LookupModel, name: str, target: str) -> str:
     if n_cells > MOST_CELLS:
         raise TooManyCells(n_cells)
     names = [attribute.name for attribute in schema.attributes]
-    values = {target: list(schema.classes)}
-    values |= {names[i]: labels_of(schema.attributes[i]) for i in network.order}
-    parents: dict[str, list[str]] = {target: []}
+    values = {target: tuple(schema.classes)}
+    values |= {names[i]: tuple(labels_of(schema.attributes[i])) for i in network.order}
+    parents: dict[str, tuple[str, ...]] = {target: ()}
     prior = (model.class_counts + 1.0 / schema.n_classes) / (model.class_counts.sum() + 1.0)  # as in the look-up tables
-    tables: dict[str, dict[tuple[str, ...], list[float]]] = {target: {(): prior.tolist()}}
+    tables: dict[str, dict[tuple[str, ...], tuple[float, ...]]] = {target: {(): tuple(prior.tolist())}}
     families = zip(network.order, network.parents, shapes, model.trees, model.estimates, strict=True)
     for attribute, own, shape, tree, estimates in families:
         child = names[attribute]
-        parents[child] = [target, *(names[parent] for parent in own)]
+        parents[child] = (target, *(names[parent] for parent in own))
         rows = context_probabilities(tree, estimates, shape).reshape(-1, shape[-1])
         rows = rows / rows.sum(axis=1, keepdims=True)
         contexts = itertools.product(*(values[parent] for parent in parents[child]))
-        tables[child] = dict(zip(contexts, rows.tolist(), strict=True))
-    return write_bif(name, values, parents, tables, {})
+        tables[child] = dict(zip(contexts, map(tuple, rows.tolist()), strict=True))
+    return Network(values, parents, tables)
 
 
 def network_model(network: Network, max_edges: int = MAX_EDGES) -> CircuitModel:
@@ -115,7 +122,7 @@ def network_model(network: Network, max_edges: int = MAX_EDGES) -> CircuitModel:
     Parameters
     ----------
     network : Network
-        As `read_bif` gives it.
+        As `read_network` gives it.
     max_edges : int
         Of the circuit.
 
@@ -132,7 +139,7 @@ def network_model(network: Network, max_edges: int = MAX_EDGES) -> CircuitModel:
     tables = [_table(network, name) for name in names]
     attributes = tuple(Attribute(name, "nominal", values=network.values[name]) for name in names)
     circuit = tables_circuit(parents, tables, max_edges)
-    facts: Mapping[str, Any] = {"learner": "bif", "n_rows": 0}
+    facts: Mapping[str, Any] = {"learner": "network", "n_rows": 0}
     return CircuitModel(Schema(attributes, None, ("",)), circuit, facts)
 
 

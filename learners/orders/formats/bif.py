@@ -3,58 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import json
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
 
-from learners.errors import LearnerError
+from learners.orders.formats.network_tables import Network, NetworkFileError
+from learners.orders.formats.words import in_words, plain_names, with_meanings
 
 # Comments, text in quotes, words (which numbers are, too), and single marks; comments have no group.
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|("[^"]*"|[^\s{}()\[\]|,;"]+|[{}()\[\]|,;])', re.S)
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # What a word of this module's own texts means, where it is none of the format's: a variable, and its values.
 _MEANING = re.compile(r"^// means (\w+): (\[.*\])$", re.M | re.ASCII)
-_KEYWORDS = frozenset(
-    ["network", "variable", "probability", "table", "default", "property", "type", "discrete", "continuous"]
-)
-
-
-class BIFError(LearnerError, ValueError):
-    """A file does not hold a network in the Bayesian Interchange Format."""
-
-    def __init__(self, where: str, line: int, reason: str) -> None:
-        super().__init__(f"{where}, line {line}: {reason}.")
-        self.where, self.line = where, line
-
-
 # The place of a row for all values of the parents that have none: no value, for it has a mark.
 DEFAULT = ";"
-
-
-@dataclass(frozen=True)
-class Network:
-    """What a file says.
-
-    Parameters
-    ----------
-    values : mapping of str to tuple of str
-        Of each variable, in the order of the file; empty of one that is continuous.
-    parents : mapping of str to tuple of str
-    tables : mapping of str to mapping
-        Of each variable, the values of its parents to its probabilities; () to a whole table, the parents' values slowest
-        first.
-    """
-
-    values: Mapping[str, tuple[str, ...]]
-    parents: Mapping[str, tuple[str, ...]]
-    tables: Mapping[str, Mapping[tuple[str, ...], tuple[float, ...]]] = field(default_factory=dict)
-
-    @property
-    def edges(self) -> tuple[str, ...]:
-        """Its edges as "parent->child", as queries take them."""
-        return tuple(f"{parent}->{child}" for child, own in self.parents.items() for parent in own)
+# Rows that "default" may stand for.
+MOST_ROWS = 1 << 20
 
 
 class _Tokens:
@@ -65,11 +28,11 @@ class _Tokens:
         self._found = [token for token in _TOKEN.findall(text) if token]
         self._at = 0
 
-    def error(self, reason: str) -> BIFError:
+    def error(self, reason: str) -> NetworkFileError:
         last = max(min(self._at, len(self._found)) - 1, 0)
         starts = (match.start() for match in _TOKEN.finditer(self.text) if match[1])
         place = next(itertools.islice(starts, last, None), 0)
-        return BIFError(self.where, self.text.count("\n", 0, place) + 1, reason)
+        return NetworkFileError(self.where, self.text.count("\n", 0, place) + 1, reason)
 
     @property
     def is_done(self) -> bool:
@@ -107,27 +70,17 @@ def _unquoted(token: str) -> str:
     return token[1:-1] if token[0] == '"' else token
 
 
-def read_bif(path: str | Path) -> Network:
-    """The network of a file.
-
-    Raises
-    ------
-    BIFError
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BIFError(str(path), 1, f"it cannot be read ({error})") from error
-    return parse_bif(text, str(path))
-
-
 def parse_bif(text: str, where: str = "the text") -> Network:
     """The network of a text in the Bayesian Interchange Format.
 
     Raises
     ------
-    BIFError
+    NetworkFileError
         Naming the line.
+
+    References
+    ----------
+    https://www.cs.cmu.edu/~fgcozman/Research/InterchangeFormat/Old/xmlbif02.html
     """
     tokens = _Tokens(text, where)
     values: dict[str, tuple[str, ...]] = {}
@@ -152,42 +105,19 @@ def parse_bif(text: str, where: str = "the text") -> Network:
                 )
             if (DEFAULT,) in table:
                 row = table.pop((DEFAULT,))
+                if (n_rows := math.prod(len(values[name]) for name in own)) > MOST_ROWS:
+                    raise tokens.error(f"'default' stands for {n_rows:,} rows, more than {MOST_ROWS:,}")
                 table = dict.fromkeys(itertools.product(*(values[name] for name in own)), row) | table
+            if own and () in table:
+                table[()] = _own_fastest(table[()], len(values[child]))
             parents[child], tables[child] = own, table
         else:
             raise tokens.error(f"'network', 'variable' or 'probability' is expected, not {block!r}")
     if not values:
         raise tokens.error("it has no variables")
     network = Network(values, {name: parents.get(name, ()) for name in values}, tables)
-    return _meant(network, text, where)
-
-
-def _meant(network: Network, text: str, where: str) -> Network:
-    """The network in the words that `write_bif` has replaced, as far as the text tells them."""
-    names: dict[str, str] = {}
-    words: dict[str, dict[str, str]] = {}
-    for variable, told in _MEANING.findall(text):
-        try:
-            names[variable], words[variable] = json.loads(told)
-        except ValueError as error:
-            raise BIFError(where, text.count("\n", 0, text.index(told)) + 1, f"its JSON is none ({error})") from error
-    if not names:
-        return network
-
-    def of(variable: str, value: str) -> str:
-        return words.get(variable, {}).get(value, value)
-
-    values = {names.get(v, v): tuple(of(v, value) for value in own) for v, own in network.values.items()}
-    if len(values) < len(network.values):
-        raise BIFError(where, 1, "two variables have the same meaning")
-    parents = {names.get(v, v): tuple(names.get(u, u) for u in own) for v, own in network.parents.items()}
-    tables = {
-        names.get(v, v): {
-            tuple(map(of, network.parents[v], key)) if key else key: row for key, row in network.tables[v].items()
-        }
-        for v in network.tables
-    }
-    return Network(values, parents, tables)
+    meanings = {match[1]: (match[2], text.count("\n", 0, match.start()) + 1) for match in _MEANING.finditer(text)}
+    return with_meanings(network, meanings, where)
 
 
 def _values(tokens: _Tokens) -> tuple[str, ...]:
@@ -231,39 +161,23 @@ def _probability(tokens: _Tokens) -> tuple[str, tuple[str, ...], dict[tuple[str,
     return child, own, table
 
 
-def plain_names(names: Iterable[str]) -> dict[str, str]:
-    """Words that the format allows without quotes, each a different one: a letter first, then letters, digits and "_"."""
-    found: dict[str, str] = {}
-    # What is a word already stays; others make way.
-    listed = list(names)
-    taken = {name for name in listed if _is_plain(name)}
-    for name in listed:
-        word = name
-        if not _is_plain(name):
-            stem = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
-            stem = stem if _is_plain(stem) else f"v{stem}" if stem else "v"
-            word = next(word for word in _numbered(stem) if word not in taken)
-            taken.add(word)
-        found[name] = word
-    return found
+def _own_fastest(numbers: tuple[float, ...], n_values: int) -> tuple[float, ...]:
+    """A whole table, in which the format lets the variable's own values vary slowest, in the order of `Network`."""
+    n_contexts = len(numbers) // max(n_values, 1)
+    return tuple(p for context in range(n_contexts) for p in numbers[context::n_contexts])
 
 
-def _is_plain(name: str) -> bool:
-    return _PLAIN.fullmatch(name) is not None and name not in _KEYWORDS
+def _rows(network: Network, variable: str) -> Mapping[tuple[str, ...], tuple[float, ...]]:
+    """The probabilities by the parents' values, which no reader takes in another order."""
+    table, above = network.tables.get(variable, {}), network.parents[variable]
+    if not above or () not in table:
+        return table
+    n_values, numbers = len(network.values[variable]), table[()]
+    contexts = itertools.product(*(network.values[parent] for parent in above))
+    return {context: numbers[n * n_values : (n + 1) * n_values] for n, context in enumerate(contexts)}
 
 
-def _numbered(stem: str) -> Iterable[str]:
-    yield stem
-    yield from (f"{stem}_{n}" for n in itertools.count(2))
-
-
-def write_bif(
-    name: str,
-    values: Mapping[str, Sequence[str]],
-    parents: Mapping[str, Sequence[str]],
-    tables: Mapping[str, Mapping[tuple[str, ...], Sequence[float]]],
-    properties: Mapping[str, Mapping[str, str]],
-) -> str:
+def write_bif(name: str, network: Network) -> str:
     """A network as text that programs with the format's strict grammar read: names and values are words of ASCII.
 
     Comments tell what a word means that is none of the table's own; `parse_bif` puts the meanings back.
@@ -271,28 +185,22 @@ def write_bif(
     Parameters
     ----------
     name : str
-    values, parents, tables
-        As of `Network`.
-    properties : mapping of str to mapping
-        Of each variable, further lines of its probability; those without text are left out.
+    network : Network
+        Its properties are further lines of a variable's probability; those without text are left out.
     """
-    names = plain_names(values)
-    words = {variable: plain_names(own) for variable, own in values.items()}
+    plain, meanings = in_words(network)
     lines = [f"network {plain_names([name])[name]} {{", "}"]
-    for variable, own in values.items():
-        word = names[variable]
-        meanings = {words[variable][value]: value for value in own if words[variable][value] != value}
-        if word != variable or meanings:
-            lines.append(f"// means {word}: {json.dumps([variable, meanings])}")
-        of = ", ".join(words[variable][value] for value in own)
-        kind = f"discrete [ {len(own)} ] {{ {of} }}" if own else "continuous"
-        lines += [f"variable {word} {{", f"  type {kind};", "}"]
-    for variable, above in parents.items():
-        given = f" | {', '.join(names[parent] for parent in above)}" if above else ""
-        lines.append(f"probability ( {names[variable]}{given} ) {{")
-        lines += [f'  property {key} "{text}";' for key, text in properties.get(variable, {}).items() if text]
-        for key, row in tables.get(variable, {}).items():
-            told = ", ".join(words[parent][value] for parent, value in zip(above, key, strict=False))
-            lines.append(f"  {f'({told})' if key else 'table'} {', '.join(f'{p:.10g}' for p in row)};")
+    for variable, own in plain.values.items():
+        if variable in meanings:
+            lines.append(f"// means {variable}: {meanings[variable]}")
+        kind = f"discrete [ {len(own)} ] {{ {', '.join(own)} }}" if own else "continuous"
+        lines += [f"variable {variable} {{", f"  type {kind};", "}"]
+    for variable, above in plain.parents.items():
+        given = f" | {', '.join(above)}" if above else ""
+        lines.append(f"probability ( {variable}{given} ) {{")
+        lines += [f'  property {key} "{text}";' for key, text in plain.properties.get(variable, {}).items() if text]
+        for key, row in _rows(plain, variable).items():
+            told = f"({', '.join(key)})" if key else "table"
+            lines.append(f"  {told} {', '.join(repr(float(p)) for p in row)};")
         lines.append("}")
     return "\n".join(lines) + "\n"

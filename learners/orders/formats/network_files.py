@@ -1,0 +1,104 @@
+"""Network files of every format: read by how they begin, written by the end of their name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from learners.errors import InvalidParameter
+from learners.orders.formats import xdsl, xmlbif
+from learners.orders.formats.bif import parse_bif, write_bif
+from learners.orders.formats.elements import parse_elements
+from learners.orders.formats.network_tables import Network, NetworkFileError
+
+NetworkFormat = Literal["bif", "xmlbif", "xdsl"]
+MOST_BYTES = 64 << 20
+
+
+class Format(NamedTuple):
+    """How a format is written, and under which ends of names."""
+
+    endings: tuple[str, ...]
+    media_type: str
+    write: Callable[[str, Network], str]
+
+
+FORMATS: Mapping[NetworkFormat, Format] = {
+    "bif": Format((".bif",), "text/plain", write_bif),
+    "xmlbif": Format((".xmlbif", ".bifxml", ".xml"), "application/xml", xmlbif.write_xmlbif),
+    "xdsl": Format((".xdsl",), "application/xml", xdsl.write_xdsl),
+}
+
+
+def format_of(path: str | os.PathLike[str]) -> NetworkFormat | None:
+    """The format that the end of a name tells."""
+    end = Path(path).suffix.lower()
+    return next((name for name, known in FORMATS.items() if end in known.endings), None)
+
+
+def chosen_format(path: str | os.PathLike[str] | None, form: str | None) -> NetworkFormat:
+    """The format that was asked for, else that of the file's name; "bif" without either.
+
+    Raises
+    ------
+    InvalidParameter
+        If there is no such format, or the name of the file tells none.
+    """
+    if form is None and path is None:
+        return "bif"
+    told = format_of(path) if form is None and path is not None else form
+    for known in FORMATS:
+        if told == known:
+            return known
+    if form is None:
+        endings = ", ".join(ending for known in FORMATS.values() for ending in known.endings)
+        raise InvalidParameter("path", str(path), f"names of network files end in one of {endings}; or name a format")
+    raise InvalidParameter("format", form, f"formats of networks are {', '.join(FORMATS)}")
+
+
+def read_network(path: str | os.PathLike[str]) -> Network:
+    """The network of a file in the Bayesian Interchange Format, XMLBIF, or XDSL; what it begins with tells which.
+
+    Raises
+    ------
+    NetworkFileError
+        Naming the line.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise NetworkFileError(str(path), 1, f"it cannot be read ({error})") from error
+    if len(content) > MOST_BYTES:
+        raise NetworkFileError(str(path), 1, f"it has more than {MOST_BYTES >> 20} MB")
+    return parse_network(content, str(path))
+
+
+def parse_network(content: bytes, where: str) -> Network:
+    """The network of a file's bytes; see `read_network`."""
+    is_utf16 = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+    if is_utf16 or content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<"):
+        root = parse_elements(content, where)
+        readers = {xmlbif.ROOT: xmlbif.network_of, xdsl.ROOT: xdsl.network_of}
+        if root.tag not in readers:
+            raise NetworkFileError(where, root.line, f"<{root.tag}> begins neither XMLBIF (<BIF>) nor XDSL (<smile>)")
+        return readers[root.tag](root, where)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise NetworkFileError(where, line, "it is not text in UTF-8") from error
+    return parse_bif(text, where)
+
+
+def write_network(name: str, network: Network, form: NetworkFormat) -> str:
+    """A network as the text of a file.
+
+    Raises
+    ------
+    InvalidNetwork
+        If a variable is continuous, which only the Bayesian Interchange Format can hold.
+    """
+    return FORMATS[form].write(name, network)

@@ -1,0 +1,72 @@
+"""What a file of a network holds, whatever its format."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from learners.errors import LearnerError
+
+
+class NetworkFileError(LearnerError, ValueError):
+    """A file does not hold a network in the format that it begins in."""
+
+    def __init__(self, where: str, line: int, reason: str) -> None:
+        super().__init__(f"{where}, line {line}: {reason}.")
+        self.where, self.line = where, line
+
+
+class InvalidNetwork(LearnerError, ValueError):
+    """Variables and tables are no Bayesian network, or none that a format can hold."""
+
+    def __init__(self, variable: str, reason: str) -> None:
+        super().__init__(f"Variable {variable!r} of the network {reason}.")
+        self.variable = variable
+
+
+@dataclass(frozen=True)
+class Network:
+    """Variables, their parents and their probabilities.
+
+    Parameters
+    ----------
+    values : mapping of str to tuple of str
+        Of each variable, in the order of the file; empty of one that is continuous.
+    parents : mapping of str to tuple of str
+    tables : mapping of str to mapping
+        Of each variable, the values of its parents to its probabilities; () to a whole table, the parents' values slowest
+        first.
+    properties : mapping of str to mapping of str to str
+        Of each variable, what else is to be written of it; nothing that was read.
+    """
+
+    values: Mapping[str, tuple[str, ...]]
+    parents: Mapping[str, tuple[str, ...]]
+    tables: Mapping[str, Mapping[tuple[str, ...], tuple[float, ...]]] = field(default_factory=dict)
+    properties: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """Its edges as "parent->child", as queries take them."""
+        return tuple(f"{parent}->{child}" for child, own in self.parents.items() for parent in own)
+
+    def probabilities(self, variable: str) -> list[float]:
+        """A whole table in one row, the first parent's values slowest and the variable's own fastest.
+
+        Raises
+        ------
+        InvalidNetwork
+            If the variable is continuous, or has no probabilities for some values of its parents.
+        """
+        if not self.values[variable]:
+            raise InvalidNetwork(variable, "is continuous, which only BIF can hold: write the network as BIF")
+        table = self.tables.get(variable, {})
+        if () in table:
+            return list(table[()])
+        found: list[float] = []
+        for context in itertools.product(*(self.values[parent] for parent in self.parents[variable])):
+            if context not in table:
+                raise InvalidNetwork(variable, f"has no probabilities for {context!r}")
+            found += table[context]
+        return found
