@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.circuits.model import CircuitModel
-from learners.circuits.structures.from_network import MAX_EDGES, context_probabilities, tables_circuit
+from learners.circuits.structures.from_network import MAX_EDGES, context_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
@@ -18,6 +17,8 @@ from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.orders.bif import Network, write_bif
 from learners.orders.model import OrderModel
+from learners.registry.networks.arc_networks import DiscreteNetwork
+from learners.registry.networks.model import NetworkModel
 from learners.schema import Attribute, Schema
 from learners.schema.labels import labels_of
 
@@ -109,8 +110,8 @@ def _text_of(model: LookupModel, name: str, target: str) -> str:
     return write_bif(name, values, parents, tables, {})
 
 
-def network_model(network: Network, max_edges: int = MAX_EDGES) -> CircuitModel:
-    """A network as a circuit of the same joint distribution, which answers every query.
+def network_model(network: Network, max_edges: int = MAX_EDGES) -> NetworkModel:
+    """A network as a circuit of the same joint distribution, which answers every query, after interventions, too.
 
     Parameters
     ----------
@@ -131,9 +132,9 @@ def network_model(network: Network, max_edges: int = MAX_EDGES) -> CircuitModel:
     parents = [tuple(place[parent] for parent in network.parents[name]) for name in names]
     tables = [_table(network, name) for name in names]
     attributes = tuple(Attribute(name, "nominal", values=network.values[name]) for name in names)
-    circuit = tables_circuit(parents, tables, max_edges)
     facts: Mapping[str, Any] = {"learner": "bif", "n_rows": 0}
-    return CircuitModel(Schema(attributes, None, ("",)), circuit, facts)
+    schema = Schema(attributes, None, ("",))
+    return NetworkModel(DiscreteNetwork(schema, tuple(parents), tuple(tables), facts), max_edges=max_edges)
 
 
 def _check_graph(network: Network) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from service import product
-from service.cli.structures import show_answer
+from service.cli.structures import coverage_words, show_answer, show_intervention
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.written_evidence import evidence_of, likely_of, scalar
@@ -29,6 +29,7 @@ LOGARITHMS = {"log_probability", "log_evidence", "log_likelihood", "upper_bound"
 ROUNDING = 1e-12
 MOST_CELLS = 50
 MISSING = "(missing)"
+AVERAGE = ("n", "level", "seed", "prior")
 STRUCTURES = {"edges", "graph", "graphs", "paths", "effects", "score"}
 KINDS = "marginal, conditional, moments, sample, map, impute or surprise; of structures: edges, graph, graphs, paths, effects or score"
 
@@ -50,6 +51,13 @@ def query(
         list[str] | None,
         typer.Option("--likely", help="How likely values are to be, as 'column: a=.8,b=.2'; may be repeated."),
     ] = None,
+    do: Annotated[
+        list[str] | None,
+        typer.Option("--do", help="What is set from outside, as column=value; may be repeated. Of networks."),
+    ] = None,
+    average: Annotated[
+        bool, typer.Option("--average", help="Of a posterior over structures: average over its graphs, with intervals.")
+    ] = False,
     present: Annotated[
         list[str] | None, typer.Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")
     ] = None,
@@ -57,10 +65,12 @@ def query(
         list[str] | None, typer.Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")
     ] = None,
     edge: Annotated[
-        list[str] | None, typer.Option("--edge", help="An edge of the graph to score, as 'a->b'; may be repeated.")
+        list[str] | None,
+        typer.Option("--edge", help="An edge of the graph to score, or that is to answer, as 'a->b'; may be repeated."),
     ] = None,
     bif: Annotated[
-        Path | None, typer.Option("--bif", help="A network file: the graph to score, or edges that are there.")
+        Path | None,
+        typer.Option("--bif", help="A network file: the graph to score or to answer, or edges that are there."),
     ] = None,
     parameters: Annotated[
         list[str] | None,
@@ -74,18 +84,24 @@ def query(
     from service.workspace import Workspace
 
     asked: JSONObject = {"kind": kind}
-    for name, texts, read in (("evidence", given, evidence_of), ("likely", likely, likely_of)):
+    for name, texts, read in (("evidence", given, evidence_of), ("likely", likely, likely_of), ("do", do, evidence_of)):
         if texts:
             asked[name] = _written(read, texts)
     if bif is not None:
         if edge:
             raise typer.BadParameter("give either --edge or --bif", param_hint="--bif")
         found = _edges_of(bif)
-        edge, present = (found, present) if kind == "score" else (edge, [*(present or []), *found])
-    for name, told in (("variables", variables), ("present", present), ("absent", absent), ("edges", edge)):
-        if told:
-            asked[name] = told
-    asked |= _pairs(parameters or [])
+        is_known = average or kind in STRUCTURES - {"score"}
+        edge, present = (edge, [*(present or []), *found]) if is_known else (found, present)
+    edges = {name: told for name, told in (("present", present), ("absent", absent)) if told}
+    pairs = _pairs(parameters or [])
+    if average:
+        if edge:
+            raise typer.BadParameter("give either --edge or --average", param_hint="--edge")
+        asked["graph"] = edges | {name: pairs.pop(name) for name in AVERAGE if name in pairs}
+    else:
+        asked |= edges | ({("edges" if kind in STRUCTURES else "graph"): edge} if edge else {})
+    asked |= ({"variables": variables} if variables else {}) | pairs
     if best is not None:
         asked["best"] = best
     with Workspace(existing(workspace)) as here:
@@ -183,6 +199,11 @@ def _show(answer: JSONObject) -> None:
     if answer.get("rows"):
         names = list(answer["rows"][0])
         show_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
+    if "intervention" in answer:
+        show_intervention(answer["intervention"])
+    if answer.get("graph") == "average":
+        out.print(f"average over {answer['n']:,} draws of {answer['n_graphs']:,} graphs")
+        out.print(coverage_words(answer["coverage"]))
 
 
 def _around(guess: JSONObject) -> str:

@@ -25,6 +25,24 @@ def show_answer(answer: JSONMapping) -> None:
     out.print(coverage_words(answer["coverage"]))
 
 
+def show_intervention(told: JSONMapping) -> None:
+    """Print which arcs an intervention cuts, and which columns to adjust for."""
+    cut = [_arrow(arc) + _share(arc.get("probability")) for arc in told["cut"]]
+    out.print(f"cut: {', '.join(cut) or 'no arcs'}", markup=False, highlight=False)
+    rows = []
+    for pair in told.get("back_door", ()):
+        adjusted = pair["adjust_for"]  # names, or with their probabilities
+        names = [f"{name}{_share(adjusted[name])}" for name in adjusted] if isinstance(adjusted, dict) else adjusted
+        is_cause = _number(pair["probability"]) if "probability" in pair else ("yes" if pair["is_cause"] else "no")
+        rows.append([_arrow(pair), is_cause, ", ".join(names) or "nothing"])
+    if rows:
+        show_table(None, ["pair", "is a cause", "adjust for"], rows, empty="")
+
+
+def _share(probability: float | None) -> str:
+    return "" if probability is None else f" ({probability:.2f})"
+
+
 def coverage_words(coverage: JSONMapping) -> str:
     """How much of the posterior an answer is of."""
     limits = coverage.get("limits", {})

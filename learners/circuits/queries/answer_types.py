@@ -45,6 +45,14 @@ class Assignment(TypedDict):
     is_optimal: bool
 
 
+class Intervention(TypedDict, total=False):
+    """What setting columns does to the arcs of a network, see `registry.networks.interventions.intervention_of`."""
+
+    set: dict[str, RawValue]
+    cut: list[dict[str, str]]
+    back_door: list[dict[str, str | bool | list[str]]]
+
+
 class Answer(TypedDict, total=False):
     """The answer to a query: `kind`, and what `queries.answer_all` says of it."""
 
@@ -76,6 +84,7 @@ class Answer(TypedDict, total=False):
     intervals: dict[str, dict[str, list[float]]]
     level: float
     of: str
+    intervention: Intervention
 
 
 # What answers the queries of a kind that differ only by their evidence, from the columns, rows of evidence (n_variables, n_rows),

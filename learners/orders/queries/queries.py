@@ -9,6 +9,7 @@ import numpy as np
 
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
+from learners.models.estimation import Average
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
 from learners.orders.bif import parse_bif
 from learners.orders.lattice.forward_backward import OrderSums
@@ -82,6 +83,7 @@ class Asked:
         bdeu: BDeu | None = None,
     ) -> None:
         self.posterior, self.names, self.conditional = posterior, list(names), conditional
+        self.bdeu = bdeu
         self.score: BGe | BDeu | None = posterior.bge or bdeu
 
     def answer(self, query: StructureQuery, pause: Callable[[], None] | None = None) -> Answer:
@@ -138,7 +140,17 @@ class Asked:
         else:
             self.known(query)
 
-    def known(self, query: StructureQuery) -> KnownEdges:
+    def graphs_of(self, average: Average, pause: Callable[[], None] | None = None) -> tuple[WeightedGraphs, Coverage]:
+        """Graphs drawn for an average, and how much of the posterior they are of.
+
+        Raises
+        ------
+        UnknownColumn, InvalidParameter, ImpossibleEdges
+        """
+        sums, coverage = self._given(self.known(average), pause)
+        return weighted_graphs(sums, average.n, average.seed, average.prior), coverage
+
+    def known(self, query: StructureQuery | Average) -> KnownEdges:
         """The known edges of a query.
 
         Raises
@@ -273,8 +285,16 @@ class Asked:
 
     def _parents(self, query: Score) -> ParentSets:
         """The graph of a query."""
-        texts = parse_bif(query.bif, "bif").edges if query.bif else query.edges
-        edges = {edge_of(text, self.names, "edges") for text in texts}
+        return self.parents_of(parse_bif(query.bif, "bif").edges if query.bif else query.edges, "edges")
+
+    def parents_of(self, texts: Sequence[str], where: str) -> ParentSets:
+        """The graph of some edges.
+
+        Raises
+        ------
+        UnknownColumn, InvalidParameter, ImpossibleEdges
+        """
+        edges = {edge_of(text, self.names, where) for text in texts}
         cycle = cycle_of(edges)
         if cycle:
             raise ImpossibleEdges(f"{'->'.join(self.names[node] for node in cycle)} is a cycle")
@@ -367,23 +387,3 @@ class Asked:
             for j in range(d)
             if i != j
         ]
-
-
-def answer_size(d: int, queries: Sequence[StructureQuery]) -> int:
-    """How many values the answers have at most."""
-    pairs = 5 * d * (d - 1)
-    return sum(query.n * (d * d // 2 + 4) if isinstance(query, Graphs) else pairs for query in queries)
-
-
-def n_draws(queries: Sequence[StructureQuery], d: int, is_exact: bool) -> int:
-    """How many graphs the queries draw."""
-    total = 0
-    for query in queries:
-        if isinstance(query, Graphs | Effects):
-            total += query.n
-        elif isinstance(query, Edges):
-            total += query.n if query.prior == "graph" else 0
-        elif isinstance(query, Paths):
-            needs = query.prior == "graph" or not is_exact or d > MOST_EXACT
-            total += query.n if needs else 0
-    return total

@@ -4,7 +4,9 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, get_args
 
 from learners.circuits.mixtures.model import GaussianModel
@@ -13,11 +15,14 @@ from learners.circuits.queries.queries import answer_size
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
+from learners.models.estimation import Average
+from learners.models.evidence import Given
 from learners.models.model import Model
 from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
 from learners.orders.model import OrderModel
-from learners.orders.queries.queries import answer_size as structures_size
-from learners.orders.queries.queries import n_draws
+from learners.orders.queries.answer_sizes import answer_size as structures_size
+from learners.orders.queries.answer_sizes import n_draws
+from learners.registry.networks.network_answers import answer_all
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, TooSlow
 from service.serving.networks import compiled_network
@@ -121,6 +126,7 @@ def limited(model: Model, queries: Sequence[AnyQuery], max_queries: int, time_li
     BodyTooLarge
     """
     n_samples = sum(query.n for query in queries if isinstance(query, Sample | Surprise))
+    n_samples += sum(average.n for average in map(_average, queries) if average is not None)
     if isinstance(model, OrderModel):
         posterior = model.posterior
         n_samples += n_draws(of_structures(queries), posterior.scores.d, posterior.coverage.is_exact)
@@ -200,17 +206,23 @@ def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None]
     Raises
     ------
     NoJoint, WrongQuery, NetworkTooLarge, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError, ContinuousQuery
-    ImpossibleEdges, NotGaussian, BIFError, InvalidParameter
+    NoArcs, NoGraphs, TablesTooLarge
+        Of interventions and graphs.
+    ImpossibleEdges, NotGaussian, BIFError, InvalidParameter, NoRows
         Of posteriors over structures.
     """
     asked = of_joint(model, queries)
-    if isinstance(model, OrderModel):
-        with _adding_up:
-            about = iter(model.answer(of_structures(queries), pause))
-        joint = iter([each | {"graph": "best"} for each in queryable(model).answer(asked, pause)] if asked else [])
-        return [_finite(next(about if isinstance(query, StructureQuery) else joint)) for query in queries]
-    told = [_finite(answer) for answer in queryable(model).answer(asked, pause)]
+    own = model.joint if isinstance(model, EnsembleModel) else model
+    structures = of_structures(queries)
+    with _adding_up if isinstance(model, OrderModel) and (structures or any(map(_average, asked))) else nullcontext():
+        about = iter(model.answer(structures, pause) if isinstance(model, OrderModel) else [])
+        joint = iter(answer_all(own, asked, partial(queryable, own), pause=pause) if asked else [])
+    told = [_finite(next(about if isinstance(query, StructureQuery) else joint)) for query in queries]
     return [answer | {"member": "joint"} for answer in told] if isinstance(model, EnsembleModel) else told
+
+
+def _average(query: AnyQuery) -> Average | None:
+    return query.graph if isinstance(query, Given) and isinstance(query.graph, Average) else None
 
 
 def _finite(value: Any) -> Any:

@@ -47,6 +47,46 @@ def test_an_imported_network_answers(workspace, tmp_path):
     fewpass("models", "lineage", "garden", **here)
 
 
+def test_interventions(workspace, tmp_path):
+    path, here = tmp_path / "weather.bif", {"workspace": workspace}
+    path.write_text(NETWORK)
+    fewpass("models", "import", path, "--name", "meadow", **here)
+    asked = ["query", "meadow", "conditional", "--of", "rain"]
+    told = json.loads(fewpass(*asked, "--do", "lawn=wet", "--json", **here).stdout)
+    assert told["distributions"]["rain"]["yes"] == pytest.approx(0.2)  # a lawn that is watered tells nothing of rain
+    shown = fewpass(*asked, "--do", "lawn=wet", **here).stdout
+    assert "cut: rain->lawn" in shown and "is a cause" in shown
+    wrong = fewpass(*asked, "--do", "lawn=wet", "--given", "lawn=dry", code=1, **here).stderr
+    assert "Column 'lawn' is both set and given" in wrong
+    # A classifier's arcs go from the class to its columns.
+    told = json.loads(fewpass("query", "small", "conditional", "--of", "class", "--do", "x=a", "--json", **here).stdout)
+    plain = json.loads(fewpass("query", "small", "conditional", "--of", "class", "--json", **here).stdout)
+    assert told["distributions"] == {"class": pytest.approx(plain["distributions"]["class"])}
+
+
+def test_interventions_by_a_posterior(workspace, tmp_path):
+    here = {"workspace": workspace}
+    rows = workspace.parent / "rows.parquet"
+    fewpass("train", rows, "--learner", "orders", "--name", "arcs", "--holdout", "0", **here)
+    asked = ["query", "arcs", "conditional", "--of", "class", "--do", "x=a", "--json"]
+    given = json.loads(fewpass(*asked, "--edge", "x->class", **here).stdout)
+    assert given["graph"] == "given" and given["intervention"]["back_door"][0]["is_cause"]
+    average = json.loads(fewpass(*asked, "--average", "--set", "n=40", "--set", "level=.8", **here).stdout)
+    assert average["level"] == 0.8 and average["n"] == 40
+    (pair,) = average["intervention"]["back_door"]
+    low, high = average["intervals"]["class"]["u"]
+    assert 0 < pair["probability"] < 1 and low < average["distributions"]["class"]["u"] < high
+    known = ["--average", "--present", "x->class", "--set", "n=5"]
+    assert json.loads(fewpass(*asked, *known, **here).stdout)["distributions"] == {
+        "class": pytest.approx(given["distributions"]["class"])
+    }
+    assert "average over 40 draws" in fewpass(*asked[:-1], "--average", "--set", "n=40", **here).stdout
+    wrong = fewpass("query", "arcs", "map", "--average", code=1, **here).stderr
+    assert "only marginal, conditional" in wrong
+    wrong = fewpass("query", "small", "marginal", "--average", code=1, **here).stderr
+    assert "Only a posterior over structures" in wrong
+
+
 def test_networks_that_cannot_be_imported_leave_nothing(workspace, tmp_path):
     path, here = tmp_path / "bad.bif", {"workspace": workspace}
     path.write_text(NETWORK.replace("0.01, 0.99", "0.5, 0.99"))

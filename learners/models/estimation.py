@@ -1,0 +1,63 @@
+"""How a query is answered: by which graph of a posterior over structures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from learners.errors import InvalidParameter
+
+GraphPrior = Literal["order", "graph"]
+
+MAX_GRAPHS = 100_000
+# Graphs of one average: each is a network of its own, asked twice.
+MOST_AVERAGED = 10_000
+
+
+@dataclass(frozen=True)
+class Average:
+    """The average over graphs drawn from a posterior over structures, and over their parameters.
+
+    Parameters
+    ----------
+    n : int
+        Draws, from 2 to 10,000.
+    level : float
+        Probability that an answer lies in its interval.
+    present, absent : tuple of str
+        Known edges, each as "parent->child".
+    prior : "order" or "graph"
+        As of `Edges`.
+    seed : int
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    n: int = 200
+    level: float = 0.9
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    prior: GraphPrior = "order"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.n <= MOST_AVERAGED:
+            raise InvalidParameter("n", self.n, f"use 2 to {MOST_AVERAGED:,} draws")
+        if not 0 < self.level < 1:
+            raise InvalidParameter("level", self.level, "use a number between 0 and 1")
+        check_seed(self.seed)
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that is out of range.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+    if not 0 <= seed < 1 << 64:
+        raise InvalidParameter("seed", seed, "use a whole number from 0 to 2^64 - 1")
