@@ -1,7 +1,8 @@
-"""How a query is answered: by which graph of a posterior over structures."""
+"""How an answer is estimated: averages over the graphs of a posterior, and samples where a sum is too large."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -49,6 +50,38 @@ class Average:
             raise InvalidParameter("n", self.n, f"use 2 to {MOST_AVERAGED:,} draws")
         if not 0 < self.level < 1:
             raise InvalidParameter("level", self.level, "use a number between 0 and 1")
+        check_seed(self.seed)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Samples in place of a sum that is too large: they end at a standard error or a time, whichever comes first.
+
+    Where the exact way is possible, the answer is exact.
+
+    Parameters
+    ----------
+    error : float
+        The largest standard error of a probability that is good enough; of a marginal, as a share of it.
+    time_limit_s : float
+    seed : int
+
+    Raises
+    ------
+    InvalidParameter
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    error: float = 0.002
+    time_limit_s: float = 10.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.error < 1:
+            raise InvalidParameter("error", self.error, "use a number between 0 and 1")
+        if not (self.time_limit_s > 0 and math.isfinite(self.time_limit_s)):
+            raise InvalidParameter("time_limit_s", self.time_limit_s, "use a positive number of seconds")
         check_seed(self.seed)
 
 

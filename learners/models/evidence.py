@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from learners.models.estimation import Average
+from learners.models.estimation import Average, Sampling
 
 RawValue = str | int | float | bool | None
 
@@ -74,8 +74,11 @@ class Given:
         Columns that are set from outside, whatever their parents are; of networks.
     graph : "best", `Average` or tuple of edges
         Of a posterior over structures, the graph that answers.
+    sampling : Sampling, optional
+        Answer by samples if the exact way is too large; else the query is refused.
     """
 
     likely: Likely = field(default_factory=dict, kw_only=True)
     do: Interventions = field(default_factory=dict, kw_only=True)
     graph: AskedGraph = field(default="best", kw_only=True)
+    sampling: Sampling | None = field(default=None, kw_only=True)

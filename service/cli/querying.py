@@ -29,6 +29,7 @@ LOGARITHMS = {"log_probability", "log_evidence", "log_likelihood", "upper_bound"
 ROUNDING = 1e-12
 MOST_CELLS = 50
 MISSING = "(missing)"
+SAMPLING = ("error", "time_limit_s", "seed")
 AVERAGE = ("n", "level", "seed", "prior")
 STRUCTURES = {"edges", "graph", "graphs", "paths", "effects", "score"}
 KINDS = "marginal, conditional, moments, sample, map, impute or surprise; of structures: edges, graph, graphs, paths, effects or score"
@@ -57,6 +58,13 @@ def query(
     ] = None,
     average: Annotated[
         bool, typer.Option("--average", help="Of a posterior over structures: average over its graphs, with intervals.")
+    ] = False,
+    sample: Annotated[
+        bool,
+        typer.Option(
+            "--sample",
+            help="If a network is too large for an exact answer: samples, until --set error=.002 or --set time_limit_s=10.",
+        ),
     ] = False,
     present: Annotated[
         list[str] | None, typer.Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")
@@ -95,6 +103,8 @@ def query(
         edge, present = (edge, [*(present or []), *found]) if is_known else (found, present)
     edges = {name: told for name, told in (("present", present), ("absent", absent)) if told}
     pairs = _pairs(parameters or [])
+    if sample:
+        asked["sampling"] = {name: pairs.pop(name) for name in SAMPLING if name in pairs}
     if average:
         if edge:
             raise typer.BadParameter("give either --edge or --average", param_hint="--edge")
@@ -160,11 +170,15 @@ def _show(answer: JSONObject) -> None:
         out.print(f"{level} {_ends(answer['interval'])}")
     for column, distribution in answer.get("distributions", {}).items():
         ends = answer.get("intervals", {}).get(column)
+        errors = answer.get("standard_errors", {}).get(column)
         rows = [
-            [label, f"{p:.4f}"] + ([_ends(ends[label])] if ends is not None else [])
+            [label, f"{p:.4f}"]
+            + ([f"{errors[label]:.2g}"] if errors is not None else [])
+            + ([_ends(ends[label])] if ends is not None else [])
             for label, p in distribution.items()
         ]
-        show_table(None, [column, "probability"] + ([level] if ends is not None else []), rows, empty="")
+        names = ["standard error"] * (errors is not None) + [level] * (ends is not None)
+        show_table(None, [column, "probability", *names], rows, empty="")
     if "distribution" in answer:
         has_ends = any("interval" in cell for cell in answer["distribution"])
         rows = [
@@ -199,11 +213,21 @@ def _show(answer: JSONObject) -> None:
     if answer.get("rows"):
         names = list(answer["rows"][0])
         show_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
+    if "sampled" in answer:
+        out.print(_samples(answer["sampled"]))
     if "intervention" in answer:
         show_intervention(answer["intervention"])
     if answer.get("graph") == "average":
         out.print(f"average over {answer['n']:,} draws of {answer['n_graphs']:,} graphs")
         out.print(coverage_words(answer["coverage"]))
+
+
+def _samples(told: JSONObject) -> str:
+    end = "" if told["is_reached"] else ", as time was up"
+    return (
+        f"sampled, not exact: {told['n']:,} samples worth {told['effective_sample_size']:,.0f} in {told['seconds']:.2g} s, largest "
+        f"standard error {told['largest_error']:.2g}{end}"
+    )
 
 
 def _around(guess: JSONObject) -> str:

@@ -8,11 +8,12 @@ from dataclasses import replace
 from learners.circuits.columns import Columns
 from learners.circuits.queries.answer_types import Answer, Intervention
 from learners.circuits.queries.likelihoods import known_after
-from learners.circuits.structures.from_network import MAX_EDGES
+from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
 from learners.models.query import Marginal, Query, Sample, Surprise
 from learners.orders.lattice.graphs import Graph
-from learners.registry.networks.arc_networks import ArcNetwork
+from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork
 from learners.registry.networks.back_door import adjustment_set, descendants
+from learners.registry.networks.likelihood_weighting import sampled_answer
 
 
 def answer_after(
@@ -22,6 +23,8 @@ def answer_after(
     pause: Callable[[], None] | None = None,
 ) -> Answer:
     """The answer of a network after a query's intervention, if it has one; then with `intervention`, see `intervention_of`.
+
+    If the network is too large to be summed, and the query asks for `sampling`, the answer is one of `sampled_answer`.
 
     Raises
     ------
@@ -43,7 +46,14 @@ def answer_cut(
     pause: Callable[[], None] | None = None,
 ) -> Answer:
     """As `answer_after`, of codes that are read already, without a word of the arcs."""
-    (answer,) = network.after(codes).model(max_edges).answer([after_cut(query)], pause)
+    cut, sampling = network.after(codes), None if isinstance(query, Surprise) else query.sampling
+    try:
+        model = cut.model(max_edges)
+    except NetworkTooLarge:
+        if sampling is None or not isinstance(cut, DiscreteNetwork):
+            raise
+        return sampled_answer(cut, after_cut(query), sampling, pause)
+    (answer,) = model.answer([after_cut(query)], pause)
     return answer
 
 
@@ -69,7 +79,7 @@ def after_cut(query: Query) -> Query:
     """The query to a network whose arcs are cut already, or whose graph is chosen."""
     if isinstance(query, Surprise):
         return query
-    return replace(query, evidence=known_after(query), do={}, graph="best")
+    return replace(query, evidence=known_after(query), do={}, graph="best", sampling=None)
 
 
 def intervention_of(columns: Columns, parents: Graph, codes: Mapping[int, float], query: Query) -> Intervention:

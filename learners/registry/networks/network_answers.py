@@ -8,7 +8,7 @@ from typing import Any
 from learners.circuits.errors import NoGraphs
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import check_plain
-from learners.circuits.structures.from_network import MAX_EDGES
+from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
 from learners.models.estimation import Average
 from learners.models.model import Model
 from learners.models.query import Query, Surprise
@@ -36,7 +36,7 @@ def answer_all(
     compiled : callable
         Gives the model as a circuit; asked only if a query needs it.
     max_edges : int
-        Of the circuit of each network that is cut, or of another graph.
+        Of the circuit of each network that is cut, or of another graph. Beyond it, queries with `sampling` get samples.
     pause : callable, optional
         Called again and again; what it raises ends the answering.
 
@@ -52,12 +52,26 @@ def answer_all(
     ImpossibleEdges, NoRows, NoTables, NetworkTooLarge, TablesTooLarge
     """
     plain = [query for query in queries if is_plain(query)]
-    whole = iter(compiled().answer(plain, pause) if plain else [])
+    whole = iter(_by_circuit(model, plain, compiled, pause) if plain else [])
     told: list[dict[str, Any]] = []
     for query in queries:
         answer = next(whole) if is_plain(query) else _special(model, query, max_edges, pause)
         told.append({**answer} | ({"graph": _named(query)} if isinstance(model, OrderModel) else {}))
     return told
+
+
+def _by_circuit(
+    model: Model, queries: Sequence[Query], compiled: Callable[[], CircuitModel], pause: Callable[[], None] | None
+) -> Sequence[Mapping[str, Any]]:
+    """Exact answers; or, if the circuit is too large and every query asks for it, answers from samples."""
+    try:
+        circuit = compiled()
+    except NetworkTooLarge:
+        if any(isinstance(query, Surprise) or query.sampling is None for query in queries):
+            raise
+        network = network_of(model)
+        return [answer_after(network, query, 0, pause) for query in queries]
+    return circuit.answer(queries, pause)
 
 
 def is_plain(query: Query) -> bool:

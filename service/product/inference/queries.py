@@ -9,20 +9,23 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
+from learners.circuits.columns import Columns
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import answer_size
+from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
-from learners.models.estimation import Average
+from learners.models.estimation import Average, Sampling
 from learners.models.evidence import Given
 from learners.models.model import Model
 from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
 from learners.orders.model import OrderModel
 from learners.orders.queries.answer_sizes import answer_size as structures_size
 from learners.orders.queries.answer_sizes import n_draws
-from learners.registry.networks.network_answers import answer_all
+from learners.registry.networks.network_answers import answer_all, is_plain
+from learners.registry.networks.of_models import network_of
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, TooSlow
 from service.serving.networks import compiled_network
@@ -119,7 +122,7 @@ def of_joint(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
 
 
 def limited(model: Model, queries: Sequence[AnyQuery], max_queries: int, time_limit_s: float) -> list[AnyQuery]:
-    """The queries with what they may take bounded: their number, the samples, the time of all MAP searches together.
+    """The queries with what they may take bounded: their number, the samples, the time of all MAP searches and samples together.
 
     Raises
     ------
@@ -137,12 +140,22 @@ def limited(model: Model, queries: Sequence[AnyQuery], max_queries: int, time_li
                 "A job of kind 'query', or fewpass query, answers more.",
                 max_rows=max_queries,
             )
-    n_maps = max(1, sum(isinstance(query, Map) for query in queries))
-    share = time_limit_s / n_maps
-    return [
-        replace(query, time_limit_s=min(query.time_limit_s, share)) if isinstance(query, Map) else query
-        for query in queries
-    ]
+    n_timed = sum(isinstance(query, Map) or _sampling(query) is not None for query in queries)
+    share = time_limit_s / max(1, n_timed)
+    return [_within(query, share) for query in queries]
+
+
+def _within(query: AnyQuery, time_limit_s: float) -> AnyQuery:
+    sampling = _sampling(query)
+    if isinstance(query, Given) and sampling is not None:
+        query = replace(query, sampling=replace(sampling, time_limit_s=min(sampling.time_limit_s, time_limit_s)))
+    if isinstance(query, Map):
+        query = replace(query, time_limit_s=min(query.time_limit_s, time_limit_s))
+    return query
+
+
+def _sampling(query: AnyQuery) -> Sampling | None:
+    return query.sampling if isinstance(query, Given) else None
 
 
 def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None:
@@ -159,14 +172,29 @@ def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None
     if isinstance(model, OrderModel):
         n_told = structures_size(model.schema.n_attributes, of_structures(queries))
     if asked := of_joint(model, queries):
-        circuit = queryable(model)
-        n_told += answer_size(circuit.circuit, circuit.schema, asked)
+        columns = columns_asked(model, asked)
+        n_told += answer_size(columns.circuit, columns.schema, asked)
     if n_told > most:
         raise BodyTooLarge(
             f"The answers would have {n_told:,} values; the limit for one request is {most:,} ({VALUES_PER_ROW} times "
             "FEWPASS_MAX_ROWS). Name the variables that you need, or ask fewer queries or draws at once.",
             max_values=most,
         )
+
+
+def columns_asked(model: Model, queries: Sequence[Query]) -> Columns:
+    """The columns of a model that is asked; of a network that is too large for a circuit, if its queries ask for samples.
+
+    Raises
+    ------
+    NoJoint, NetworkTooLarge
+    """
+    try:
+        return queryable(model).columns
+    except NetworkTooLarge:
+        if any(is_plain(query) and _sampling(query) is None for query in queries):
+            raise
+        return network_of(model).columns
 
 
 def until(deadline: float, time_limit_s: float, kind: str = "query") -> Callable[[], None]:

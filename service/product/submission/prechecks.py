@@ -23,7 +23,7 @@ from service.jobs.limits import check_limits
 from service.product.datasets.data_roots import check_roots, files_of, plain, refuse_secrets
 from service.product.datasets.datasets import get_dataset
 from service.product.forgetting.forgetting import check_condition
-from service.product.inference.queries import NoJoint, of_joint, of_structures, queryable
+from service.product.inference.queries import NoJoint, columns_asked, of_joint, of_structures
 from service.product.promotion.promotion import checked_train
 from service.product.training.training import target_of
 from service.product.versions.registry import find_version
@@ -137,8 +137,8 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
     check_all(model, asked)
     if isinstance(model, OrderModel):
         if asked:
-            known = queryable(model)
-            check(known.circuit, known.schema, asked)
+            columns = columns_asked(model, asked)
+            check(columns.circuit, columns.schema, asked)
         return
     if isinstance(model, EnsembleModel):
         model = model.joint

@@ -3,6 +3,7 @@
 import json
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -85,6 +86,29 @@ def test_interventions_by_a_posterior(workspace, tmp_path):
     assert "only marginal, conditional" in wrong
     wrong = fewpass("query", "small", "marginal", "--average", code=1, **here).stderr
     assert "Only a posterior over structures" in wrong
+
+
+def test_samples_where_the_exact_way_is_too_large(workspace, tmp_path):
+    here, rng = {"workspace": workspace}, np.random.default_rng(0)
+    y, columns = rng.integers(0, 2, 2000), []
+    for i in range(24):  # each depends on the one before, and on one long before
+        both = columns[i - 1] + columns[i // 2] + y if i else y
+        columns.append(np.where(rng.random(2000) < 0.7, both % 4, rng.integers(0, 4, 2000)))
+    rows = {f"c{i}": np.char.mod("v%d", codes) for i, codes in enumerate(columns)}
+    pq.write_table(pa.table(rows | {"class": np.char.mod("k%d", y)}), tmp_path / "wide.parquet")
+    command = ["train", tmp_path / "wide.parquet", "--target", "class", "--name", "wide", "--holdout", "0"]
+    fewpass(*command, "--learner", "kdb", "--set", "k=5", **here)
+    asked = ["query", "wide", "conditional", "--of", "class", "--given", "c0=v1"]
+    assert "Ask for samples" in fewpass(*asked, code=1, **here).stderr
+    told = json.loads(fewpass(*asked, "--sample", "--set", "error=.01", "--json", **here).stdout)
+    assert told["sampled"]["is_reached"] and told["sampled"]["largest_error"] <= 0.01
+    shown = fewpass(*asked, "--sample", "--set", "error=.02", **here).stdout
+    assert "sampled, not exact" in shown and "standard error" in shown
+    wrong = fewpass("query", "wide", "map", "--sample", code=1, **here).stderr
+    assert "samples answer marginal, conditional" in wrong
+    exact = ["query", "small", "conditional", "--sample", "--json"]
+    assert "sampled" not in json.loads(fewpass(*exact, **here).stdout)
+    assert "error" in fewpass(*asked, "--sample", "--set", "error=0", code=1, **here).stderr
 
 
 def test_networks_that_cannot_be_imported_leave_nothing(workspace, tmp_path):

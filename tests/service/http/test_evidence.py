@@ -93,6 +93,14 @@ def test_an_intervention_is_asked_over_rest(site, circuit):
     ask(site.client, "weather", {"kind": "marginal", "graph": "worst"}, code=422)
 
 
+def test_samples_may_be_allowed_over_rest(site):
+    asked = {"kind": "marginal", "evidence": {"outlook": "sunny"}}
+    sampling = {"error": 0.02, "time_limit_s": 30, "seed": 4}
+    (exact,) = ask(site.client, "weather", {**asked, "sampling": sampling})
+    assert "sampled" not in exact
+    ask(site.client, "weather", {**asked, "sampling": {"errors": 1}}, code=422)
+
+
 def test_ranges_end_at_cut_points(site, circuit):
     (whole,) = ask(site.client, "sky", {"kind": "conditional", "variables": ["humidity"]})
     shares = whole["distributions"]["humidity"]
