@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NotRequired, Self, TypedDict, cast
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import Columns, columns_of
-from learners.circuits.evaluation.evaluate import with_weights
+from learners.circuits.evaluation.evaluate import log_induced_trees, with_weights
 from learners.circuits.evaluation.leaf_shapes import peaks
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import KIND_NAMES
@@ -189,7 +190,8 @@ class CircuitModel:
         nodes = [{"name": attribute.name, "role": "attribute"} for attribute in self.schema.attributes]
         if self._columns.class_variable is not None:
             nodes.insert(0, {"name": str(self.schema.target), "role": "class"})
-        told: dict[str, object] = {"nodes": nodes, "edges": [], "circuit": self.circuit.summary()}
+        trees = {"log10_induced_trees": log_induced_trees(self.circuit) / math.log(10.0)}
+        told: dict[str, object] = {"nodes": nodes, "edges": [], "circuit": self.circuit.summary() | trees}
         facts = {name: self.facts[name] for name in ("search", "shards") if name in self.facts}
         return told | ({"facts": facts} if facts else {})
 

@@ -12,7 +12,7 @@ LIMITS = {"max_parents": "parents", "candidates": "candidate parents"}
 
 def show_answer(answer: JSONMapping) -> None:
     """Print the answer to a query about structures: probable edges, paths and large effects first."""
-    for name in ("log_evidence", "log_score", "log_posterior", "log_odds", "best_log_score"):
+    for name in ("log_evidence", "log_score", "log_posterior", "log_odds", "best_log_score", "expected_shd"):
         if name in answer:
             value = answer[name]  # JSON has no infinities
             out.print(f"{name} {'-inf' if value is None else format(value, '.6g')}")

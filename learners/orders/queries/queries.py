@@ -18,10 +18,17 @@ from learners.orders.lattice.graphs import as_sets, best_graph, log_n_orders, me
 from learners.orders.lattice.posterior import Coverage, OrderPosterior
 from learners.orders.parameters import edge_of
 from learners.orders.queries.conditional import ConditionalPosteriors
-from learners.orders.queries.edges import edge_probabilities
+from learners.orders.queries.edges import edge_probabilities, expected_distance
 from learners.orders.queries.effects import draw_effects, mean_effects, mean_effects_bytes
 from learners.orders.queries.graph_samples import WeightedGraphs, weighted_graphs
-from learners.orders.queries.graph_scores import OutsideMass, estimated_log_orders, log_family, log_prior, outside_mass
+from learners.orders.queries.graph_scores import (
+    OutsideMass,
+    UnscoredFamily,
+    estimated_log_orders,
+    log_family,
+    log_prior,
+    outside_mass,
+)
 from learners.orders.queries.paths import MOST_EXACT, ancestor_relations, path_probabilities
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
@@ -45,17 +52,6 @@ class NotGaussian(LearnerError, ValueError):
         )
 
 
-class UnscoredFamily(LearnerError, ValueError):
-    """The model keeps nothing from which a family beyond its tables could be scored."""
-
-    def __init__(self, name: str, parents: str) -> None:
-        super().__init__(
-            f"The model has no score of {name!r} with the parents {parents or 'none'}, and keeps no rows to count it from. Train "
-            "again, with keep_rows=true (if the distinct rows fit into 16 MiB), with these edges in required, more candidates, or a "
-            "larger max_parents."
-        )
-
-
 def _as_probability(odds: float, error: float, name: str = "probability") -> Answer:
     """Odds against what is covered as a share of both, with its standard error."""
     return {name: odds / (1.0 + odds), "standard_error": error / (1.0 + odds) ** 2}
@@ -73,6 +69,8 @@ class Asked:
         For known edges that the posterior's lattice or candidates do not hold; without it such questions are refused.
     bdeu : BDeu, optional
         Of nominal columns, for families that the tables do not hold.
+    probabilities : (d, d) float64, optional
+        Of edges, if they are known already.
     """
 
     def __init__(
@@ -81,7 +79,9 @@ class Asked:
         names: Sequence[str],
         conditional: ConditionalPosteriors | None = None,
         bdeu: BDeu | None = None,
+        probabilities: Floats | None = None,
     ) -> None:
+        self._probabilities = probabilities
         self.posterior, self.names, self.conditional = posterior, list(names), conditional
         self.bdeu = bdeu
         self.score: BGe | BDeu | None = posterior.bge or bdeu
@@ -96,8 +96,9 @@ class Asked:
         - graphs: `graphs`, distinct ones with how often each was drawn as `count`;
         - paths: `paths`: `from`, `to`, `probability` of each pair, and `is_exact`;
         - effects: `effects`: `from`, `to`, `mean`, `low`, `high` of each pair, and `is_exact` of the means;
-        - score: `log_score`, `log_posterior` and `log_odds` against the best graph, and `is_covered`: whether the
-          posterior's tables and orders hold the graph. If not, `log_posterior` is an upper bound and `notes` say why.
+        - score: `log_score`, `log_posterior` and `log_odds` against the best graph, `expected_shd` of `edges.expected_distance`,
+          and `is_covered`: whether the posterior's tables and orders hold the graph. If not, `log_posterior` is an upper
+          bound and `notes` say why.
 
         What comes from draws has a `standard_error`; with prior "graph", `effective_sample_size` tells how many draws of
         equal weight they are worth. Where no order that the model covers has the known edges, a lattice grows around
@@ -125,6 +126,13 @@ class Asked:
         }
         sums, coverage = self._given(self.known(query), pause)
         return {"kind": query.kind} | answers[type(query)](query, sums) | {"coverage": self.posterior.told(coverage)}
+
+    @property
+    def probabilities(self) -> Floats:
+        """(d, d) float64: of each edge, under the order prior."""
+        if self._probabilities is None:
+            self._probabilities = edge_probabilities(self.posterior.prior_sums)
+        return self._probabilities
 
     def check(self, query: StructureQuery) -> None:
         """Refuse a query that names what is not there, without answering it.
@@ -307,6 +315,7 @@ class Asked:
         return logs | {
             "log_odds": logs["log_score"] - best.log_score,
             "best_log_score": best.log_score,
+            "expected_shd": expected_distance(self.probabilities, parents),
             "best_edges": self._edges_of(best.parents),
         }
 
