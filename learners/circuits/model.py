@@ -230,9 +230,11 @@ class CircuitModel:
         return cls(schema, circuit, stored["facts"], empty.from_arrow(pa.table(state)))
 
     def tables(self) -> dict[str, pa.Table]:
-        """`columns`, `nodes` and `edges`, for SQL."""
+        """`columns`, `nodes` and `edges`, for SQL.
+
+        After learning from a stream the edges have a `variance`, and so have the `probabilities` of categorical leaves.
+        """
         circuit = self.circuit
-        n_children = np.diff(circuit.child_starts)
         return {
             "columns": pa.table(
                 {
@@ -248,11 +250,31 @@ class CircuitModel:
                     "variable": pa.array(circuit.variable, mask=circuit.variable < 0),
                 }
             ),
-            "edges": pa.table(
-                {
-                    "parent": np.repeat(np.arange(circuit.n_nodes), n_children),
-                    "child": circuit.children,
-                    "weight": np.exp(circuit.log_weight),
-                }
-            ),
+            **self._weights(),
+        }
+
+    def _weights(self) -> dict[str, pa.Table]:
+        circuit = self.circuit
+        edges = {
+            "parent": np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts)),
+            "child": circuit.children,
+            "weight": np.exp(circuit.log_weight),
+        }
+        if self.posterior is None:
+            return {"edges": pa.table(edges)}
+        moments = self.posterior.weight_moments()
+        is_share = ~np.isnan(moments.parameter_mean)
+        sizes = np.diff(circuit.leaf_starts)
+        leaf = np.repeat(np.arange(circuit.n_nodes), sizes)[is_share]
+        code = (np.arange(is_share.size) - np.repeat(circuit.leaf_starts[:-1], sizes))[is_share]
+        names = [self._columns.labels(int(circuit.variable[v]))[at] for v, at in zip(leaf, code.tolist(), strict=True)]
+        probabilities = {
+            "leaf": leaf,
+            "value": pa.array(names, pa.string()),
+            "probability": moments.parameter_mean[is_share],
+            "variance": moments.parameter_variance[is_share],
+        }
+        return {
+            "edges": pa.table(edges | {"variance": moments.edge_variance}),
+            "probabilities": pa.table(probabilities),
         }
