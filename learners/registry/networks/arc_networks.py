@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, Self
@@ -35,6 +35,9 @@ class ArcNetwork(Protocol):
 
     def after(self, codes: Mapping[int, float]) -> Self:
         """The network in which some variables are set to codes or numbers, whatever their parents were."""
+
+    def above(self, variables: Collection[int]) -> Self:
+        """A network of the same distribution of some variables, which may lack what is no ancestor of them."""
 
     def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
         """What answers queries to it.
@@ -92,6 +95,24 @@ class DiscreteNetwork:
             tables[v][int(code)] = 1.0
         return replace(self, parents=_without_parents(self.parents, codes), tables=tuple(tables))
 
+    def above(self, variables: Collection[int]) -> DiscreteNetwork:
+        """The network of some variables and their ancestors: all others add up to one.
+
+        References
+        ----------
+        Shachter (1986), Evaluating influence diagrams, section 4: barren nodes.
+        """
+        kept, queue = (
+            set[int](),
+            [*variables] or [next(v for v, own in enumerate(self.parents) if not own and v not in self.left_out)],
+        )
+        while queue:
+            v = queue.pop()
+            if v not in kept:
+                kept.add(v)
+                queue += self.parents[v]
+        return replace(self, left_out=self.left_out | (frozenset(range(len(self.parents))) - kept))
+
     def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
         """The network as a circuit.
 
@@ -138,6 +159,11 @@ class GaussianNetwork:
             intercepts[v], weights[v], variances[v] = number, 0.0, SET_VARIANCE
         parents = _without_parents(self.parents, codes)
         return replace(self, parents=parents, intercepts=intercepts, weights=weights, variances=variances)
+
+    def above(self, variables: Collection[int]) -> GaussianNetwork:
+        """The network itself: its covariance takes no longer."""
+        del variables
+        return self
 
     def model(self, max_edges: int = MAX_EDGES) -> GaussianModel:
         """The joint Gaussian distribution."""

@@ -9,7 +9,7 @@ from learners.circuits.columns import Columns
 from learners.circuits.queries.answer_types import Answer, Intervention
 from learners.circuits.queries.likelihoods import known_after
 from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
-from learners.models.query import Marginal, Query, Sample, Surprise
+from learners.models.query import Asked, Marginal, Query, Sample, Surprise
 from learners.orders.lattice.graphs import Graph
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork
 from learners.registry.networks.back_door import adjustment_set, descendants
@@ -47,6 +47,8 @@ def answer_cut(
 ) -> Answer:
     """As `answer_after`, of codes that are read already, without a word of the arcs."""
     cut, sampling = network.after(codes), None if isinstance(query, Surprise) else query.sampling
+    if isinstance(query, Marginal) or (not isinstance(query, Surprise) and query.variables):
+        cut = cut.above(named(network.columns, query))
     try:
         model = cut.model(max_edges)
     except NetworkTooLarge:
@@ -55,6 +57,18 @@ def answer_cut(
         return sampled_answer(cut, after_cut(query), sampling, pause)
     (answer,) = model.answer([after_cut(query)], pause)
     return answer
+
+
+def named(columns: Columns, query: Asked) -> set[int]:
+    """The variables that a query names.
+
+    Raises
+    ------
+    UnknownColumn
+    """
+    given = [name for name, value in known_after(query).items() if value is not None]
+    asked = () if isinstance(query, Marginal) else query.variables
+    return set(columns.variables([*given, *query.likely, *asked]))
 
 
 def set_codes(columns: Columns, query: Query) -> dict[int, float]:

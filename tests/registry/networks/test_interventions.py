@@ -62,6 +62,8 @@ def test_an_intervention_is_the_truncated_factorisation(seed):
     assert marginal["probability"] == pytest.approx(total, abs=TOLERANCE)
     asked = [name for name in others if name not in evidence]
     assert set(conditional["distributions"]) == set(asked) == set(best["assignment"]) == set(guess["imputed"])
+    (alone,) = model.answer([Conditional(asked[0], evidence, do=do)])
+    assert alone["distributions"][asked[0]] == pytest.approx(conditional["distributions"][asked[0]], abs=TOLERANCE)
     for name in asked:
         for value, p in conditional["distributions"][name].items():
             assert p == pytest.approx(sum(q for world, q in held if world[name] == value) / total, abs=TOLERANCE)
