@@ -260,7 +260,7 @@ def estimator_of(fitted: Fitted) -> Any:
     LearnerError
         If this version of fewpass has no estimator for it.
     """
-    of_kind = {"circuit": "spn", "bayesian circuit": "spn", "gaussian mixture": "spn"}
+    of_kind = {"circuit": "spn", "bayesian circuit": "spn", "gaussian mixture": "spn", "network": "spn"}
     learner = fitted.learner if fitted.learner in ESTIMATORS else of_kind.get(fitted.model.kind)
     if learner is None or fitted.model.kind not in KINDS:
         raise LearnerError(f"Models of learner {fitted.learner!r} need another version of fewpass.")

@@ -26,6 +26,25 @@ class InvalidEvidence(LearnerError, ValueError):
     """Rows or a query do not fit the circuit: an unknown variable, a value outside its domain, a wrong shape."""
 
 
+class NoArcs(LearnerError, ValueError):
+    """An intervention was asked of a model without arcs to cut."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "An intervention (do) cuts the arcs into a column, and this model is no network with arcs. Use a network (nb, tan, kdb, "
+            "skdb, or a BIF file), a posterior over structures (orders), or ask for a conditional with the value in evidence."
+        )
+
+
+class NoGraphs(LearnerError, ValueError):
+    """A query names a graph, and the model is no posterior over graphs."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Only a posterior over structures (learner orders) has several graphs: leave graph (--average, --edge) out."
+        )
+
+
 class ImpossibleEvidence(LearnerError, ValueError):
     """The circuit gives the evidence probability zero, so nothing is known given it.
 
@@ -44,7 +63,7 @@ class ImpossibleEvidence(LearnerError, ValueError):
         where = "the evidence" if row is None else f"the evidence of {what} {row}"
         remedy = "Drop the value that never occurs with the others, or learn with a larger pseudo-count."
         super().__init__(f"The circuit gives {where} probability zero{'. ' + remedy if reason is None else reason}")
-        self.row, self.column = row, column
+        self.row, self.column, self.reason = row, column, reason
 
 
 def is_numeric(variable: int) -> InvalidEvidence:

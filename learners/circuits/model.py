@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NotRequired, Self, TypedDict, cast
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import Columns, columns_of
-from learners.circuits.evaluation.evaluate import with_weights
+from learners.circuits.evaluation.evaluate import log_induced_trees, with_weights
 from learners.circuits.evaluation.leaf_shapes import peaks
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import KIND_NAMES
@@ -189,7 +190,8 @@ class CircuitModel:
         nodes = [{"name": attribute.name, "role": "attribute"} for attribute in self.schema.attributes]
         if self._columns.class_variable is not None:
             nodes.insert(0, {"name": str(self.schema.target), "role": "class"})
-        told: dict[str, object] = {"nodes": nodes, "edges": [], "circuit": self.circuit.summary()}
+        trees = {"log10_induced_trees": log_induced_trees(self.circuit) / math.log(10.0)}
+        told: dict[str, object] = {"nodes": nodes, "edges": [], "circuit": self.circuit.summary() | trees}
         facts = {name: self.facts[name] for name in ("search", "shards") if name in self.facts}
         return told | ({"facts": facts} if facts else {})
 
@@ -228,9 +230,11 @@ class CircuitModel:
         return cls(schema, circuit, stored["facts"], empty.from_arrow(pa.table(state)))
 
     def tables(self) -> dict[str, pa.Table]:
-        """`columns`, `nodes` and `edges`, for SQL."""
+        """`columns`, `nodes` and `edges`, for SQL.
+
+        After learning from a stream the edges have a `variance`, and so have the `probabilities` of categorical leaves.
+        """
         circuit = self.circuit
-        n_children = np.diff(circuit.child_starts)
         return {
             "columns": pa.table(
                 {
@@ -246,11 +250,31 @@ class CircuitModel:
                     "variable": pa.array(circuit.variable, mask=circuit.variable < 0),
                 }
             ),
-            "edges": pa.table(
-                {
-                    "parent": np.repeat(np.arange(circuit.n_nodes), n_children),
-                    "child": circuit.children,
-                    "weight": np.exp(circuit.log_weight),
-                }
-            ),
+            **self._weights(),
+        }
+
+    def _weights(self) -> dict[str, pa.Table]:
+        circuit = self.circuit
+        edges = {
+            "parent": np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts)),
+            "child": circuit.children,
+            "weight": np.exp(circuit.log_weight),
+        }
+        if self.posterior is None:
+            return {"edges": pa.table(edges)}
+        moments = self.posterior.weight_moments()
+        is_share = ~np.isnan(moments.parameter_mean)
+        sizes = np.diff(circuit.leaf_starts)
+        leaf = np.repeat(np.arange(circuit.n_nodes), sizes)[is_share]
+        code = (np.arange(is_share.size) - np.repeat(circuit.leaf_starts[:-1], sizes))[is_share]
+        names = [self._columns.labels(int(circuit.variable[v]))[at] for v, at in zip(leaf, code.tolist(), strict=True)]
+        probabilities = {
+            "leaf": leaf,
+            "value": pa.array(names, pa.string()),
+            "probability": moments.parameter_mean[is_share],
+            "variance": moments.parameter_variance[is_share],
+        }
+        return {
+            "edges": pa.table(edges | {"variance": moments.edge_variance}),
+            "probabilities": pa.table(probabilities),
         }

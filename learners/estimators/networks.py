@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from learners.estimators.asking import Querying
 from learners.estimators.classifier import Classifier
 
 
-class NB(Classifier):
+class NB(Querying, Classifier):
     """Naive Bayes: one pass after the schema."""
 
     _learner = "nb"
 
 
-class TAN(Classifier):
+class TAN(Querying, Classifier):
     """Tree-augmented naive Bayes (Friedman, Geiger, Goldszmidt 1997): two passes after the schema."""
 
     _learner = "tan"
 
 
-class KDB(Classifier):
+class KDB(Querying, Classifier):
     """k-dependence Bayes (Sahami 1996): two passes after the schema."""
 
     _learner = "kdb"
 
 
-class SKDB(Classifier):
+class SKDB(Querying, Classifier):
     """Selective kDB (Martínez et al. 2016): three passes after the schema."""
 
     _learner = "skdb"

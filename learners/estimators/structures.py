@@ -24,8 +24,9 @@ from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.registry import recipes
-from learners.registry.best_graphs import best_network
 from learners.registry.discrete_networks import network_text
+from learners.registry.networks.network_answers import answer_all
+from learners.registry.networks.of_models import compiled
 from learners.schema import Schema
 
 if TYPE_CHECKING:
@@ -169,23 +170,24 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
     def query(self, query: AnyQuery) -> dict[str, Any]:
         """The answer to `Edges`, `Graph`, `Graphs`, `Paths`, `Effects` or `Score`; see `learners.orders.queries.queries.Asked.answer`.
 
-        All other queries are answered by the most probable graph with its expected parameters.
+        All other queries are answered by the most probable graph with its expected parameters, or by the query's `graph`: see
+        `registry.networks.network_answers.answer_all`.
 
         Raises
         ------
-        UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian
+        UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian, NoRows
         NoTables, NetworkTooLarge
             If the most probable graph is too large to answer.
         """
         if isinstance(query, StructureQuery):
             return self._model().answer([query])[0]
-        return dict(self.network().answer([query])[0])
+        return answer_all(self._model(), [query], self.network)[0]
 
     def network(self) -> CircuitModel:
         """The most probable graph as a model of the joint distribution, made once."""
         model = self._model()
         if self._network is None or self._network[0] is not model:
-            self._network = (model, best_network(model))
+            self._network = (model, compiled(model))
         return self._network[1]
 
     def to_networkx(self) -> networkx.DiGraph:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+from learners.models.estimation import Average, Sampling
 
 RawValue = str | int | float | bool | None
 
@@ -54,6 +56,12 @@ Evidence = Mapping[str, Known]
 Likely = Mapping[str, Mapping[str, float]]
 
 
+# Of each column the value that it is set to.
+Interventions = Mapping[str, RawValue]
+# Of a posterior over structures: its best graph, all graphs, or the graph of these edges, each as "parent->child".
+AskedGraph = Literal["best"] | Average | tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Given:
     """What queries to a distribution have in common.
@@ -62,6 +70,15 @@ class Given:
     ----------
     likely : mapping of column to weights by value
         Soft evidence: how probable what was seen is if the column has this value; values that are not named have weight zero.
+    do : mapping of column to value
+        Columns that are set from outside, whatever their parents are; of networks.
+    graph : "best", `Average` or tuple of edges
+        Of a posterior over structures, the graph that answers.
+    sampling : Sampling, optional
+        Answer by samples if the exact way is too large; else the query is refused.
     """
 
     likely: Likely = field(default_factory=dict, kw_only=True)
+    do: Interventions = field(default_factory=dict, kw_only=True)
+    graph: AskedGraph = field(default="best", kw_only=True)
+    sampling: Sampling | None = field(default=None, kw_only=True)

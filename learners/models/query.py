@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from learners.errors import InvalidParameter
+from learners.models.estimation import MAX_GRAPHS, GraphPrior, check_seed
 from learners.models.evidence import Evidence, Given
 
-GraphPrior = Literal["order", "graph"]
 Solver = Literal["bt", "ng", "amap", "beam", "kbt", "exact"]
 
 # Those that tell more than one assignment.
@@ -21,7 +21,6 @@ How = Literal["mode", "mean", "draw"]
 MAX_SAMPLES = 1_000_000
 # Trees of `kbt` and `exact`, samples of `beam`: ten times as many may take a minute.
 MAX_TREES = 1000
-MAX_GRAPHS = 100_000
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class Sample(Given):
             raise InvalidParameter(
                 "n", self.n, f"one query draws at most {MAX_SAMPLES:,} samples, wherever it is asked"
             )
-        _check_seed(self.seed)
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class Map(Given):
             raise InvalidParameter(
                 "best", self.best, f"solver {self.solver!r} tells one; use {' or '.join(RANKING_SOLVERS)}"
             )
-        _check_seed(self.seed)
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -381,14 +380,10 @@ def _name_some(query: AnyQuery, *fields: str) -> None:
 def _check_draws(n: int, seed: int) -> None:
     if not 1 <= n <= MAX_GRAPHS:
         raise InvalidParameter("n", n, f"use 1 to {MAX_GRAPHS:,} draws")
-    _check_seed(seed)
+    check_seed(seed)
 
 
-def _check_seed(seed: int) -> None:
-    if not 0 <= seed < 1 << 64:
-        raise InvalidParameter("seed", seed, "use a whole number from 0 to 2^64 - 1")
-
-
-Query = Marginal | Conditional | Moments | Sample | Map | Impute | Surprise
+Asked = Marginal | Conditional | Moments | Sample | Map | Impute
+Query = Asked | Surprise
 StructureQuery = Edges | Graph | Graphs | Paths | Effects | Score
 AnyQuery = Query | StructureQuery

@@ -98,7 +98,7 @@ class OrderModel:
         self.best = best or best_graph(posterior.scores, posterior.lattice)
         self.conditional_tables = list(tables)
         self.rows = rows
-        self.asked = Asked(posterior, self.names, self._conditional(), self._bdeu())
+        self.asked = Asked(posterior, self.names, self._conditional(), self._bdeu(), self.probabilities)
 
     def _bdeu(self) -> BDeu | None:
         """The score of nominal columns, if the rows are kept."""

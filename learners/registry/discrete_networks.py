@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.circuits.model import CircuitModel
-from learners.circuits.structures.from_network import MAX_EDGES, context_probabilities, tables_circuit
+from learners.circuits.structures.from_network import MAX_EDGES, context_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
@@ -19,6 +18,8 @@ from learners.models.model import Model
 from learners.orders.formats.network_files import NetworkFormat, write_network
 from learners.orders.formats.network_tables import InvalidNetwork, Network
 from learners.orders.model import OrderModel
+from learners.registry.networks.arc_networks import DiscreteNetwork
+from learners.registry.networks.model import NetworkModel
 from learners.schema import Attribute, Schema
 from learners.schema.labels import labels_of
 
@@ -116,8 +117,8 @@ def _network_of(model: LookupModel, target: str) -> Network:
     return Network(values, parents, tables)
 
 
-def network_model(network: Network, max_edges: int = MAX_EDGES) -> CircuitModel:
-    """A network as a circuit of the same joint distribution, which answers every query.
+def network_model(network: Network, max_edges: int = MAX_EDGES) -> NetworkModel:
+    """A network as a circuit of the same joint distribution, which answers every query, after interventions, too.
 
     Parameters
     ----------
@@ -138,9 +139,9 @@ def network_model(network: Network, max_edges: int = MAX_EDGES) -> CircuitModel:
     parents = [tuple(place[parent] for parent in network.parents[name]) for name in names]
     tables = [_table(network, name) for name in names]
     attributes = tuple(Attribute(name, "nominal", values=network.values[name]) for name in names)
-    circuit = tables_circuit(parents, tables, max_edges)
     facts: Mapping[str, Any] = {"learner": "network", "n_rows": 0}
-    return CircuitModel(Schema(attributes, None, ("",)), circuit, facts)
+    schema = Schema(attributes, None, ("",))
+    return NetworkModel(DiscreteNetwork(schema, tuple(parents), tuple(tables), facts), max_edges=max_edges)
 
 
 def _check_graph(network: Network) -> None:

@@ -20,6 +20,7 @@ from learners.kernels.arrays import Arrays
 from learners.models.model import Header, Model
 from learners.orders.checks import check_posterior
 from learners.orders.model import OrderModel
+from learners.registry.networks.model import NetworkModel, check_network
 from learners.schema import Schema
 from learners.schema.checks import check_schema
 
@@ -27,7 +28,7 @@ KINDS: dict[str, type[Model]] = {
     model.kind: model
     for model in (
         *(LookupModel, AveragedTrees, EnsembleModel, BoostedModel),
-        *(CircuitModel, BayesianCircuit, GaussianModel, OrderModel),
+        *(CircuitModel, BayesianCircuit, GaussianModel, NetworkModel, OrderModel),
     )
 }
 # Circuits are checked whenever they are made.
@@ -36,6 +37,7 @@ CHECKS = {
     AveragedTrees.kind: check_trees,
     EnsembleModel.kind: check_ensemble,
     BoostedModel.kind: check_boosted_model,
+    NetworkModel.kind: check_network,
     OrderModel.kind: check_posterior,
 }
 

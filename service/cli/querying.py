@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from service import product
-from service.cli.structures import show_answer
+from service.cli.structures import coverage_words, show_answer, show_intervention
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.written_evidence import evidence_of, likely_of, scalar
@@ -29,6 +29,8 @@ LOGARITHMS = {"log_probability", "log_evidence", "log_likelihood", "upper_bound"
 ROUNDING = 1e-12
 MOST_CELLS = 50
 MISSING = "(missing)"
+SAMPLING = ("error", "time_limit_s", "seed")
+AVERAGE = ("n", "level", "seed", "prior")
 STRUCTURES = {"edges", "graph", "graphs", "paths", "effects", "score"}
 KINDS = "marginal, conditional, moments, sample, map, impute or surprise; of structures: edges, graph, graphs, paths, effects or score"
 
@@ -50,6 +52,20 @@ def query(
         list[str] | None,
         typer.Option("--likely", help="How likely values are to be, as 'column: a=.8,b=.2'; may be repeated."),
     ] = None,
+    do: Annotated[
+        list[str] | None,
+        typer.Option("--do", help="What is set from outside, as column=value; may be repeated. Of networks."),
+    ] = None,
+    average: Annotated[
+        bool, typer.Option("--average", help="Of a posterior over structures: average over its graphs, with intervals.")
+    ] = False,
+    sample: Annotated[
+        bool,
+        typer.Option(
+            "--sample",
+            help="If a network is too large for an exact answer: samples, until --set error=.002 or --set time_limit_s=10.",
+        ),
+    ] = False,
     present: Annotated[
         list[str] | None, typer.Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")
     ] = None,
@@ -57,10 +73,12 @@ def query(
         list[str] | None, typer.Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")
     ] = None,
     edge: Annotated[
-        list[str] | None, typer.Option("--edge", help="An edge of the graph to score, as 'a->b'; may be repeated.")
+        list[str] | None,
+        typer.Option("--edge", help="An edge of the graph to score, or that is to answer, as 'a->b'; may be repeated."),
     ] = None,
     network: Annotated[
-        Path | None, typer.Option("--network", help="A network file: the graph to score, or edges that are there.")
+        Path | None,
+        typer.Option("--network", help="A network file: the graph to score or to answer, or edges that are there."),
     ] = None,
     parameters: Annotated[
         list[str] | None,
@@ -74,18 +92,26 @@ def query(
     from service.workspace import Workspace
 
     asked: JSONObject = {"kind": kind}
-    for name, texts, read in (("evidence", given, evidence_of), ("likely", likely, likely_of)):
+    for name, texts, read in (("evidence", given, evidence_of), ("likely", likely, likely_of), ("do", do, evidence_of)):
         if texts:
             asked[name] = _written(read, texts)
     if network is not None:
         if edge:
             raise typer.BadParameter("give either --edge or --network", param_hint="--network")
         found = _edges_of(network)
-        edge, present = (found, present) if kind == "score" else (edge, [*(present or []), *found])
-    for name, told in (("variables", variables), ("present", present), ("absent", absent), ("edges", edge)):
-        if told:
-            asked[name] = told
-    asked |= _pairs(parameters or [])
+        is_known = average or kind in STRUCTURES - {"score"}
+        edge, present = (edge, [*(present or []), *found]) if is_known else (found, present)
+    edges = {name: told for name, told in (("present", present), ("absent", absent)) if told}
+    pairs = _pairs(parameters or [])
+    if sample:
+        asked["sampling"] = {name: pairs.pop(name) for name in SAMPLING if name in pairs}
+    if average:
+        if edge:
+            raise typer.BadParameter("give either --edge or --average", param_hint="--edge")
+        asked["graph"] = edges | {name: pairs.pop(name) for name in AVERAGE if name in pairs}
+    else:
+        asked |= edges | ({("edges" if kind in STRUCTURES else "graph"): edge} if edge else {})
+    asked |= ({"variables": variables} if variables else {}) | pairs
     if best is not None:
         asked["best"] = best
     with Workspace(existing(workspace)) as here:
@@ -144,11 +170,15 @@ def _show(answer: JSONObject) -> None:
         out.print(f"{level} {_ends(answer['interval'])}")
     for column, distribution in answer.get("distributions", {}).items():
         ends = answer.get("intervals", {}).get(column)
+        errors = answer.get("standard_errors", {}).get(column)
         rows = [
-            [label, f"{p:.4f}"] + ([_ends(ends[label])] if ends is not None else [])
+            [label, f"{p:.4f}"]
+            + ([f"{errors[label]:.2g}"] if errors is not None else [])
+            + ([_ends(ends[label])] if ends is not None else [])
             for label, p in distribution.items()
         ]
-        show_table(None, [column, "probability"] + ([level] if ends is not None else []), rows, empty="")
+        names = ["standard error"] * (errors is not None) + [level] * (ends is not None)
+        show_table(None, [column, "probability", *names], rows, empty="")
     if "distribution" in answer:
         has_ends = any("interval" in cell for cell in answer["distribution"])
         rows = [
@@ -183,6 +213,21 @@ def _show(answer: JSONObject) -> None:
     if answer.get("rows"):
         names = list(answer["rows"][0])
         show_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
+    if "sampled" in answer:
+        out.print(_samples(answer["sampled"]))
+    if "intervention" in answer:
+        show_intervention(answer["intervention"])
+    if answer.get("graph") == "average":
+        out.print(f"average over {answer['n']:,} draws of {answer['n_graphs']:,} graphs")
+        out.print(coverage_words(answer["coverage"]))
+
+
+def _samples(told: JSONObject) -> str:
+    end = "" if told["is_reached"] else ", as time was up"
+    return (
+        f"sampled, not exact: {told['n']:,} samples worth {told['effective_sample_size']:,.0f} in {told['seconds']:.2g} s, largest "
+        f"standard error {told['largest_error']:.2g}{end}"
+    )
 
 
 def _around(guess: JSONObject) -> str:

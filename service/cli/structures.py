@@ -12,7 +12,7 @@ LIMITS = {"max_parents": "parents", "candidates": "candidate parents"}
 
 def show_answer(answer: JSONMapping) -> None:
     """Print the answer to a query about structures: probable edges, paths and large effects first."""
-    for name in ("log_evidence", "log_score", "log_posterior", "log_odds", "best_log_score"):
+    for name in ("log_evidence", "log_score", "log_posterior", "log_odds", "best_log_score", "expected_shd"):
         if name in answer:
             value = answer[name]  # JSON has no infinities
             out.print(f"{name} {'-inf' if value is None else format(value, '.6g')}")
@@ -23,6 +23,24 @@ def show_answer(answer: JSONMapping) -> None:
     for note in answer.get("notes", []):
         out.print(f"note: {note}")
     out.print(coverage_words(answer["coverage"]))
+
+
+def show_intervention(told: JSONMapping) -> None:
+    """Print which arcs an intervention cuts, and which columns to adjust for."""
+    cut = [_arrow(arc) + _share(arc.get("probability")) for arc in told["cut"]]
+    out.print(f"cut: {', '.join(cut) or 'no arcs'}", markup=False, highlight=False)
+    rows = []
+    for pair in told.get("back_door", ()):
+        adjusted = pair["adjust_for"]  # names, or with their probabilities
+        names = [f"{name}{_share(adjusted[name])}" for name in adjusted] if isinstance(adjusted, dict) else adjusted
+        is_cause = _number(pair["probability"]) if "probability" in pair else ("yes" if pair["is_cause"] else "no")
+        rows.append([_arrow(pair), is_cause, ", ".join(names) or "nothing"])
+    if rows:
+        show_table(None, ["pair", "is a cause", "adjust for"], rows, empty="")
+
+
+def _share(probability: float | None) -> str:
+    return "" if probability is None else f" ({probability:.2f})"
 
 
 def coverage_words(coverage: JSONMapping) -> str:

@@ -15,8 +15,9 @@ from learners.circuits.model import CircuitModel
 from learners.counts.families.family_tables import Cells, Shares
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.pairs.triples import LEAST_ROWS
+from learners.models.estimation import Sampling
 from learners.models.model import Model
-from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
+from learners.models.query import Edges, Effects, Graph, Graphs, Marginal, Paths, Score, StructureQuery
 from learners.orders.model import OrderModel
 from learners.passes.engine import collect
 from learners.passes.inference import infer_schema
@@ -25,6 +26,8 @@ from learners.passes.memory import memory_limit
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
+from learners.registry.networks.interventions import answer_after
+from learners.registry.networks.of_models import network_of
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.encoding.encode import Encoder, encode
@@ -135,6 +138,12 @@ def _ask_structures(learned: Model) -> None:
         model.answer(queries)
 
 
+def _compile_samples() -> None:
+    """Samples in place of a circuit, which a network of this size does not need."""
+    network = network_of(drive(recipes.learner("nb", {}, "class"), Source.of_table(TABLE)))
+    answer_after(network, Marginal({"word": "a"}, sampling=Sampling(error=0.5)), max_edges=0)
+
+
 TASKS: tuple[Callable[[], object], ...] = (
     partial(compile_learner, "kdb", {"k": 2}),
     ask_all,  # takes longest
@@ -144,6 +153,7 @@ TASKS: tuple[Callable[[], object], ...] = (
     _compile_average,
     _compile_trees,
     _compile_counts,
+    _compile_samples,
     *(partial(_compile_structures, parameters) for parameters in STRUCTURES),
 )
 DEMO: tuple[Callable[[], object], ...] = (

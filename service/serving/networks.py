@@ -4,10 +4,10 @@ import threading
 from weakref import WeakKeyDictionary
 
 from learners.circuits.model import CircuitModel
-from learners.circuits.structures.from_network import MAX_EDGES, network_circuit
+from learners.circuits.structures.from_network import MAX_EDGES
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.orders.model import OrderModel
-from learners.registry.best_graphs import best_network
+from learners.registry.networks.of_models import compiled
 
 _compiled: WeakKeyDictionary[LookupModel | OrderModel, CircuitModel] = WeakKeyDictionary()
 _compiling = threading.Lock()
@@ -32,9 +32,5 @@ def compiled_network(model: LookupModel | OrderModel, max_edges: int = MAX_EDGES
     with _compiling:
         if model in _compiled:
             return _compiled[model]
-        if isinstance(model, OrderModel):
-            made = best_network(model, max_edges)
-        else:
-            made = CircuitModel(model.schema, network_circuit(model, max_edges), model.facts)
-        _compiled[model] = made
-        return made
+        _compiled[model] = compiled(model, max_edges)
+        return _compiled[model]

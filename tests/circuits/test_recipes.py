@@ -55,7 +55,14 @@ def test_a_circuit_is_learned_and_read_back(folder, parameters, target):
     rows = encode(table, model.schema)
     logs = again.log_likelihood(rows)
     assert np.all(np.isfinite(logs))
-    assert set(model.tables()) == {"columns", "nodes", "edges"}
+    tables = model.tables()
+    assert {"columns", "nodes", "edges"} <= set(tables)
+    if model.posterior is not None:
+        edges, shares = tables["edges"].to_pandas(), tables["probabilities"].to_pandas()
+        is_sum = edges["parent"].isin(edges["parent"][edges["weight"] < 1.0])
+        assert (edges["variance"][is_sum] > 0).all() and (edges["variance"][~is_sum] == 0).all()
+        assert shares.groupby("leaf")["probability"].sum().to_numpy() == pytest.approx(1.0)
+        assert (shares["variance"] > 0).all() and shares["value"].notna().all()
     if target is None:
         with pytest.raises(NoClass, match="or send queries"):
             model.predict_proba(rows)

@@ -62,6 +62,11 @@ def parents_of(edges):
     return tuple(tuple(sorted(a for a, child in pairs if child == node)) for node in range(D))
 
 
+def pair_states(parents):
+    """Of each pair of nodes, whether there is no edge (0), or which way it goes."""
+    return np.array([(a in parents[b]) + 2 * (b in parents[a]) for a in range(D) for b in range(a)])
+
+
 def check(found, expected, pairs, what):
     """Exactly; or within five standard errors of draws, and a few draws where an event is rare."""
     expected = expected - np.diag(np.diag(expected))
@@ -146,3 +151,6 @@ def test_the_best_graph_and_any_other(method, given):
         assert told["log_score"] == pytest.approx(math.log(all_scores[row]) + all_z, abs=1e-8)
         assert told["log_posterior"] == pytest.approx(math.log(order_weights[parents]), abs=1e-8)
         assert told["log_odds"] == pytest.approx(math.log(all_scores[row] / all_scores.max()), abs=1e-8)
+        own = pair_states(parents)
+        expected = sum(w * np.sum(pair_states(graph) != own) for graph, w in order_weights.items() if w > 1e-12)
+        assert told["expected_shd"] == pytest.approx(expected, abs=1e-6)

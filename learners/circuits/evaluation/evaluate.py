@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.circuit import Circuit, CircuitArrays, kept_with
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.evaluate_kernels import BLOCK, few_root_logs, root_logs
 from learners.circuits.evaluation.extended_range_kernels import node_logs, relative_leaf_logs, wide_root_logs
@@ -110,11 +110,28 @@ def relative_node_logs(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
 
 def upward_logs(circuit: Circuit, log_leaf: Floats) -> Floats:
     """(n_nodes,) float64: log values of all nodes, of leaves with log values log_leaf (n_nodes,)."""
+    return _node_logs(circuit, circuit.arrays, log_leaf)
+
+
+def _node_logs(circuit: Circuit, arrays: CircuitArrays, log_leaf: Floats) -> Floats:
     no_rows, values = np.empty((0, 0)), np.empty((circuit.n_nodes, 1))
     freeze(no_rows)
     rows, logs = np.zeros(1, np.int64), np.ascontiguousarray(log_leaf[:, np.newaxis], np.float64)
-    node_logs(circuit.arrays, logs, no_rows, rows, *_scratch(circuit, 1), values, np.empty((circuit.n_nodes, 0)))
+    node_logs(arrays, logs, no_rows, rows, *_scratch(circuit, 1), values, np.empty((circuit.n_nodes, 0)))
     return values[:, 0]
+
+
+def log_induced_trees(circuit: Circuit) -> float:
+    """Logarithm of the number of induced trees: a child of each sum that it reaches, and all children of each product.
+
+    References
+    ----------
+    Zhao, Poupart, Gordon (2016), A unified approach for learning the parameters of sum-product networks, theorem 2: it is the value
+    of the root where all weights and leaves are one.
+    """
+    log_weight = np.where(circuit.log_weight > -np.inf, 0.0, -np.inf)
+    freeze(log_weight)
+    return float(_node_logs(circuit, circuit.arrays._replace(log_weight=log_weight), np.zeros(circuit.n_nodes))[-1])
 
 
 def rows_in(given: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> Array:

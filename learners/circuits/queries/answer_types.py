@@ -45,6 +45,28 @@ class Assignment(TypedDict):
     is_optimal: bool
 
 
+class Intervention(TypedDict, total=False):
+    """What setting columns does to the arcs of a network, see `registry.networks.interventions.intervention_of`."""
+
+    set: dict[str, RawValue]
+    cut: list[dict[str, str]]
+    back_door: list[dict[str, str | bool | list[str]]]
+
+
+class Sampled(TypedDict):
+    """Samples of which an answer is, in place of a sum that is too large.
+
+    `largest_error` is the largest standard error of a probability, of a marginal as a share of it; `is_reached` whether it is as
+    small as was asked for, or time was up.
+    """
+
+    n: int
+    effective_sample_size: float
+    largest_error: float
+    is_reached: bool
+    seconds: float
+
+
 class Answer(TypedDict, total=False):
     """The answer to a query: `kind`, and what `queries.answer_all` says of it."""
 
@@ -76,6 +98,8 @@ class Answer(TypedDict, total=False):
     intervals: dict[str, dict[str, list[float]]]
     level: float
     of: str
+    intervention: Intervention
+    sampled: Sampled
 
 
 # What answers the queries of a kind that differ only by their evidence, from the columns, rows of evidence (n_variables, n_rows),

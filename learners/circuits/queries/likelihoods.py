@@ -15,7 +15,7 @@ from learners.circuits.queries.column_values import is_in_intervals
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats, Mask
 from learners.models.evidence import Evidence, Known, Likely, NoneOf, Range, RawValue
-from learners.models.query import Query, Surprise
+from learners.models.query import Asked, Query, Surprise
 from learners.schema.clocks import DICTIONARY
 from learners.schema.encoding.records import number_reader
 
@@ -51,7 +51,7 @@ class Read(NamedTuple):
 
 
 def read_evidence(columns: Columns, query: Query) -> Read:
-    """The evidence of a query, each column read as its kind wants it.
+    """The evidence of a query, each column read as its kind wants it; what is set from outside is known, too.
 
     Raises
     ------
@@ -65,7 +65,22 @@ def read_evidence(columns: Columns, query: Query) -> Read:
                 f"Column {several!r} has more than one value: surprise ranks single values among drawn rows. Ask for a marginal."
             )
         return Read(query.evidence, NOTHING)
-    return read(columns, query.evidence, query.likely)
+    return read(columns, known_after(query), query.likely)
+
+
+def known_after(query: Asked) -> Evidence:
+    """The evidence of a query, and the values to which it sets columns.
+
+    Raises
+    ------
+    InvalidEvidence
+    """
+    for name, value in query.do.items():
+        if value is None or isinstance(value, SEVERAL):
+            raise InvalidEvidence(f"Column {name!r} is to be set to {value!r}: set it to one value.")
+        if query.evidence.get(name) is not None:
+            raise InvalidEvidence(f"Column {name!r} is both set and given: leave it out of one of them.")
+    return {**query.evidence, **query.do} if query.do else query.evidence
 
 
 def read(columns: Columns, evidence: Evidence, likely: Likely) -> Read:

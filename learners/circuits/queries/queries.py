@@ -10,7 +10,7 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns, columns_of
-from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, NoArcs, NoGraphs
 from learners.circuits.evaluation.reweighted import Likelihoods, Reweighted, reweighted
 from learners.circuits.map import MapAnswer, k_best
 from learners.circuits.map.query import TREE_SOLVERS
@@ -96,7 +96,10 @@ def answer_all(
         As in `answer`.
     ImpossibleEvidence
         With the place of the query as `row`, if there are several, and the `column` at fault.
+    NoArcs, NoGraphs
+        Of interventions and graphs, which circuits have not.
     """
+    check_plain(queries)
     columns = columns_of(circuit, schema)
     batches = batches or partial(circuit_batches, circuit)
     evidence = [read_evidence(columns, query) for query in queries]
@@ -122,6 +125,20 @@ def answer_all(
             place = [place for place in places if place not in found][error.row or 0]
             raise _named(columns, queries[place], place if len(queries) > 1 else None) from error
     return [Answer(kind=query.kind) | found[place] for place, query in enumerate(queries)]
+
+
+def check_plain(queries: Sequence[Query]) -> None:
+    """Refuse queries that only networks or posteriors over networks can answer.
+
+    Raises
+    ------
+    NoArcs, NoGraphs
+    """
+    for query in queries:
+        if not isinstance(query, Surprise) and query.do:
+            raise NoArcs
+        if not isinstance(query, Surprise) and query.graph != "best":
+            raise NoGraphs
 
 
 def circuit_batches(circuit: Circuit, likelihoods: Likelihoods) -> Batches:
@@ -197,19 +214,19 @@ def _named(columns: Columns, query: Query, place: int | None) -> ImpossibleEvide
 def _group(columns: Columns, query: Query, given: Read) -> _Group:
     """What queries have in common that can be answered together."""
     if isinstance(query, Conditional):
-        return "conditional", _asked(columns, query, given, discrete=True), query.joint
+        return "conditional", asked_variables(columns, query, given, discrete=True), query.joint
     if isinstance(query, Moments):
-        return "moments", _asked(columns, query, given, discrete=False)
+        return "moments", asked_variables(columns, query, given, discrete=False)
     if isinstance(query, Sample):
-        return "sample", _asked(columns, query, given, discrete=None, also_given=True), query.n, query.seed
+        return "sample", asked_variables(columns, query, given, discrete=None, also_given=True), query.n, query.seed
     if isinstance(query, Impute):
-        return "impute", _asked(columns, query, given, discrete=None)
+        return "impute", asked_variables(columns, query, given, discrete=None)
     if isinstance(query, Surprise):
         return "surprise", query.n, query.seed
     return (query.kind,)
 
 
-def _asked(
+def asked_variables(
     columns: Columns,
     query: Conditional | Moments | Sample | Map | Impute,
     evidence: Read,
@@ -281,7 +298,7 @@ def _compact(columns: Columns, evidence: Sequence[Mapping[str, object]]) -> Arra
 
 def asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
     """The variables of a MAP query: none named, those that its solver can be asked for, if there are any."""
-    asked = _asked(columns, query, read_evidence(columns, query), discrete=None)
+    asked = asked_variables(columns, query, read_evidence(columns, query), discrete=None)
     if not query.variables and query.solver not in TREE_SOLVERS:
         asked = tuple(v for v in asked if columns.n_values[v]) or asked
     numeric = [columns.names[v] for v in asked if not columns.n_values[v]]

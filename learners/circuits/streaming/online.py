@@ -108,6 +108,23 @@ def _counts(log: Floats, belongs: Array, strength: float, least: float) -> Float
     return counts
 
 
+class WeightMoments(NamedTuple):
+    """Moments of a posterior over weights.
+
+    Attributes
+    ----------
+    edge_mean, edge_variance : (n_edges,) float64
+        One and zero below products.
+    parameter_mean, parameter_variance : (n_parameters,) float64
+        Of the probabilities of categorical leaves; NaN and zero for parameters of other leaves.
+    """
+
+    edge_mean: Floats
+    edge_variance: Floats
+    parameter_mean: Floats
+    parameter_variance: Floats
+
+
 class StreamingPosterior:
     """Dirichlet posteriors of a circuit's weights, updated by row after row, in the order of the rows.
 
@@ -206,6 +223,22 @@ class StreamingPosterior:
         """Pseudo-counts of the posterior."""
         edge, parameter = _in_circuit(self.structure, self._compiled, self._state.pseudo_count)
         return PseudoCounts(edge, parameter, self.prior.numeric)
+
+    def weight_moments(self) -> WeightMoments:
+        """Mean and variance of every weight and of every probability of a categorical leaf: those of their Dirichlets.
+
+        What is not learned has variance zero.
+        """
+        known, counts = self.circuit(), self.pseudo_counts()
+        edge_mean, parameter_mean = np.exp(known.log_weight), np.exp(known.leaf_parameters)
+        is_share = np.repeat(known.kind == CATEGORICAL, np.diff(known.leaf_starts))
+        parameter_mean[~is_share] = np.nan
+        return WeightMoments(
+            edge_mean,
+            _variances(edge_mean, counts.edge, known.child_starts),
+            parameter_mean,
+            _variances(parameter_mean, np.where(is_share, counts.parameter, 0.0), known.leaf_starts),
+        )
 
     def circuit(self) -> Circuit:
         """The circuit with the posterior means."""
@@ -335,3 +368,11 @@ def _in_circuit(circuit: Circuit, plan: Compiled, entries: Floats) -> tuple[Floa
     edge[plan.edge[plan.edge >= 0]] = entries[plan.edge >= 0]
     parameter[plan.parameter[plan.parameter >= 0]] = entries[plan.parameter >= 0]
     return edge, parameter
+
+
+def _variances(means: Floats, counts: Floats, starts: Array) -> Floats:
+    """Variances of Dirichlets, which lie between starts: m (1 - m) / (sum of the pseudo-counts + 1)."""
+    sizes = np.diff(starts)
+    totals = np.bincount(np.repeat(np.arange(sizes.size), sizes), counts, sizes.size)
+    of_entry = np.repeat(totals, sizes)
+    return np.where(of_entry > 0, means * (1.0 - means) / (of_entry + 1.0), 0.0)

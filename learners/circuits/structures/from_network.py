@@ -24,7 +24,8 @@ class NetworkTooLarge(LearnerError, ValueError):
     def __init__(self, n_edges: int, max_edges: int) -> None:
         super().__init__(
             f"The circuit of this network would have {n_edges:,} edges, more than max_edges={max_edges:,}. "
-            "Train with fewer parents (a smaller k), fold rare values, or raise max_edges."
+            "Ask for samples with their standard error (fewpass query --sample, or sampling in the query), train with fewer parents (a "
+            "smaller k), fold rare values, or raise max_edges."
         )
         self.n_edges = n_edges
         self.max_edges = max_edges
@@ -169,7 +170,12 @@ def network_circuit(model: NetworkClassifier, max_edges: int = MAX_EDGES) -> Cir
     return blocks.circuit()
 
 
-def tables_circuit(parents: Sequence[tuple[int, ...]], tables: Sequence[Floats], max_edges: int = MAX_EDGES) -> Circuit:
+def tables_circuit(
+    parents: Sequence[tuple[int, ...]],
+    tables: Sequence[Floats],
+    max_edges: int = MAX_EDGES,
+    left_out: frozenset[int] = frozenset(),
+) -> Circuit:
     """The joint distribution of any Bayesian network of discrete variables, as a circuit.
 
     Parameters
@@ -179,24 +185,27 @@ def tables_circuit(parents: Sequence[tuple[int, ...]], tables: Sequence[Floats],
     tables : sequence of float64 arrays
         p(x | parents) of each: one axis for each parent in order, the last for the variable.
     max_edges : int
+    left_out : set of int
+        Variables without a leaf; they have no neighbours.
 
     Raises
     ------
     NetworkTooLarge
     """
     n_values = [table.shape[-1] for table in tables]
+    variables = [v for v in range(len(parents)) if v not in left_out]
     children = [sum(v in own for own in parents) for v in range(len(parents))]
-    roots = [v for v, own in enumerate(parents) if not own]
-    last = max(roots, key=lambda v: children[v])  # summed out at the end, as the class of a classifier is
-    families = [(*(p for p in own if p != last), v) for v, own in enumerate(parents) if v != last]
+    # Summed out at the end, as the class of a classifier is.
+    last = max((v for v in variables if not parents[v]), key=lambda v: children[v])
+    families = [(*(p for p in parents[v] if p != last), v) for v in variables if v != last]
     plan = _elimination(families, [*n_values, n_values[last]])
     if plan.n_edges > max_edges:
         raise NetworkTooLarge(plan.n_edges, max_edges)
     factors = []
-    for v, (own, table) in enumerate(zip(parents, tables, strict=True)):
-        axes = (*own, v)
+    for v in variables:
+        axes = (*parents[v], v)
         with np.errstate(divide="ignore"):
-            factors.append(_Factor(tuple(sorted(axes)), np.log(table).transpose(np.argsort(axes))))
+            factors.append(_Factor(tuple(sorted(axes)), np.log(tables[v]).transpose(np.argsort(axes))))
     blocks = Blocks(n_values)
     for v in (*plan.order, last):
         ours = [factor for factor in factors if v in factor.scope]

@@ -7,6 +7,7 @@ import numpy as np
 from learners.kernels.arrays import Floats
 from learners.kernels.scaled_arithmetic import NOTHING, add_supersets
 from learners.orders.lattice.forward_backward import OrderSums, Scaled, scaled_families
+from learners.orders.lattice.graphs import Graph
 from learners.orders.lattice.lattice_kernels import add_weights
 from learners.orders.scores.family_kernels import family_posterior, memberships
 
@@ -55,3 +56,25 @@ def edge_probabilities(sums: OrderSums) -> Floats:
         memberships(q[scores.starts[node] : scores.starts[node + 1]], shares)
         found[candidates, node] = shares
     return np.clip(found, 0.0, 1.0)
+
+
+def expected_distance(probabilities: Floats, parents: Graph) -> float:
+    """The structural Hamming distance of a graph that is expected of graphs with these edges.
+
+    It counts the pairs of nodes that two graphs connect otherwise: with an edge or without, or with one turned round. So its
+    expectation follows from the probabilities of edges, however these depend on each other.
+
+    Parameters
+    ----------
+    probabilities : (d, d) float64
+    parents : tuple of tuple of int
+
+    References
+    ----------
+    Tsamardinos, Brown, Aliferis (2006), The max-min hill-climbing Bayesian network structure learning algorithm, section 5.1.
+    """
+    alike = 1.0 - probabilities - probabilities.T  # no edge
+    for node, own in enumerate(parents):
+        for parent in own:
+            alike[parent, node] = alike[node, parent] = probabilities[parent, node]
+    return float(np.sum(np.triu(1.0 - alike, 1)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.kernels.arrays import Array, Floats
-from learners.models.query import GraphPrior
+from learners.models.estimation import GraphPrior
 from learners.orders.lattice.forward_backward import OrderSums
 from learners.orders.lattice.graphs import DrawnGraphs, draw_graphs, log_n_orders
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from learners.errors import LearnerError
 from learners.kernels.arrays import Codes, Floats, Integers, Uint64s, freeze
 from learners.orders.lattice.graphs import members
 from learners.orders.queries.graph_samples import WeightedGraphs
@@ -21,6 +22,17 @@ MOST_ROW_BYTES = 1 << 24
 COUNTED_CELLS = 50_000_000
 # Random orders by which the orders of a graph are counted.
 N_ORDERS = 4000
+
+
+class UnscoredFamily(LearnerError, ValueError):
+    """The model keeps nothing from which a family beyond its tables could be scored."""
+
+    def __init__(self, name: str, parents: str) -> None:
+        super().__init__(
+            f"The model has no score of {name!r} with the parents {parents or 'none'}, and keeps no rows to count it from. Train "
+            "again, with keep_rows=true (if the distinct rows fit into 16 MiB), with these edges in required, more candidates, or a "
+            "larger max_parents."
+        )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,44 +35,104 @@ def conditional_tables(score: BDeu, parents: Graph) -> list[Floats]:
     """Of each node, (q, r) float64: the mean probability of its r values given the q combinations of its parents' values.
 
     The first parent's value varies slowest. Empty if all tables together have more than `MOST_CELLS` cells.
+    """
+    if n_cells(score, parents) > MOST_CELLS:
+        return []
+    counts = expected_counts(score, list(enumerate(parents)))
+    return [table / table.sum(axis=1, keepdims=True) for table in counts]
+
+
+def n_cells(score: BDeu, parents: Graph) -> float:
+    """Probabilities of all tables of a graph."""
+    return sum(float(np.prod(score.sizes[[*own, node]], dtype=np.float64)) for node, own in enumerate(parents))
+
+
+def expected_counts(score: BDeu, families: Sequence[tuple[int, tuple[int, ...]]]) -> list[Floats]:
+    """Of each node with its parents, (q, r) float64: the rows of each combination of values, and the prior's.
+
+    Probabilities given a combination have a Dirichlet distribution with these numbers.
 
     References
     ----------
     Heckerman, Geiger, Chickering (1995), equation (23), with the prior of section 5.
     """
     sizes = score.sizes
-    shapes = [(int(np.prod(sizes[list(own)], dtype=np.float64)), int(sizes[i])) for i, own in enumerate(parents)]
-    if sum(float(q) * r for q, r in shapes) > MOST_CELLS:
-        return []
+    shapes = [(int(np.prod(sizes[list(own)])), int(sizes[node])) for node, own in families]
     counts = [np.full(q * r, score.ess / (q * r)) for q, r in shapes]
     for x, weights in score.rows.blocks():
-        for node, own in enumerate(parents):
+        for place, (node, own) in enumerate(families):
             cell = np.zeros(weights.size, np.int64)
             for column in (*own, node):
                 cell = cell * sizes[column] + x[column]
-            counts[node] += np.bincount(cell, weights, counts[node].size)
-    tables = [of_node.reshape(shape) for of_node, shape in zip(counts, shapes, strict=True)]
-    return [table / table.sum(axis=1, keepdims=True) for table in tables]
+            counts[place] += np.bincount(cell, weights, counts[place].size)
+    return [of_family.reshape(shape) for of_family, shape in zip(counts, shapes, strict=True)]
 
 
-def mean_gaussian(parents: Graph, bge: BGe) -> tuple[Floats, Floats]:
-    """Mean (d,) and covariance (d, d) of a graph's linear Gaussian network with its expected coefficients and variances.
+class Coefficients(NamedTuple):
+    """A linear Gaussian network in the units in which the columns were scored.
 
-    In the units in which the columns were scored.
+    Attributes
+    ----------
+    intercepts : (d,) float64
+    weights : (d, d) float64
+        [i, j] the coefficient of j in i.
+    variances : (d,) float64
+        Of the noise.
+    """
+
+    intercepts: Floats
+    weights: Floats
+    variances: Floats
+
+
+def mean_coefficients(parents: Graph, bge: BGe) -> Coefficients:
+    """The expected coefficients and variances of a graph.
 
     References
     ----------
     Geiger, Heckerman (2002): of a node with k parents, 1 / variance is gamma distributed with (N + alpha_w - d + k + 1) / 2.
     """
+    weights, rest = _regressions(parents, bge)
+    variances = rest / (bge.degrees + np.array([len(own) for own in parents]) - 1)
+    mean = _posterior_mean(bge)
+    return Coefficients(mean - weights @ mean, weights, variances)
+
+
+def drawn_coefficients(parents: Graph, bge: BGe, rng: np.random.Generator) -> Coefficients:
+    """Coefficients, intercepts and variances of a graph drawn from their posterior.
+
+    References
+    ----------
+    Geiger, Heckerman (2002), sections 4 and 5: the regressions of nodes on their parents under a normal-Wishart distribution are
+    independent; given its variance, a coefficient vector has the covariance variance * R[parents, parents]^-1.
+    """
     d, r = bge.d, bge.scale
-    weights, variances = np.zeros((d, d)), np.empty(d)
+    weights, rest = _regressions(parents, bge)
+    variances = rest / rng.chisquare(bge.degrees + np.array([len(own) for own in parents]) + 1.0)
+    for node, own in enumerate(parents):
+        above = list(own)
+        if above:
+            factor = np.linalg.cholesky(r[np.ix_(above, above)])
+            noise = np.linalg.solve(factor.T, rng.standard_normal(len(above)))
+            weights[node, above] += np.sqrt(variances[node]) * noise
+    mean = _posterior_mean(bge)
+    spread = np.sqrt(variances / (bge.n_rows + bge.prior.alpha_mu))
+    return Coefficients(mean - weights @ mean + spread * rng.standard_normal(d), weights, variances)
+
+
+def _regressions(parents: Graph, bge: BGe) -> tuple[Floats, Floats]:
+    """(d, d) mean coefficients, and (d,) what of the scale matrix they leave."""
+    d, r = bge.d, bge.scale
+    weights, rest = np.zeros((d, d)), np.empty(d)
     for node, own in enumerate(parents):
         above = list(own)
         weights[node, above] = np.linalg.solve(r[np.ix_(above, above)], r[above, node])
-        rest = float(r[node, node] - r[node, above] @ weights[node, above])
-        variances[node] = rest / (bge.degrees + len(above) - 1)
-    through = np.linalg.inv(np.eye(d) - weights)
-    return bge.n_rows / (bge.n_rows + bge.prior.alpha_mu) * bge.mean, (through * variances) @ through.T
+        rest[node] = r[node, node] - r[node, above] @ weights[node, above]
+    return weights, rest
+
+
+def _posterior_mean(bge: BGe) -> Floats:
+    return bge.n_rows / (bge.n_rows + bge.prior.alpha_mu) * bge.mean
 
 
 def nominal_network(schema: Schema, parents: Graph, tables: Sequence[Floats]) -> Network:

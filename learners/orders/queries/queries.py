@@ -9,6 +9,7 @@ import numpy as np
 
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
+from learners.models.estimation import Average
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
 from learners.orders.formats.bif import parse_bif
 from learners.orders.lattice.forward_backward import OrderSums
@@ -17,10 +18,17 @@ from learners.orders.lattice.graphs import as_sets, best_graph, log_n_orders, me
 from learners.orders.lattice.posterior import Coverage, OrderPosterior
 from learners.orders.parameters import edge_of
 from learners.orders.queries.conditional import ConditionalPosteriors
-from learners.orders.queries.edges import edge_probabilities
+from learners.orders.queries.edges import edge_probabilities, expected_distance
 from learners.orders.queries.effects import draw_effects, mean_effects, mean_effects_bytes
 from learners.orders.queries.graph_samples import WeightedGraphs, weighted_graphs
-from learners.orders.queries.graph_scores import OutsideMass, estimated_log_orders, log_family, log_prior, outside_mass
+from learners.orders.queries.graph_scores import (
+    OutsideMass,
+    UnscoredFamily,
+    estimated_log_orders,
+    log_family,
+    log_prior,
+    outside_mass,
+)
 from learners.orders.queries.paths import MOST_EXACT, ancestor_relations, path_probabilities
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
@@ -44,17 +52,6 @@ class NotGaussian(LearnerError, ValueError):
         )
 
 
-class UnscoredFamily(LearnerError, ValueError):
-    """The model keeps nothing from which a family beyond its tables could be scored."""
-
-    def __init__(self, name: str, parents: str) -> None:
-        super().__init__(
-            f"The model has no score of {name!r} with the parents {parents or 'none'}, and keeps no rows to count it from. Train "
-            "again, with keep_rows=true (if the distinct rows fit into 16 MiB), with these edges in required, more candidates, or a "
-            "larger max_parents."
-        )
-
-
 def _as_probability(odds: float, error: float, name: str = "probability") -> Answer:
     """Odds against what is covered as a share of both, with its standard error."""
     return {name: odds / (1.0 + odds), "standard_error": error / (1.0 + odds) ** 2}
@@ -72,6 +69,8 @@ class Asked:
         For known edges that the posterior's lattice or candidates do not hold; without it such questions are refused.
     bdeu : BDeu, optional
         Of nominal columns, for families that the tables do not hold.
+    probabilities : (d, d) float64, optional
+        Of edges, if they are known already.
     """
 
     def __init__(
@@ -80,8 +79,11 @@ class Asked:
         names: Sequence[str],
         conditional: ConditionalPosteriors | None = None,
         bdeu: BDeu | None = None,
+        probabilities: Floats | None = None,
     ) -> None:
+        self._probabilities = probabilities
         self.posterior, self.names, self.conditional = posterior, list(names), conditional
+        self.bdeu = bdeu
         self.score: BGe | BDeu | None = posterior.bge or bdeu
 
     def answer(self, query: StructureQuery, pause: Callable[[], None] | None = None) -> Answer:
@@ -94,8 +96,9 @@ class Asked:
         - graphs: `graphs`, distinct ones with how often each was drawn as `count`;
         - paths: `paths`: `from`, `to`, `probability` of each pair, and `is_exact`;
         - effects: `effects`: `from`, `to`, `mean`, `low`, `high` of each pair, and `is_exact` of the means;
-        - score: `log_score`, `log_posterior` and `log_odds` against the best graph, and `is_covered`: whether the
-          posterior's tables and orders hold the graph. If not, `log_posterior` is an upper bound and `notes` say why.
+        - score: `log_score`, `log_posterior` and `log_odds` against the best graph, `expected_shd` of `edges.expected_distance`,
+          and `is_covered`: whether the posterior's tables and orders hold the graph. If not, `log_posterior` is an upper
+          bound and `notes` say why.
 
         What comes from draws has a `standard_error`; with prior "graph", `effective_sample_size` tells how many draws of
         equal weight they are worth. Where no order that the model covers has the known edges, a lattice grows around
@@ -124,6 +127,13 @@ class Asked:
         sums, coverage = self._given(self.known(query), pause)
         return {"kind": query.kind} | answers[type(query)](query, sums) | {"coverage": self.posterior.told(coverage)}
 
+    @property
+    def probabilities(self) -> Floats:
+        """(d, d) float64: of each edge, under the order prior."""
+        if self._probabilities is None:
+            self._probabilities = edge_probabilities(self.posterior.prior_sums)
+        return self._probabilities
+
     def check(self, query: StructureQuery) -> None:
         """Refuse a query that names what is not there, without answering it.
 
@@ -138,7 +148,17 @@ class Asked:
         else:
             self.known(query)
 
-    def known(self, query: StructureQuery) -> KnownEdges:
+    def graphs_of(self, average: Average, pause: Callable[[], None] | None = None) -> tuple[WeightedGraphs, Coverage]:
+        """Graphs drawn for an average, and how much of the posterior they are of.
+
+        Raises
+        ------
+        UnknownColumn, InvalidParameter, ImpossibleEdges
+        """
+        sums, coverage = self._given(self.known(average), pause)
+        return weighted_graphs(sums, average.n, average.seed, average.prior), coverage
+
+    def known(self, query: StructureQuery | Average) -> KnownEdges:
         """The known edges of a query.
 
         Raises
@@ -273,8 +293,16 @@ class Asked:
 
     def _parents(self, query: Score) -> ParentSets:
         """The graph of a query."""
-        texts = parse_bif(query.bif, "bif").edges if query.bif else query.edges
-        edges = {edge_of(text, self.names, "edges") for text in texts}
+        return self.parents_of(parse_bif(query.bif, "bif").edges if query.bif else query.edges, "edges")
+
+    def parents_of(self, texts: Sequence[str], where: str) -> ParentSets:
+        """The graph of some edges.
+
+        Raises
+        ------
+        UnknownColumn, InvalidParameter, ImpossibleEdges
+        """
+        edges = {edge_of(text, self.names, where) for text in texts}
         cycle = cycle_of(edges)
         if cycle:
             raise ImpossibleEdges(f"{'->'.join(self.names[node] for node in cycle)} is a cycle")
@@ -287,6 +315,7 @@ class Asked:
         return logs | {
             "log_odds": logs["log_score"] - best.log_score,
             "best_log_score": best.log_score,
+            "expected_shd": expected_distance(self.probabilities, parents),
             "best_edges": self._edges_of(best.parents),
         }
 
@@ -367,23 +396,3 @@ class Asked:
             for j in range(d)
             if i != j
         ]
-
-
-def answer_size(d: int, queries: Sequence[StructureQuery]) -> int:
-    """How many values the answers have at most."""
-    pairs = 5 * d * (d - 1)
-    return sum(query.n * (d * d // 2 + 4) if isinstance(query, Graphs) else pairs for query in queries)
-
-
-def n_draws(queries: Sequence[StructureQuery], d: int, is_exact: bool) -> int:
-    """How many graphs the queries draw."""
-    total = 0
-    for query in queries:
-        if isinstance(query, Graphs | Effects):
-            total += query.n
-        elif isinstance(query, Edges):
-            total += query.n if query.prior == "graph" else 0
-        elif isinstance(query, Paths):
-            needs = query.prior == "graph" or not is_exact or d > MOST_EXACT
-            total += query.n if needs else 0
-    return total

@@ -4,20 +4,28 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, get_args
 
+from learners.circuits.columns import Columns
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import answer_size
+from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
+from learners.models.estimation import Average, Sampling
+from learners.models.evidence import Given
 from learners.models.model import Model
 from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
 from learners.orders.model import OrderModel
-from learners.orders.queries.queries import answer_size as structures_size
-from learners.orders.queries.queries import n_draws
+from learners.orders.queries.answer_sizes import answer_size as structures_size
+from learners.orders.queries.answer_sizes import n_draws
+from learners.registry.networks.network_answers import answer_all, is_plain
+from learners.registry.networks.of_models import network_of
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, TooSlow
 from service.serving.networks import compiled_network
@@ -114,13 +122,14 @@ def of_joint(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
 
 
 def limited(model: Model, queries: Sequence[AnyQuery], max_queries: int, time_limit_s: float) -> list[AnyQuery]:
-    """The queries with what they may take bounded: their number, the samples, the time of all MAP searches together.
+    """The queries with what they may take bounded: their number, the samples, the time of all MAP searches and samples together.
 
     Raises
     ------
     BodyTooLarge
     """
     n_samples = sum(query.n for query in queries if isinstance(query, Sample | Surprise))
+    n_samples += sum(average.n for average in map(_average, queries) if average is not None)
     if isinstance(model, OrderModel):
         posterior = model.posterior
         n_samples += n_draws(of_structures(queries), posterior.scores.d, posterior.coverage.is_exact)
@@ -131,12 +140,22 @@ def limited(model: Model, queries: Sequence[AnyQuery], max_queries: int, time_li
                 "A job of kind 'query', or fewpass query, answers more.",
                 max_rows=max_queries,
             )
-    n_maps = max(1, sum(isinstance(query, Map) for query in queries))
-    share = time_limit_s / n_maps
-    return [
-        replace(query, time_limit_s=min(query.time_limit_s, share)) if isinstance(query, Map) else query
-        for query in queries
-    ]
+    n_timed = sum(isinstance(query, Map) or _sampling(query) is not None for query in queries)
+    share = time_limit_s / max(1, n_timed)
+    return [_within(query, share) for query in queries]
+
+
+def _within(query: AnyQuery, time_limit_s: float) -> AnyQuery:
+    sampling = _sampling(query)
+    if isinstance(query, Given) and sampling is not None:
+        query = replace(query, sampling=replace(sampling, time_limit_s=min(sampling.time_limit_s, time_limit_s)))
+    if isinstance(query, Map):
+        query = replace(query, time_limit_s=min(query.time_limit_s, time_limit_s))
+    return query
+
+
+def _sampling(query: AnyQuery) -> Sampling | None:
+    return query.sampling if isinstance(query, Given) else None
 
 
 def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None:
@@ -153,14 +172,29 @@ def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None
     if isinstance(model, OrderModel):
         n_told = structures_size(model.schema.n_attributes, of_structures(queries))
     if asked := of_joint(model, queries):
-        circuit = queryable(model)
-        n_told += answer_size(circuit.circuit, circuit.schema, asked)
+        columns = columns_asked(model, asked)
+        n_told += answer_size(columns.circuit, columns.schema, asked)
     if n_told > most:
         raise BodyTooLarge(
             f"The answers would have {n_told:,} values; the limit for one request is {most:,} ({VALUES_PER_ROW} times "
             "FEWPASS_MAX_ROWS). Name the variables that you need, or ask fewer queries or draws at once.",
             max_values=most,
         )
+
+
+def columns_asked(model: Model, queries: Sequence[Query]) -> Columns:
+    """The columns of a model that is asked; of a network that is too large for a circuit, if its queries ask for samples.
+
+    Raises
+    ------
+    NoJoint, NetworkTooLarge
+    """
+    try:
+        return queryable(model).columns
+    except NetworkTooLarge:
+        if any(is_plain(query) and _sampling(query) is None for query in queries):
+            raise
+        return network_of(model).columns
 
 
 def until(deadline: float, time_limit_s: float, kind: str = "query") -> Callable[[], None]:
@@ -200,17 +234,23 @@ def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None]
     Raises
     ------
     NoJoint, WrongQuery, NetworkTooLarge, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError, ContinuousQuery
-    ImpossibleEdges, NotGaussian, NetworkFileError, InvalidParameter
+    NoArcs, NoGraphs, TablesTooLarge
+        Of interventions and graphs.
+    ImpossibleEdges, NotGaussian, NetworkFileError, InvalidParameter, NoRows
         Of posteriors over structures.
     """
     asked = of_joint(model, queries)
-    if isinstance(model, OrderModel):
-        with _adding_up:
-            about = iter(model.answer(of_structures(queries), pause))
-        joint = iter([each | {"graph": "best"} for each in queryable(model).answer(asked, pause)] if asked else [])
-        return [_finite(next(about if isinstance(query, StructureQuery) else joint)) for query in queries]
-    told = [_finite(answer) for answer in queryable(model).answer(asked, pause)]
+    own = model.joint if isinstance(model, EnsembleModel) else model
+    structures = of_structures(queries)
+    with _adding_up if isinstance(model, OrderModel) and (structures or any(map(_average, asked))) else nullcontext():
+        about = iter(model.answer(structures, pause) if isinstance(model, OrderModel) else [])
+        joint = iter(answer_all(own, asked, partial(queryable, own), pause=pause) if asked else [])
+    told = [_finite(next(about if isinstance(query, StructureQuery) else joint)) for query in queries]
     return [answer | {"member": "joint"} for answer in told] if isinstance(model, EnsembleModel) else told
+
+
+def _average(query: AnyQuery) -> Average | None:
+    return query.graph if isinstance(query, Given) and isinstance(query.graph, Average) else None
 
 
 def _finite(value: Any) -> Any:

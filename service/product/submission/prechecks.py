@@ -6,22 +6,24 @@ from pathlib import Path
 
 from learners.circuits.columns import check_left_out, knows_nothing_of, never_had
 from learners.circuits.model import CircuitModel
+from learners.circuits.queries.likelihoods import known_after
 from learners.circuits.queries.queries import check
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import SourceError, UnknownColumn
-from learners.models.evidence import NoneOf, Range
+from learners.models.evidence import Evidence, NoneOf, Range
 from learners.models.model import Model
 from learners.models.query import AnyQuery, Marginal, Query, Surprise
 from learners.orders.model import OrderModel
 from learners.registry import recipes
+from learners.registry.networks.network_answers import check_all
 from learners.schema.encoding.records import encode_records
 from learners.schema.labels import labels_of
 from service.jobs.limits import check_limits
 from service.product.datasets.data_roots import check_roots, files_of, plain, refuse_secrets
 from service.product.datasets.datasets import get_dataset
 from service.product.forgetting.forgetting import check_condition
-from service.product.inference.queries import NoJoint, of_joint, of_structures, queryable
+from service.product.inference.queries import NoJoint, columns_asked, of_joint, of_structures
 from service.product.promotion.promotion import checked_train
 from service.product.training.training import target_of
 from service.product.versions.registry import find_version
@@ -132,10 +134,11 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
         for about in of_structures(queries):
             model.asked.check(about)
     asked = of_joint(model, queries)
+    check_all(model, asked)
     if isinstance(model, OrderModel):
         if asked:
-            known = queryable(model)
-            check(known.circuit, known.schema, asked)
+            columns = columns_asked(model, asked)
+            check(columns.circuit, columns.schema, asked)
         return
     if isinstance(model, EnsembleModel):
         model = model.joint
@@ -152,9 +155,13 @@ def _variables(query: Query) -> Sequence[str]:
     return () if isinstance(query, Marginal | Surprise) else query.variables
 
 
+def _known(query: Query) -> Evidence:
+    return query.evidence if isinstance(query, Surprise) else known_after(query)
+
+
 def _named_values(query: Query) -> Iterator[tuple[str, object]]:
     """Every value that evidence names, by column; where a range ends only the model's circuit tells."""
-    for name, known in query.evidence.items():
+    for name, known in _known(query).items():
         if isinstance(known, NoneOf):
             yield from ((name, value) for value in known.none_of)
         elif isinstance(known, tuple | list):
@@ -170,9 +177,9 @@ def _check_of_network(model: LookupModel, query: Query) -> None:
     schema = model.schema
     places = {attribute.name: place for place, attribute in enumerate(schema.attributes)}
     names = [*places, str(schema.target)]
-    given = {name for name, value in query.evidence.items() if value is not None}
+    given = {name for name, value in _known(query).items() if value is not None}
     likely = () if isinstance(query, Surprise) else query.likely
-    for name in (*query.evidence, *likely, *_variables(query)):
+    for name in (*_known(query), *likely, *_variables(query)):
         if name not in names:
             check_left_out(schema, name)
             raise UnknownColumn(name, names)

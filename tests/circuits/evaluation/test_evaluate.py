@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.circuits.errors import InvalidEvidence
-from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.evaluation.evaluate import log_induced_trees, log_values
 from learners.circuits.evaluation.evaluate_kernels import few_root_logs, root_logs
 from learners.circuits.formats.text import CircuitBuilder, read_text
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
@@ -79,6 +79,14 @@ def test_values_are_sums_over_all_complete_assignments(seed):
     expected = np.array([naive.marginal(circuit, as_row(column), values) for column in x.T])
     assert np.exp(log_values(circuit, x)) == pytest.approx(expected, rel=1e-12, abs=0)
     assert math.fsum(values.values()) == pytest.approx(1)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_induced_trees_are_counted(seed):
+    rng = np.random.default_rng(seed)
+    circuit = random_circuit(rng, int(rng.integers(1, 5)))
+    trees = naive.induced_trees(circuit, [None] * circuit.n_variables)
+    assert math.exp(log_induced_trees(circuit)) == pytest.approx(sum(value > 0 for value, _, _ in trees))
 
 
 @given(seed=st.integers(0, 2**32 - 1), is_mixed=st.booleans())

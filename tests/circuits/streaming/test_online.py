@@ -64,7 +64,11 @@ def test_a_row_projects_the_moments_of_all_induced_trees(seed, projection):
         if b.size == 1:
             continue
         assert np.exp(posterior.circuit().log_weight[edges]) == pytest.approx(b / total)
+        moments = posterior.weight_moments()
+        assert moments.edge_mean[edges] == pytest.approx(b / total)
+        assert moments.edge_variance[edges] == pytest.approx(b * (total - b) / (total**2 * (total + 1)))
         if projection == "bmm":
+            assert (moments.edge_variance + moments.edge_mean**2)[edges].sum() == pytest.approx(second[edges].sum())
             assert b / total == pytest.approx(mean[edges], rel=1e-8)
             assert (b * (b + 1)).sum() / (total * (total + 1)) == pytest.approx(second[edges].sum(), rel=1e-8)
         else:

@@ -6,8 +6,7 @@ import pytest
 
 from learners.models.query import Edges, Score
 from learners.orders.lattice.graphs import as_sets
-from learners.orders.queries.graph_scores import estimated_log_orders, log_family
-from learners.orders.queries.queries import UnscoredFamily
+from learners.orders.queries.graph_scores import UnscoredFamily, estimated_log_orders, log_family
 from learners.orders.scores.bdeu import BDeu
 from learners.registry.model_kinds import load_model
 from tests.naive import orders as naive

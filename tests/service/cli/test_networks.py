@@ -3,6 +3,7 @@
 import json
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -45,6 +46,69 @@ def test_an_imported_network_answers(workspace, tmp_path):
     assert told["distributions"]["rain"]["yes"] == pytest.approx(0.1784 / (0.144 + 0.1784))
     fewpass("models", "structure", "garden", **here)
     fewpass("models", "lineage", "garden", **here)
+
+
+def test_interventions(workspace, tmp_path):
+    path, here = tmp_path / "weather.bif", {"workspace": workspace}
+    path.write_text(NETWORK)
+    fewpass("models", "import", path, "--name", "meadow", **here)
+    asked = ["query", "meadow", "conditional", "--of", "rain"]
+    told = json.loads(fewpass(*asked, "--do", "lawn=wet", "--json", **here).stdout)
+    assert told["distributions"]["rain"]["yes"] == pytest.approx(0.2)  # a lawn that is watered tells nothing of rain
+    shown = fewpass(*asked, "--do", "lawn=wet", **here).stdout
+    assert "cut: rain->lawn" in shown and "is a cause" in shown
+    wrong = fewpass(*asked, "--do", "lawn=wet", "--given", "lawn=dry", code=1, **here).stderr
+    assert "Column 'lawn' is both set and given" in wrong
+    # A classifier's arcs go from the class to its columns.
+    told = json.loads(fewpass("query", "small", "conditional", "--of", "class", "--do", "x=a", "--json", **here).stdout)
+    plain = json.loads(fewpass("query", "small", "conditional", "--of", "class", "--json", **here).stdout)
+    assert told["distributions"] == {"class": pytest.approx(plain["distributions"]["class"])}
+
+
+def test_interventions_by_a_posterior(workspace, tmp_path):
+    here = {"workspace": workspace}
+    rows = workspace.parent / "rows.parquet"
+    fewpass("train", rows, "--learner", "orders", "--name", "arcs", "--holdout", "0", **here)
+    asked = ["query", "arcs", "conditional", "--of", "class", "--do", "x=a", "--json"]
+    given = json.loads(fewpass(*asked, "--edge", "x->class", **here).stdout)
+    assert given["graph"] == "given" and given["intervention"]["back_door"][0]["is_cause"]
+    average = json.loads(fewpass(*asked, "--average", "--set", "n=40", "--set", "level=.8", **here).stdout)
+    assert average["level"] == 0.8 and average["n"] == 40
+    (pair,) = average["intervention"]["back_door"]
+    low, high = average["intervals"]["class"]["u"]
+    assert 0 < pair["probability"] < 1 and low < average["distributions"]["class"]["u"] < high
+    known = ["--average", "--present", "x->class", "--set", "n=5"]
+    assert json.loads(fewpass(*asked, *known, **here).stdout)["distributions"] == {
+        "class": pytest.approx(given["distributions"]["class"])
+    }
+    assert "average over 40 draws" in fewpass(*asked[:-1], "--average", "--set", "n=40", **here).stdout
+    wrong = fewpass("query", "arcs", "map", "--average", code=1, **here).stderr
+    assert "only marginal, conditional" in wrong
+    wrong = fewpass("query", "small", "marginal", "--average", code=1, **here).stderr
+    assert "Only a posterior over structures" in wrong
+
+
+def test_samples_where_the_exact_way_is_too_large(workspace, tmp_path):
+    here, rng = {"workspace": workspace}, np.random.default_rng(0)
+    y, columns = rng.integers(0, 2, 2000), []
+    for i in range(24):  # each depends on the one before, and on one long before
+        both = columns[i - 1] + columns[i // 2] + y if i else y
+        columns.append(np.where(rng.random(2000) < 0.7, both % 4, rng.integers(0, 4, 2000)))
+    rows = {f"c{i}": np.char.mod("v%d", codes) for i, codes in enumerate(columns)}
+    pq.write_table(pa.table(rows | {"class": np.char.mod("k%d", y)}), tmp_path / "wide.parquet")
+    command = ["train", tmp_path / "wide.parquet", "--target", "class", "--name", "wide", "--holdout", "0"]
+    fewpass(*command, "--learner", "kdb", "--set", "k=5", **here)
+    asked = ["query", "wide", "conditional", "--of", "class", "--given", "c0=v1"]
+    assert "Ask for samples" in fewpass(*asked, code=1, **here).stderr
+    told = json.loads(fewpass(*asked, "--sample", "--set", "error=.01", "--json", **here).stdout)
+    assert told["sampled"]["is_reached"] and told["sampled"]["largest_error"] <= 0.01
+    shown = fewpass(*asked, "--sample", "--set", "error=.02", **here).stdout
+    assert "sampled, not exact" in shown and "standard error" in shown
+    wrong = fewpass("query", "wide", "map", "--sample", code=1, **here).stderr
+    assert "samples answer marginal, conditional" in wrong
+    exact = ["query", "small", "conditional", "--sample", "--json"]
+    assert "sampled" not in json.loads(fewpass(*exact, **here).stdout)
+    assert "error" in fewpass(*asked, "--sample", "--set", "error=0", code=1, **here).stderr
 
 
 def test_networks_that_cannot_be_imported_leave_nothing(workspace, tmp_path):

@@ -72,6 +72,35 @@ def test_the_k_best_are_those_of_the_joint(site, circuit):
     assert table.count("yes") >= 5 and "log_probability" in table
 
 
+def test_an_intervention_is_asked_over_rest(site, circuit):
+    told, joined = ask(
+        site.client,
+        "weather",
+        {"kind": "conditional", "variables": ["class"], "do": {"outlook": "sunny"}},
+        {"kind": "conditional", "variables": ["class"]},
+    )
+    assert told["distributions"]["class"] == pytest.approx(
+        joined["distributions"]["class"]
+    )  # no arc leads to the class
+    assert {"from": "class", "to": "outlook"} in told["intervention"]["cut"]
+    wrong = ask(site.client, "sky", {"kind": "marginal", "do": {"outlook": "sunny"}}, code=422)
+    assert "this model is no network with arcs" in wrong["detail"]
+    body = {"kind": "query", "model": "weather", "queries": [{"kind": "marginal", "do": {"outlook": "snow"}}]}
+    assert "never had the value 'snow'" in problem(site.client.post("/v1/jobs", json=body), 422)["detail"]
+    body["queries"] = [{"kind": "marginal", "graph": {"n": 10}}]
+    assert "Only a posterior over structures" in problem(site.client.post("/v1/jobs", json=body), 422)["detail"]
+    ask(site.client, "weather", {"kind": "marginal", "do": {"outlook": ["sunny"]}}, code=422)
+    ask(site.client, "weather", {"kind": "marginal", "graph": "worst"}, code=422)
+
+
+def test_samples_may_be_allowed_over_rest(site):
+    asked = {"kind": "marginal", "evidence": {"outlook": "sunny"}}
+    sampling = {"error": 0.02, "time_limit_s": 30, "seed": 4}
+    (exact,) = ask(site.client, "weather", {**asked, "sampling": sampling})
+    assert "sampled" not in exact
+    ask(site.client, "weather", {**asked, "sampling": {"errors": 1}}, code=422)
+
+
 def test_ranges_end_at_cut_points(site, circuit):
     (whole,) = ask(site.client, "sky", {"kind": "conditional", "variables": ["humidity"]})
     shares = whole["distributions"]["humidity"]

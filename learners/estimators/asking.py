@@ -1,0 +1,37 @@
+"""Queries to the network of a classifier, in the words of its columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from learners.circuits.model import CircuitModel
+from learners.models.model import Model
+from learners.models.query import Query
+from learners.registry.networks.network_answers import answer_all
+from learners.registry.networks.of_models import compiled
+
+
+class Querying:
+    """An estimator whose network, or that of its joint member, answers queries."""
+
+    _circuit: tuple[Model, CircuitModel] | None = None
+
+    def query(self, query: Query) -> dict[str, Any]:
+        """The answer to `Marginal`, `Conditional`, `Sample`, `Map`, `Impute` or `Surprise`, see `registry.networks.network_answers.answer_all`.
+
+        Raises
+        ------
+        UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError
+        NetworkTooLarge, TablesTooLarge
+        """
+        check_is_fitted(self, "model_")
+        model: Model = vars(self)["model_"]
+
+        def circuit() -> CircuitModel:
+            if self._circuit is None or self._circuit[0] is not model:
+                self._circuit = (model, compiled(model))
+            return self._circuit[1]
+
+        return answer_all(model, [query], circuit)[0]

@@ -1,0 +1,1 @@
+"""Networks taken apart: interventions, averages over graphs, and samples where sums are too large."""

@@ -1,0 +1,180 @@
+"""Networks with their arcs and parameters, which can be cut: of states, and of linear Gaussian numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol, Self
+
+import numpy as np
+
+from learners.circuits.columns import Columns
+from learners.circuits.mixtures.mixture import GaussianMixture
+from learners.circuits.mixtures.model import GaussianModel
+from learners.circuits.model import CircuitModel
+from learners.circuits.structures.from_network import MAX_EDGES, tables_circuit
+from learners.kernels.arrays import Floats
+from learners.orders.lattice.graphs import Graph
+from learners.schema import Schema
+
+# The variance of a number that is set: its density at its mean is one, so it adds nothing to the evidence's.
+SET_VARIANCE = 1.0 / (2.0 * np.pi)
+
+
+class ArcNetwork(Protocol):
+    """Columns, the parents of each, and how each depends on them."""
+
+    @property
+    def parents(self) -> Graph:
+        """Of each variable."""
+
+    @property
+    def columns(self) -> Columns:
+        """How the columns are variables."""
+
+    def after(self, codes: Mapping[int, float]) -> Self:
+        """The network in which some variables are set to codes or numbers, whatever their parents were."""
+
+    def above(self, variables: Collection[int]) -> Self:
+        """A network of the same distribution of some variables, which may lack what is no ancestor of them."""
+
+    def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
+        """What answers queries to it.
+
+        Raises
+        ------
+        NetworkTooLarge
+        """
+
+
+def _without_parents(parents: Graph, codes: Mapping[int, float]) -> Graph:
+    return tuple(() if v in codes else own for v, own in enumerate(parents))
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteNetwork:
+    """A Bayesian network of discrete variables.
+
+    Parameters
+    ----------
+    schema : Schema
+        Variable i is attribute i; the last is the class, if there is one.
+    parents : tuple of tuple of int
+        Of each variable.
+    tables : tuple of float64 arrays
+        p(x | parents): one axis for each parent in order, the last for the variable.
+    facts : mapping
+    left_out : set of int
+        Variables that the network does not have.
+    """
+
+    schema: Schema
+    parents: Graph
+    tables: tuple[Floats, ...]
+    facts: Mapping[str, object] = field(default_factory=dict)
+    left_out: frozenset[int] = frozenset()
+
+    @cached_property
+    def columns(self) -> Columns:
+        """How the columns are variables; found without compiling the network."""
+        shares = [np.full(table.shape[-1], 1.0 / table.shape[-1]) for table in self.tables]
+        alone: Graph = ((),) * len(shares)
+        return Columns(tables_circuit(alone, shares, left_out=self.left_out), self.schema)
+
+    def after(self, codes: Mapping[int, float]) -> DiscreteNetwork:
+        """The network in which some variables are certain.
+
+        References
+        ----------
+        Pearl (2009), Causality, section 3.2.3: the truncated factorisation.
+        """
+        tables = list(self.tables)
+        for v, code in codes.items():
+            tables[v] = np.zeros(self.tables[v].shape[-1])
+            tables[v][int(code)] = 1.0
+        return replace(self, parents=_without_parents(self.parents, codes), tables=tuple(tables))
+
+    def above(self, variables: Collection[int]) -> DiscreteNetwork:
+        """The network of some variables and their ancestors: all others add up to one.
+
+        References
+        ----------
+        Shachter (1986), Evaluating influence diagrams, section 4: barren nodes.
+        """
+        kept, queue = (
+            set[int](),
+            [*variables] or [next(v for v, own in enumerate(self.parents) if not own and v not in self.left_out)],
+        )
+        while queue:
+            v = queue.pop()
+            if v not in kept:
+                kept.add(v)
+                queue += self.parents[v]
+        return replace(self, left_out=self.left_out | (frozenset(range(len(self.parents))) - kept))
+
+    def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
+        """The network as a circuit.
+
+        Raises
+        ------
+        NetworkTooLarge
+        """
+        circuit = tables_circuit(self.parents, self.tables, max_edges, self.left_out)
+        return CircuitModel(self.schema, circuit, self.facts)
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianNetwork:
+    """A linear Gaussian network: each number is its intercept, the weighted sum of its parents, and noise.
+
+    Parameters
+    ----------
+    schema : Schema
+    parents : tuple of tuple of int
+    intercepts : (d,) float64
+    weights : (d, d) float64
+        [i, j] the coefficient of j in i.
+    variances : (d,) float64
+        Of the noise.
+    facts : mapping
+    """
+
+    schema: Schema
+    parents: Graph
+    intercepts: Floats
+    weights: Floats
+    variances: Floats
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """How the columns are variables."""
+        return self.model().columns
+
+    def after(self, codes: Mapping[int, float]) -> GaussianNetwork:
+        """The network in which some variables have a mean of their own."""
+        intercepts, weights, variances = self.intercepts.copy(), self.weights.copy(), self.variances.copy()
+        for v, number in codes.items():
+            intercepts[v], weights[v], variances[v] = number, 0.0, SET_VARIANCE
+        parents = _without_parents(self.parents, codes)
+        return replace(self, parents=parents, intercepts=intercepts, weights=weights, variances=variances)
+
+    def above(self, variables: Collection[int]) -> GaussianNetwork:
+        """The network itself: its covariance takes no longer."""
+        del variables
+        return self
+
+    def model(self, max_edges: int = MAX_EDGES) -> GaussianModel:
+        """The joint Gaussian distribution."""
+        d = self.intercepts.size
+        through = np.linalg.inv(np.eye(d) - self.weights)
+        mixture = GaussianMixture(
+            np.zeros(1),
+            (through @ self.intercepts)[np.newaxis],
+            ((through * self.variances) @ through.T)[np.newaxis],
+            np.empty((1, 0)),
+            np.zeros(d, np.int64),
+        )
+        attributes = tuple(replace(attribute, distribution="gaussian") for attribute in self.schema.attributes)
+        return GaussianModel(replace(self.schema, attributes=attributes), mixture, self.facts)

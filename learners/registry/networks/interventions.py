@@ -1,0 +1,136 @@
+"""do(): a column is set from outside. The arcs into it are cut, and then its value is evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from learners.circuits.columns import Columns
+from learners.circuits.queries.answer_types import Answer, Intervention
+from learners.circuits.queries.likelihoods import known_after
+from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
+from learners.models.query import Asked, Marginal, Query, Sample, Surprise
+from learners.orders.lattice.graphs import Graph
+from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork
+from learners.registry.networks.back_door import adjustment_set, descendants
+from learners.registry.networks.likelihood_weighting import sampled_answer
+
+
+def answer_after(
+    network: ArcNetwork,
+    query: Query,
+    max_edges: int = MAX_EDGES,
+    pause: Callable[[], None] | None = None,
+) -> Answer:
+    """The answer of a network after a query's intervention, if it has one; then with `intervention`, see `intervention_of`.
+
+    If the network is too large to be summed, and the query asks for `sampling`, the answer is one of `sampled_answer`.
+
+    Raises
+    ------
+    UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence
+    NetworkTooLarge
+    """
+    codes = set_codes(network.columns, query)
+    answer = answer_cut(network, codes, query, max_edges, pause)
+    if codes:
+        answer["intervention"] = intervention_of(network.columns, network.parents, codes, query)
+    return answer
+
+
+def answer_cut(
+    network: ArcNetwork,
+    codes: Mapping[int, float],
+    query: Query,
+    max_edges: int = MAX_EDGES,
+    pause: Callable[[], None] | None = None,
+) -> Answer:
+    """As `answer_after`, of codes that are read already, without a word of the arcs."""
+    cut, sampling = network.after(codes), None if isinstance(query, Surprise) else query.sampling
+    if isinstance(query, Marginal) or (not isinstance(query, Surprise) and query.variables):
+        cut = cut.above(named(network.columns, query))
+    try:
+        model = cut.model(max_edges)
+    except NetworkTooLarge:
+        if sampling is None or not isinstance(cut, DiscreteNetwork):
+            raise
+        return sampled_answer(cut, after_cut(query), sampling, pause)
+    (answer,) = model.answer([after_cut(query)], pause)
+    return answer
+
+
+def named(columns: Columns, query: Asked) -> set[int]:
+    """The variables that a query names.
+
+    Raises
+    ------
+    UnknownColumn
+    """
+    given = [name for name, value in known_after(query).items() if value is not None]
+    asked = () if isinstance(query, Marginal) else query.variables
+    return set(columns.variables([*given, *query.likely, *asked]))
+
+
+def set_codes(columns: Columns, query: Query) -> dict[int, float]:
+    """The codes, or numbers, to which a query sets variables.
+
+    Raises
+    ------
+    UnknownColumn, InvalidEvidence, SchemaError
+    """
+    if isinstance(query, Surprise):
+        return {}
+    known_after(query)
+    codes = {}
+    for name, value in query.do.items():
+        (v,) = columns.variables([name])
+        columns.check_known(v)
+        codes[v] = columns.code(v, value)
+    return codes
+
+
+def after_cut(query: Query) -> Query:
+    """The query to a network whose arcs are cut already, or whose graph is chosen."""
+    if isinstance(query, Surprise):
+        return query
+    return replace(query, evidence=known_after(query), do={}, graph="best", sampling=None)
+
+
+def intervention_of(columns: Columns, parents: Graph, codes: Mapping[int, float], query: Query) -> Intervention:
+    """What setting columns does to the arcs.
+
+    Returns
+    -------
+    dict
+        `set`, the `cut` arcs, and, if one column is set, `back_door`: of each outcome whether the column is its cause, and the
+        columns to adjust for, by which observed rows alone would tell the same.
+    """
+    names = columns.names
+    values = {} if isinstance(query, Surprise) else dict(query.do)
+    cut = [{"from": names[parent], "to": names[v]} for v in codes for parent in parents[v]]
+    told = Intervention(set=values, cut=cut)
+    if len(codes) == 1:
+        (cause,) = codes
+        below = descendants(parents, cause)
+        told["back_door"] = [
+            {
+                "from": names[cause],
+                "to": names[outcome],
+                "is_cause": outcome in below,
+                "adjust_for": [names[v] for v in adjustment_set(parents, cause, outcome)] if outcome in below else [],
+            }
+            for outcome in outcomes_of(columns, query, codes)
+        ]
+    return told
+
+
+def outcomes_of(columns: Columns, query: Query, codes: Mapping[int, float]) -> list[int]:
+    """The variables that a query asks for, or all that are not set."""
+    if isinstance(query, Marginal | Surprise):
+        return []
+    if query.variables:
+        return columns.variables(query.variables)
+    if isinstance(query, Sample):
+        return []
+    given = {name for name, value in query.evidence.items() if value is not None}
+    return [v for v in columns.circuit.scope(columns.circuit.root) if v not in codes and columns.names[v] not in given]

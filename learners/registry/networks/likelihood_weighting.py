@@ -1,0 +1,209 @@
+"""Queries to networks that are too large to be summed: answers from samples, each with its standard error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from graphlib import TopologicalSorter
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.circuits.errors import InvalidEvidence
+from learners.circuits.queries.answer_types import Answer, Guess, Sampled
+from learners.circuits.queries.likelihoods import read_evidence
+from learners.circuits.queries.queries import asked_variables
+from learners.errors import LearnerError
+from learners.kernels.arrays import Floats, Integers
+from learners.models.estimation import Sampling
+from learners.models.query import Conditional, Impute, Marginal, Query
+from learners.registry.networks.arc_networks import DiscreteNetwork
+from learners.registry.networks.likelihood_weighting_kernels import SampledNetwork, draw_worlds
+
+BLOCK = 1 << 13
+
+
+class NotSampled(LearnerError, ValueError):
+    """A query of a kind that has no answer from samples."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"The network is too large for an exact answer to {kind!r}, and samples answer marginal, conditional (of single columns) "
+            "and impute only. Train with fewer parents (a smaller k), or fold rare values."
+        )
+
+
+class NoWorlds(LearnerError, ValueError):
+    """No sample agrees with the evidence."""
+
+    def __init__(self, n: int, seconds: float) -> None:
+        super().__init__(
+            f"None of {n:,} samples in {seconds:.3g} s agrees with the evidence: it is impossible or very rare. Give fewer values, or "
+            "more time (time_limit_s)."
+        )
+
+
+class _Sums(NamedTuple):
+    """Sums over samples: their number, the weights, their squares; and of each asked value the weights and squares of its samples."""
+
+    n: int
+    weight: float
+    square: float
+    weights: Floats
+    squares: Floats
+
+
+def sampled_answer(
+    network: DiscreteNetwork, query: Query, sampling: Sampling, pause: Callable[[], None] | None = None
+) -> Answer:
+    """The answer to a query by likelihood weighting, which ends at a standard error or a time.
+
+    Parameters
+    ----------
+    network : DiscreteNetwork
+    query : Query
+        Of evidence only: interventions are cut already.
+    sampling : Sampling
+        Its `error` is of each probability; of a marginal it is a share of the probability.
+    pause : callable, optional
+        Called before each block; what it raises ends the answering.
+
+    Returns
+    -------
+    dict
+        As of an exact answer, with `standard_error` or `standard_errors`, and `sampled`.
+
+    Raises
+    ------
+    NotSampled
+        Of a kind of query that is not answered so.
+    NoWorlds
+        If no sample has a weight.
+    UnknownColumn, InvalidEvidence, SchemaError
+
+    References
+    ----------
+    Fung, Chang (1989); Shachter, Peot (1989). Owen (2013), Monte Carlo theory, methods and examples, section 9.2: the error of a
+    ratio of weighted sums.
+    """
+    if not isinstance(query, Marginal | Conditional | Impute) or (isinstance(query, Conditional) and query.joint):
+        raise NotSampled(query.kind)
+    columns = network.columns
+    given = read_evidence(columns, query)
+    asked: tuple[int, ...] = ()
+    if not isinstance(query, Marginal):
+        asked = asked_variables(columns, query, given, discrete=True)
+    likelihoods = [np.ones(size) for size in columns.n_values]
+    for v, logs in given.likelihoods.log_weights.items():
+        likelihoods[v] = np.exp(logs)
+    x = columns.rows([given.values])[:, 0]
+    for v in np.flatnonzero(~np.isnan(x)).tolist():
+        likelihoods[v] = (np.arange(columns.n_values[v]) == x[v]).astype(np.float64)
+    if not asked and not isinstance(query, Marginal):
+        raise InvalidEvidence("No column is left to ask for: give fewer values.")
+    started = time.perf_counter()
+    sums, error = _sums(_prepared(network, likelihoods), [int(v) for v in asked], sampling, pause, started)
+    seconds = time.perf_counter() - started
+    if not sums.weight:
+        raise NoWorlds(sums.n, seconds)
+    told = Answer(kind=query.kind)
+    p = sums.weight / sums.n
+    told["sampled"] = Sampled(
+        n=sums.n,
+        effective_sample_size=sums.weight**2 / sums.square,
+        largest_error=error,
+        is_reached=error <= sampling.error,
+        seconds=seconds,
+    )
+    if isinstance(query, Marginal):
+        told["log_probability"], told["probability"], told["standard_error"] = float(np.log(p)), p, p * error
+        return told
+    told["log_evidence"] = float(np.log(p))
+    shares, errors = _shares(sums)
+    ends = np.cumsum([columns.n_values[v] for v in asked])[:-1]
+    parts = list(zip(asked, np.split(shares, ends), np.split(errors, ends), strict=True))
+    if isinstance(query, Impute):
+        told["imputed"] = {
+            columns.names[v]: Guess(
+                value=columns.value(v, int(np.argmax(own))),
+                probability=float(own.max()),
+                standard_error=float(its[int(np.argmax(own))]),
+            )
+            for v, own, its in parts
+        }
+        return told
+    told["distributions"], told["standard_errors"] = {}, {}
+    for v, own, its in parts:
+        told["distributions"][columns.names[v]] = dict(zip(columns.labels(v), own.tolist(), strict=True))
+        told["standard_errors"][columns.names[v]] = dict(zip(columns.labels(v), its.tolist(), strict=True))
+    return told
+
+
+def _prepared(network: DiscreteNetwork, likelihoods: list[Floats]) -> SampledNetwork:
+    sizes = np.array([table.shape[-1] for table in network.tables], np.int64)
+    sorter = TopologicalSorter({v: own for v, own in enumerate(network.parents) if v not in network.left_out})
+    cells, arcs = [table.size for table in network.tables], [len(own) for own in network.parents]
+    return SampledNetwork(
+        np.array([*sorter.static_order()], np.int64),
+        sizes,
+        np.concatenate([table.ravel() for table in network.tables]),
+        _starts(cells),
+        np.array([parent for own in network.parents for parent in own], np.int64),
+        np.concatenate([[0], np.cumsum(arcs)]).astype(np.int64),
+        np.concatenate(likelihoods),
+        _starts(sizes.tolist()),
+    )
+
+
+def _starts(sizes: list[int]) -> Integers:
+    starts: Integers = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+    return starts
+
+
+def _sums(
+    network: SampledNetwork, asked: list[int], sampling: Sampling, pause: Callable[[], None] | None, started: float
+) -> tuple[_Sums, float]:
+    """Sums over as many blocks as are needed, and the largest standard error."""
+    codes, weights = np.zeros((network.sizes.size, BLOCK), np.uint16), np.empty(BLOCK)
+    k = int(network.sizes[asked].sum()) if asked else 0
+    sums, error = _Sums(0, 0.0, 0.0, np.zeros(k), np.zeros(k)), np.inf
+    counter = np.uint64(sampling.seed)
+    while error > sampling.error:
+        if sums.n and time.perf_counter() - started > sampling.time_limit_s:
+            break
+        if pause is not None:
+            pause()
+        counter = np.uint64(draw_worlds(network, counter, codes, weights))
+        squares = weights**2
+        own = [
+            [np.bincount(codes[v], of, int(network.sizes[v])) for v in asked] if asked else [np.empty(0)]
+            for of in (weights, squares)
+        ]
+        sums = _Sums(
+            sums.n + BLOCK,
+            sums.weight + float(weights.sum()),
+            sums.square + float(squares.sum()),
+            sums.weights + np.concatenate(own[0]),
+            sums.squares + np.concatenate(own[1]),
+        )
+        if sums.weight:
+            error = _largest_error(sums)
+    return sums, error
+
+
+def _largest_error(sums: _Sums) -> float:
+    """Of the asked values; of a marginal as a share of its probability."""
+    if sums.weights.size:
+        return float(_shares(sums)[1].max())
+    mean = sums.weight / sums.n
+    variance = max(0.0, sums.square / sums.n - mean**2)
+    return float(np.sqrt(variance / (sums.n - 1)) / mean)
+
+
+def _shares(sums: _Sums) -> tuple[Floats, Floats]:
+    """The probability of each asked value, and its standard error: at least that of one sample more or less."""
+    shares = sums.weights / sums.weight
+    variance = sums.squares * (1.0 - shares) ** 2 + (sums.square - sums.squares) * shares**2
+    least = sums.square / sums.weight**2  # 1 / effective sample size
+    errors: Floats = np.maximum(np.sqrt(np.maximum(variance, 0.0)) / sums.weight, least)
+    return shares, errors

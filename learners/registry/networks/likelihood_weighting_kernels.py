@@ -1,0 +1,76 @@
+# mypy: disallow-untyped-defs=False, check-untyped-defs=False
+"""Worlds drawn from a network of states, in the order of its arcs, each weighed by the evidence."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.kernels.arrays import Floats, Integers
+from learners.kernels.jit import kernel
+from learners.kernels.random import STEP, uniform
+
+
+class SampledNetwork(NamedTuple):
+    """A network as the kernel reads it.
+
+    Attributes
+    ----------
+    order : (m,) int64
+        The variables, parents first.
+    sizes : (n_variables,) int64
+    tables : (n_cells,) float64
+        One variable after the other: p(x | parents), the last parent's value varying fastest, then x.
+    table_starts : (n_variables,) int64
+    parents : (n_arcs,) int64
+    parent_starts : (n_variables + 1,) int64
+    likelihoods : (n_values,) float64
+        Of each variable's values, one variable after the other: one where nothing is known.
+    value_starts : (n_variables,) int64
+    """
+
+    order: Integers
+    sizes: Integers
+    tables: Floats
+    table_starts: Integers
+    parents: Integers
+    parent_starts: Integers
+    likelihoods: Floats
+    value_starts: Integers
+
+
+# x of a variable is drawn from p(x | parents) λ(x), and the sum of these over x goes into the weight. Hard evidence is a λ that is
+# zero but for one value.
+@kernel
+def draw_worlds(
+    network, counter, codes, weights
+):  # SampledNetwork, uint64; OUT (n_variables, n) uint16, OUT (n,) float64
+    """Draw worlds and their weights: Fung, Chang (1989); Shachter, Peot (1989)."""
+    n = weights.size
+    weights[:] = 1.0
+    for v in network.order:
+        size, own = network.sizes[v], network.value_starts[v]
+        first, last = network.parent_starts[v], network.parent_starts[v + 1]
+        for row in range(n):
+            cell = 0
+            for place in range(first, last):
+                parent = network.parents[place]
+                cell = cell * network.sizes[parent] + np.int64(codes[parent, row])
+            start = network.table_starts[v] + cell * size
+            total = 0.0
+            for x in range(size):
+                total += network.tables[start + x] * network.likelihoods[own + x]
+            weights[row] *= total
+            counter += STEP
+            left = uniform(counter) * total
+            chosen = 0
+            for x in range(size):
+                share = network.tables[start + x] * network.likelihoods[own + x]
+                if share > 0.0:
+                    chosen = x
+                    if left < share:
+                        break
+                    left -= share
+            codes[v, row] = chosen
+    return counter

@@ -1,0 +1,201 @@
+"""The network within a model: of a classifier, of a file, and of any graph of a posterior over structures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from learners.circuits.errors import NoArcs
+from learners.circuits.model import CircuitModel
+from learners.circuits.structures.from_network import MAX_EDGES, context_probabilities, network_circuit
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.ensembles.model import EnsembleModel
+from learners.errors import LearnerError
+from learners.kernels.arrays import Floats
+from learners.models.model import Model
+from learners.orders.lattice.graphs import Graph
+from learners.orders.model import OrderModel
+from learners.orders.queries.network import MOST_CELLS as MOST_GRAPH_CELLS
+from learners.orders.queries.network import NoTables, drawn_coefficients, expected_counts, mean_coefficients, n_cells
+from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork, GaussianNetwork
+from learners.registry.networks.model import NetworkModel
+
+# Probabilities of all tables together: 256 MiB.
+MOST_CELLS = 1 << 25
+# A row of draws that are all zero in floating point is even.
+TINY = 1e-300
+
+
+class TablesTooLarge(LearnerError, ValueError):
+    """The tables of a network are too large to be taken apart."""
+
+    def __init__(self, n_cells: int) -> None:
+        super().__init__(
+            f"The tables of the network have {n_cells:,} probabilities, more than {MOST_CELLS:,}. Train with fewer parents (a smaller "
+            "k), or fold rare values (max_values)."
+        )
+
+
+class NoRows(LearnerError, ValueError):
+    """The parameters of a graph cannot be counted, as the model keeps no rows."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The model keeps no rows to count the parameters of this graph from, only those of its best graph. Train again, with "
+            "keep_rows=true (if the distinct rows fit into 16 MiB)."
+        )
+
+
+def network_of(model: Model) -> ArcNetwork:
+    """The network of a classifier, of an ensemble's joint member or a file; of a posterior over structures its best graph.
+
+    Raises
+    ------
+    NoArcs
+        If it has none.
+    TablesTooLarge, NoTables
+    """
+    if isinstance(model, EnsembleModel):
+        model = model.joint
+    if isinstance(model, NetworkModel):
+        return model.network
+    if isinstance(model, LookupModel):
+        return _of_classifier(model)
+    if isinstance(model, OrderModel):
+        return best_graph_network(model)
+    raise NoArcs
+
+
+def compiled(model: Model, max_edges: int = MAX_EDGES) -> CircuitModel:
+    """What answers the plain queries to a model: of an ensemble its joint member, of a posterior over structures its best graph.
+
+    Raises
+    ------
+    NoArcs
+        If it is neither a network nor a circuit.
+    NetworkTooLarge, NoTables
+    """
+    if isinstance(model, EnsembleModel):
+        model = model.joint
+    if isinstance(model, CircuitModel):
+        return model
+    if isinstance(model, LookupModel):
+        return CircuitModel(model.schema, network_circuit(model, max_edges), model.facts)
+    if isinstance(model, OrderModel):
+        return best_graph_network(model).model(max_edges)
+    raise NoArcs
+
+
+def _of_classifier(model: LookupModel) -> DiscreteNetwork:
+    schema, network = model.schema, model.network
+    sizes, target = schema.domain_sizes.tolist(), schema.n_attributes
+    parents: list[tuple[int, ...]] = [()] * (target + 1)
+    tables: list[Floats] = [np.full(size, 1.0 / size) for size in sizes]
+    shapes = [
+        (schema.n_classes, *(sizes[parent] for parent in own), sizes[v])
+        for v, own in zip(network.order, network.parents, strict=True)
+    ]
+    most = sum(int(np.prod(shape, dtype=np.float64)) for shape in shapes)
+    if most > MOST_CELLS:
+        raise TablesTooLarge(most)
+    for v, own, shape, tree, estimates in zip(
+        network.order, network.parents, shapes, model.trees, model.estimates, strict=True
+    ):
+        parents[v] = (target, *own)
+        table = context_probabilities(tree, estimates, shape)
+        tables[v] = table / table.sum(axis=-1, keepdims=True)
+    # The classifier's own smoothing of the prior: see classifiers/compile.py.
+    prior = (model.class_counts + 1.0 / schema.n_classes) / (model.class_counts.sum() + 1.0)
+    left_out = frozenset(range(target)) - set(network.order)
+    return DiscreteNetwork(schema, tuple(parents), (*tables, prior), model.facts, left_out)
+
+
+def best_graph_network(model: OrderModel) -> ArcNetwork:
+    """The most probable graph of a posterior with its expected parameters.
+
+    Raises
+    ------
+    NoTables
+        If they were too large to be kept.
+    """
+    if model.posterior.bge is not None:
+        return GraphParameters(model).mean(model.best.parents)
+    if not model.conditional_tables:
+        raise NoTables
+    return _of_tables(model, model.best.parents, model.conditional_tables)
+
+
+class GraphParameters:
+    """The parameters of any graph of a posterior; the counts of a family are made once.
+
+    Parameters
+    ----------
+    model : OrderModel
+    """
+
+    def __init__(self, model: OrderModel) -> None:
+        self.model = model
+        self._counts: dict[tuple[int, tuple[int, ...]], Floats] = {}
+
+    def mean(self, parents: Graph) -> ArcNetwork:
+        """A graph with its expected parameters.
+
+        Raises
+        ------
+        NoRows
+            If the model keeps no rows to count them from.
+        NoTables
+            If the tables are too large.
+        """
+        bge = self.model.posterior.bge
+        if bge is not None:
+            return in_own_units(self.model, parents, *mean_coefficients(parents, bge))
+        return _of_tables(self.model, parents, [_shares(counts) for counts in self._counts_of(parents)])
+
+    def drawn(self, parents: Graph, rng: np.random.Generator) -> ArcNetwork:
+        """A graph with parameters drawn from their posterior.
+
+        Raises
+        ------
+        NoRows, NoTables
+        """
+        bge = self.model.posterior.bge
+        if bge is not None:
+            return in_own_units(self.model, parents, *drawn_coefficients(parents, bge, rng))
+        tables = [_shares(rng.standard_gamma(counts) + TINY) for counts in self._counts_of(parents)]
+        return _of_tables(self.model, parents, tables)
+
+    def _counts_of(self, parents: Graph) -> list[Floats]:
+        score = self.model.asked.bdeu
+        if score is None:
+            raise NoRows
+        if n_cells(score, parents) > MOST_GRAPH_CELLS:
+            raise NoTables
+        families = list(enumerate(parents))
+        new = [family for family in families if family not in self._counts]
+        self._counts.update(zip(new, expected_counts(score, new), strict=True))
+        return [self._counts[family] for family in families]
+
+
+def _shares(counts: Floats) -> Floats:
+    shares: Floats = counts / counts.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _of_tables(model: OrderModel, parents: Graph, tables: Sequence[Floats]) -> DiscreteNetwork:
+    sizes = [table.shape[1] for table in tables]
+    shaped = tuple(
+        table.reshape(*(sizes[parent] for parent in own), -1) for table, own in zip(tables, parents, strict=True)
+    )
+    return DiscreteNetwork(model.schema, parents, shaped, model.facts)
+
+
+def in_own_units(
+    model: OrderModel, parents: Graph, intercepts: Floats, weights: Floats, variances: Floats
+) -> GaussianNetwork:
+    """The network of coefficients in the units in which the columns were scored."""
+    center, spread = model.posterior.standard
+    weights = weights * spread[:, np.newaxis] / spread
+    intercepts = center + spread * intercepts - weights @ center
+    return GaussianNetwork(model.schema, parents, intercepts, weights, variances * spread**2, model.facts)

@@ -1,0 +1,251 @@
+"""do() against the truncated factorisation, world by world; back doors against the adjustment formula."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fewpass import ESKDB, TAN
+from learners import StructurePosterior
+from learners.circuits.errors import InvalidEvidence, NoArcs, NoGraphs
+from learners.errors import UnknownColumn
+from learners.models.estimation import Average
+from learners.models.query import Conditional, Effects, Impute, Map, Marginal, Moments, Sample
+from learners.orders.queries.queries import Asked
+from learners.registry.discrete_networks import network_model
+from learners.registry.model_kinds import load_model
+from learners.registry.networks.back_door import adjustment_set, descendants
+from learners.registry.networks.network_answers import answer_all
+from learners.registry.networks.of_models import NoRows, network_of
+from tests.registry.networks.test_of_models import random_network
+
+TOLERANCE = 1e-10
+
+
+def after_by_definition(network, do):
+    """Every assignment that agrees with do, and the product of the tables of the columns that are not set."""
+    for cell in itertools.product(*network.values.values()):
+        world = dict(zip(network.values, cell, strict=True))
+        if any(world[name] != value for name, value in do.items()):
+            continue
+        p = 1.0
+        for name in network.values:
+            if name not in do:
+                given = tuple(world[parent] for parent in network.parents[name])
+                p *= network.tables[name][given][network.values[name].index(world[name])]
+        yield world, p
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_an_intervention_is_the_truncated_factorisation(seed):
+    network, rng = random_network(seed), np.random.default_rng(seed)
+    model = network_model(network)
+    set_columns = rng.permutation(list(network.values))[: 1 + seed % 2].tolist()
+    do = {name: str(rng.choice(network.values[name])) for name in set_columns}
+    worlds = list(after_by_definition(network, do))
+    assert sum(p for _, p in worlds) == pytest.approx(1.0, abs=TOLERANCE)
+    likeliest = max(worlds, key=lambda each: each[1])[0]
+    others = [name for name in network.values if name not in do]
+    evidence = {others[0]: likeliest[others[0]]} if seed % 3 else {}
+    held = [(world, p) for world, p in worlds if all(world[name] == value for name, value in evidence.items())]
+    total = sum(p for _, p in held)
+    marginal, conditional, best, rows, guess = model.answer(
+        [
+            Marginal(evidence, do=do),
+            Conditional(evidence=evidence, do=do),
+            Map(evidence=evidence, do=do),
+            Sample(20, evidence, do=do),
+            Impute(evidence=evidence, do=do),
+        ]
+    )
+    assert marginal["probability"] == pytest.approx(total, abs=TOLERANCE)
+    asked = [name for name in others if name not in evidence]
+    assert set(conditional["distributions"]) == set(asked) == set(best["assignment"]) == set(guess["imputed"])
+    (alone,) = model.answer([Conditional(asked[0], evidence, do=do)])
+    assert alone["distributions"][asked[0]] == pytest.approx(conditional["distributions"][asked[0]], abs=TOLERANCE)
+    for name in asked:
+        for value, p in conditional["distributions"][name].items():
+            assert p == pytest.approx(sum(q for world, q in held if world[name] == value) / total, abs=TOLERANCE)
+    assert np.exp(best["log_probability"]) == pytest.approx(max(p for _, p in held), abs=TOLERANCE)
+    possible = [world for world, p in held if p > 0]
+    assert all(row in possible for row in rows["rows"])
+    assert {(arc["from"], arc["to"]) for arc in conditional["intervention"]["cut"]} == {
+        (parent, name) for name in do for parent in network.parents[name]
+    }
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_adjusting_for_the_named_columns_tells_the_same(seed):
+    network, rng = random_network(seed, d=6), np.random.default_rng(seed)
+    network = type(network)(  # without zeros, so that every stratum has rows
+        network.values,
+        network.parents,
+        {
+            name: {key: tuple(rng.dirichlet(np.ones(len(p)) * 2).tolist()) for key, p in table.items()}
+            for name, table in network.tables.items()
+        },
+    )
+    model, names = network_model(network), list(network.values)
+    cause = names[int(rng.integers(6))]
+    value = network.values[cause][0]
+    (told,) = model.answer([Conditional(do={cause: value})])
+    whole = {tuple(world.values()): p for world, p in after_by_definition(network, {})}
+    n_causes = 0
+    for pair in told["intervention"]["back_door"]:
+        outcome, z = names.index(pair["to"]), [names.index(name) for name in pair["adjust_for"]]
+        x = names.index(cause)
+        n_causes += pair["is_cause"]
+        for place, p in enumerate(told["distributions"][pair["to"]].values()):
+            y, found = network.values[pair["to"]][place], 0.0
+            if pair["is_cause"]:
+                for stratum in itertools.product(*(network.values[names[v]] for v in z)):
+                    own = {w: q for w, q in whole.items() if tuple(w[v] for v in z) == stratum}
+                    with_x = sum(q for w, q in own.items() if w[x] == value)
+                    with_both = sum(q for w, q in own.items() if w[x] == value and w[outcome] == y)
+                    found += sum(own.values()) * with_both / with_x
+            else:
+                found = sum(q for w, q in whole.items() if w[outcome] == y)
+            assert p == pytest.approx(found, abs=TOLERANCE)
+    assert n_causes == len(descendants(network_of(model).parents, names.index(cause)))
+
+
+def test_a_confounder_is_named_and_only_what_is_needed():
+    # z -> x, z -> y, x -> y; w -> x is no confounder.
+    parents = ((), (0, 3), (0, 1), ())
+    assert adjustment_set(parents, 1, 2) == (0,)
+    # A collider: x -> c <- y opens nothing.
+    assert adjustment_set(((), (0,), ()), 0, 1) == ()
+
+
+def test_a_network_of_a_file_is_kept_with_its_arcs(tmp_path):
+    model = network_model(random_network(3))
+    again = load_model(*model.to_arrays(), is_trusted=False)
+    asked = [Conditional(do={"x0": "a"}), Conditional()]
+    assert again.answer(asked) == model.answer(asked)
+    assert again.structure()["edges"] == model.structure()["edges"] != []
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    rng = np.random.default_rng(3)
+    z = rng.normal(2.0, 1.0, 300)
+    x = 3.0 * z + rng.normal(0.0, 2.0, 300)
+    y = 100.0 - 4.0 * x + 5.0 * z + rng.normal(0.0, 1.5, 300)
+    return StructurePosterior().fit(pa.table({"z": z, "x": x, "y": y}))
+
+
+def difference(posterior, graph):
+    low, high = (posterior.query(Moments(("y",), do={"x": at}, graph=graph)) for at in (6.0, 7.0))
+    return high["moments"]["y"]["mean"] - low["moments"]["y"]["mean"], low
+
+
+def test_numbers_move_by_their_effect(numbers):
+    edges = ("z->x", "z->y", "x->y")
+    absent = tuple(f"{b}->{a}" for a, b in (edge.split("->") for edge in edges))
+    pairs = numbers.query(Effects(present=edges, absent=absent))["effects"]
+    effect = next(pair["mean"] for pair in pairs if (pair["from"], pair["to"]) == ("x", "y"))
+    moved, told = difference(numbers, edges)
+    assert moved == pytest.approx(effect, abs=TOLERANCE)
+    assert told["graph"] == "given" and told["log_evidence"] == pytest.approx(0.0, abs=1e-9)
+    assert told["intervention"]["back_door"] == [{"from": "x", "to": "y", "is_cause": True, "adjust_for": ["z"]}]
+    # One graph only: the average is that graph.
+    average, told = difference(numbers, Average(n=10, present=edges, absent=absent))
+    assert average == pytest.approx(effect, abs=1e-9) and told["n_graphs"] == 1
+    assert told["moments"]["y"]["standard_error"] == pytest.approx(0.0, abs=1e-9)
+    # Over all graphs the mean effect, which `effects` knows exactly.
+    exact = {(pair["from"], pair["to"]): pair["mean"] for pair in numbers.query(Effects())["effects"]}
+    average, told = difference(numbers, Average(n=150, seed=1))
+    assert average == pytest.approx(exact["x", "y"], abs=0.3)
+    low, high = told["moments"]["y"]["interval"]
+    assert low < told["moments"]["y"]["mean"] < high
+
+
+def test_intervals_of_numbers_hold_what_drawn_coefficients_say(numbers):
+    edges = ("z->x", "z->y", "x->y")
+    absent = tuple(f"{b}->{a}" for a, b in (edge.split("->") for edge in edges))
+    pairs = numbers.query(Effects(present=edges, absent=absent, n=4000))["effects"]
+    pair = next(pair for pair in pairs if (pair["from"], pair["to"]) == ("x", "y"))
+    # Far away the slope is all that is uncertain.
+    told = numbers.query(Moments(("y",), do={"x": 1e6}, graph=Average(n=300, level=0.9, present=edges, absent=absent)))
+    low, high = told["moments"]["y"]["interval"]
+    assert (high - low) / 1e6 == pytest.approx(pair["high"] - pair["low"], rel=0.2)
+
+
+@pytest.fixture(scope="module")
+def words():
+    rng = np.random.default_rng(5)
+    z = rng.random(400) < 0.5
+    x = rng.random(400) < np.where(z, 0.8, 0.2)
+    y = rng.random(400) < np.where(x, 0.3, 0.6) + 0.3 * z
+    table = pa.table({name: np.where(v, "yes", "no") for name, v in (("z", z), ("x", x), ("y", y))})
+    return StructurePosterior().fit(table)
+
+
+def test_states_are_averaged_over_all_graphs(words):
+    """Against the sum over every graph of three columns, weighed by its score and number of orders."""
+    model = words.model_
+    asked, expected, total = model.asked, np.zeros(2), 0.0
+    assert isinstance(asked, Asked)
+    pairs = list(itertools.permutations("zxy", 2))
+    for chosen in itertools.product([False, True], repeat=len(pairs)):
+        edges = tuple(f"{a}->{b}" for (a, b), is_in in zip(pairs, chosen, strict=True) if is_in)
+        n_orders = sum(
+            all(order.index(edge[0]) < order.index(edge[-1]) for edge in edges)
+            for order in itertools.permutations("zxy")
+        )
+        if not n_orders:
+            continue
+        log_score = asked._own_logs(asked.parents_of(edges, "graph"))["log_score"]
+        weight = n_orders * np.exp(log_score - model.best.log_score)
+        (told,) = answer_all(model, [Marginal({"z": "yes"}, do={"x": "yes"}, graph=edges or ())], words.network)
+        (own,) = answer_all(model, [Conditional("y", {"z": "yes"}, do={"x": "yes"}, graph=edges)], words.network)
+        weight *= told["probability"]
+        expected += weight * np.array(list(own["distributions"]["y"].values()))
+        total += weight
+    query = Conditional("y", {"z": "yes"}, do={"x": "yes"}, graph=Average(n=600, seed=2))
+    told = words.query(query)
+    for place, value in enumerate(("no", "yes")):
+        error = told["standard_errors"]["y"][value]
+        assert told["distributions"]["y"][value] == pytest.approx((expected / total)[place], abs=4 * error + 1e-4)
+        low, high = told["intervals"]["y"][value]
+        assert low < told["distributions"]["y"][value] < high
+    assert told["graph"] == "average" and told["coverage"]["is_exact"]
+    (pair,) = told["intervention"]["back_door"]
+    assert 0 <= pair["probability"] <= 1 and set(pair["adjust_for"]) <= {"z"}
+
+
+def test_classifiers_are_asked_in_python():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 200)
+    columns = {name: np.char.mod("v%d", (y + rng.integers(0, 2, 200)) % 3) for name in "ab"} | {"class": y}
+    table = pa.table(columns)
+    for estimator in (TAN(), ESKDB(members=2)):
+        model = estimator.fit(table, "class")
+        told = model.query(Conditional("class", do={"a": "v1"}))
+        plain = model.query(Conditional("class"))
+        assert told["distributions"]["class"] == pytest.approx(plain["distributions"]["class"])
+        assert {"from": "class", "to": "a"} in told["intervention"]["cut"]
+
+
+def test_what_cannot_be_set_is_told(words, numbers):
+    model = network_model(random_network(1))
+    with pytest.raises(InvalidEvidence, match="'x0' is both set and given"):
+        model.answer([Marginal({"x0": "a"}, do={"x0": "b"})])
+    with pytest.raises(InvalidEvidence, match="'x0' is both asked for and given"):
+        model.answer([Conditional("x0", do={"x0": "b"})])
+    with pytest.raises(InvalidEvidence, match="set it to one value"):
+        model.answer([Marginal(do={"x0": ("a", "b")})])
+    with pytest.raises(InvalidEvidence, match="never had the value 'q'"):
+        model.answer([Marginal(do={"x0": "q"})])
+    with pytest.raises(UnknownColumn, match="'w' is not"):
+        model.answer([Marginal(do={"w": "q"})])
+    with pytest.raises(NoArcs, match="no network with arcs"):
+        words.network().answer([Marginal(do={"x": "yes"})])
+    with pytest.raises(NoGraphs, match="leave graph"):
+        model.answer([Marginal(graph=Average())])
+    words.model_.asked.bdeu, kept = None, words.model_.asked.bdeu
+    with pytest.raises(NoRows, match="keep_rows=true"):
+        words.query(Marginal(do={"x": "yes"}, graph=Average(n=4)))
+    words.model_.asked.bdeu = kept
+    assert words.query(Conditional("y", do={"x": "yes"}))["graph"] == "best"

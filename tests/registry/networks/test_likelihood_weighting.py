@@ -1,0 +1,131 @@
+"""Answers from samples against exact ones, and what is said of them."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fewpass import KDB, SKDB, Sampling, StructurePosterior
+from learners.circuits.structures.from_network import NetworkTooLarge
+from learners.errors import InvalidParameter
+from learners.models.query import Conditional, Impute, Map, Marginal, Sample
+from learners.registry.discrete_networks import network_model
+from learners.registry.networks.interventions import answer_after
+from learners.registry.networks.likelihood_weighting import NotSampled, NoWorlds
+from learners.registry.networks.network_answers import answer_all
+from learners.registry.networks.of_models import compiled, network_of
+from tests.registry.networks.test_of_models import random_network
+
+SAMPLING = Sampling(error=0.01, time_limit_s=60.0)
+
+
+def too_large():
+    raise NetworkTooLarge(10, 1)
+
+
+def question(seed):
+    """A random network, and a query with evidence, soft evidence or an intervention that is possible."""
+    network, rng = random_network(seed, d=6), np.random.default_rng(seed)
+    model = network_model(network)
+    names = rng.permutation(list(network.values)).tolist()
+    (row,) = model.answer([Sample(1, seed=seed)])[0]["rows"]
+    evidence = {names[0]: row[names[0]]} if seed % 3 else {}
+    likely = {names[1]: {value: 0.2 + 0.8 * rng.random() for value in network.values[names[1]]}} if seed % 2 else {}
+    do = {names[2]: row[names[2]]} if seed % 5 == 0 else {}
+    return model, names, {"evidence": evidence, "likely": likely, "do": do}
+
+
+def test_samples_are_within_three_standard_errors():
+    """Of 300 queries, and as many probabilities of evidence."""
+    n_within = n_marginals = 0
+    for seed in range(300):
+        model, names, given = question(seed)
+        network = network_of(model)
+        query = Conditional((names[3],), **given, sampling=Sampling(error=0.01, time_limit_s=60.0, seed=seed))
+        told, exact = answer_after(network, query, 0), answer_after(network, query)
+        assert "sampled" in told and "sampled" not in exact
+        p, true = (np.array(list(each["distributions"][names[3]].values())) for each in (told, exact))
+        errors = np.array(list(told["standard_errors"][names[3]].values()))
+        assert told["sampled"]["is_reached"] and errors.max() <= 0.01 and p.sum() == pytest.approx(1.0)
+        n_within += bool((np.abs(p - true) <= 3 * errors).all())
+        query = Marginal(**given, sampling=Sampling(error=0.02, time_limit_s=60.0, seed=seed))
+        told, exact = answer_after(network, query, 0), answer_after(network, query)
+        # Of marginals without evidence the weights are all one, and rounding is all that differs.
+        error = 3 * told["standard_error"] + 1e-12
+        n_marginals += abs(told["probability"] - exact["probability"]) <= error
+    assert n_within >= 291 and n_marginals >= 291
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 300)
+    columns = {name: np.char.mod("v%d", (y + rng.integers(0, 2, 300)) % 3) for name in "abcdef"}
+    return pa.table(columns | {"class": y})
+
+
+@pytest.mark.parametrize("make", [lambda: KDB(k=2), lambda: SKDB(k=2)])
+def test_a_classifier_too_large_for_a_circuit_answers_by_samples(table, make):
+    model = make().fit(table, "class").model_
+    asked = [
+        Conditional("class", {"b": ("v0", "v1"), "c": "v1"}, sampling=SAMPLING),
+        Marginal({"b": "v0"}, sampling=SAMPLING),
+        Impute("class", {"b": "v0"}, sampling=SAMPLING),
+    ]
+    names = {attribute.name for attribute in model.schema.attributes}
+    assert names == set("abcdef")
+    known = {model.schema.attributes[i].name for i in model.network.order}
+    asked = [query for query in asked if set(query.evidence) <= known]
+    told, exact = answer_all(model, asked, too_large), answer_all(model, asked, lambda: compiled(model))
+    for ours, theirs in zip(told, exact, strict=True):
+        assert ours["sampled"]["n"] >= 1000 and "sampled" not in theirs
+        if "distributions" in ours:
+            p, q = ours["distributions"]["class"], theirs["distributions"]["class"]
+            assert all(abs(p[c] - q[c]) <= 4 * ours["standard_errors"]["class"][c] for c in p)
+        elif "imputed" in ours:
+            guess = ours["imputed"]["class"]
+            assert guess["value"] == theirs["imputed"]["class"]["value"] and guess["standard_error"] <= 0.01
+        else:
+            assert abs(ours["probability"] - theirs["probability"]) <= 4 * ours["standard_error"]
+
+
+def test_samples_are_only_taken_when_asked_for(table):
+    model = KDB(k=2).fit(table, "class").model_
+    with pytest.raises(NetworkTooLarge, match="--sample"):
+        answer_all(model, [Conditional("class"), Conditional("class", sampling=SAMPLING)], too_large)
+    with pytest.raises(NotSampled, match="too large for an exact answer to 'map'"):
+        answer_all(model, [Map(sampling=SAMPLING)], too_large)
+    (exact,) = answer_all(model, [Conditional("class", sampling=SAMPLING)], lambda: compiled(model))
+    assert "sampled" not in exact
+    with pytest.raises(InvalidParameter, match="between 0 and 1"):
+        Sampling(error=0.0)
+
+
+def test_the_same_seed_samples_the_same_and_time_ends_it(table):
+    model = KDB(k=2).fit(table, "class").model_
+    first, second, other = (
+        answer_all(model, [Conditional("class", {"a": "v1"}, sampling=Sampling(0.005, 60.0, seed))], too_large)[0]
+        for seed in (1, 1, 2)
+    )
+    assert first["distributions"] == second["distributions"] != other["distributions"]
+    short = Sampling(error=1e-9, time_limit_s=0.05)
+    (told,) = answer_all(model, [Conditional("class", sampling=short)], too_large)
+    assert not told["sampled"]["is_reached"] and told["sampled"]["largest_error"] > 1e-9
+
+
+def test_impossible_evidence_is_told():
+    network = random_network(3)
+    model = network_model(network)
+    name = next(n for n, table in network.tables.items() for row in table.values() if 0.0 in row and () in table)
+    value = network.values[name][network.tables[name][()].index(0.0)]
+    with pytest.raises(NoWorlds, match=r"None of .* samples .* agrees with the evidence"):
+        answer_after(network_of(model), Marginal({name: value}, sampling=Sampling(0.01, 0.05)), 0)
+
+
+def test_the_best_graph_of_a_posterior_is_sampled(table):
+    posterior = StructurePosterior().fit(table)
+    query = Conditional("class", {"a": "v1"}, sampling=SAMPLING)
+    (told,) = answer_all(posterior.model_, [query], too_large)
+    exact = posterior.query(query)["distributions"]["class"]
+    p, errors = told["distributions"]["class"], told["standard_errors"]["class"]
+    assert all(abs(p[c] - exact[c]) <= 4 * errors[c] for c in p)
+    assert told["graph"] == "best" and "sampled" in told

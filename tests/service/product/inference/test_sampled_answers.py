@@ -1,0 +1,44 @@
+"""A request to a network that is too large for a circuit, from its checks to its answers."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fewpass import ESKDB, KDB, Conditional, Map, Marginal, Sampling, StructurePosterior
+from learners.circuits.structures.from_network import NetworkTooLarge
+from service.product.inference import queries
+from service.product.submission.prechecks import check_queries
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 2, 300)
+    return pa.table({name: np.char.mod("v%d", (y + rng.integers(0, 2, 300)) % 3) for name in "abc"} | {"class": y})
+
+
+@pytest.mark.parametrize("make", [KDB, lambda: ESKDB(members=2), StructurePosterior])
+def test_samples_are_limited_checked_and_answered(table, make, monkeypatch):
+    estimator = make()
+    model = (
+        estimator.fit(table) if isinstance(estimator, StructurePosterior) else estimator.fit(table, "class")
+    ).model_
+    asked = [Conditional("class", {"a": "v1"}, sampling=Sampling(0.01, 60.0)), Marginal(sampling=Sampling(0.01, 60.0))]
+    exact = queries.answers(model, asked)
+    assert all("sampled" not in each for each in exact)
+
+    def too_large(model):
+        raise NetworkTooLarge(3_000_000, 2_000_000)
+
+    monkeypatch.setattr(queries, "compiled_network", too_large)
+    limited = queries.limited(model, asked, 100, 20.0)
+    assert [query.sampling.time_limit_s for query in limited] == [10.0, 10.0]
+    check_queries(model, limited)
+    queries.check_size(model, limited, 100)
+    told = queries.answers(model, limited)
+    p, q = told[0]["distributions"]["class"], exact[0]["distributions"]["class"]
+    assert all(abs(p[c] - q[c]) <= 4 * told[0]["standard_errors"]["class"][c] for c in p)
+    assert told[1]["probability"] == pytest.approx(1.0) and "sampled" in told[1]
+    for refused in (Conditional("class"), Map(("a",))):
+        with pytest.raises(NetworkTooLarge, match="sampling in the query"):
+            queries.check_size(model, [refused, *limited], 100)
