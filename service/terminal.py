@@ -32,6 +32,7 @@ WorkspaceOption = Annotated[
     typer.Option("--workspace", "-w", help="Workspace directory.", show_default="FEWPASS_WORKSPACE or ./workspace"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 
 def settings_of(workspace: Path | None = None, **given: Any) -> Settings:

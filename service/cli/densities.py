@@ -9,14 +9,23 @@ import typer
 from learners.models.query import How
 from service import product
 from service.requests.json_values import JSONObject
-from service.terminal import JsonOption, WorkspaceOption, err, escape, existing, out, progress_bar, show_json
+from service.terminal import (
+    ForceOption,
+    JsonOption,
+    WorkspaceOption,
+    err,
+    escape,
+    existing,
+    out,
+    progress_bar,
+    show_json,
+)
 
 Model = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
 Uris = Annotated[
     list[str], typer.Argument(help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders or URIs.")
 ]
 Output = Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
 
 
 def score(
@@ -24,7 +33,7 @@ def score(
     uris: Uris,
     output: Output,
     keep: Annotated[list[str] | None, typer.Option("--keep", help="Input column to copy; may be repeated.")] = None,
-    force: Force = False,
+    force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -55,7 +64,7 @@ def impute(
     ] = None,
     draws: Annotated[int, typer.Option("--draws", help="Completed rows for each row, with --how draw.")] = 1,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of draws.")] = 0,
-    force: Force = False,
+    force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:

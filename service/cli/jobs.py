@@ -12,6 +12,7 @@ from service import product
 from service.requests.json_values import JSONObject
 from service.terminal import (
     EXIT_FAILED,
+    ForceOption,
     JsonOption,
     WorkspaceOption,
     describe,
@@ -147,7 +148,7 @@ def log(
 def output(
     job_id: JobId,
     to: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:

@@ -14,6 +14,7 @@ from service import product
 from service.cli.evaluation import next_steps, show_beside, show_metrics, verdict, what_was_read
 from service.requests.json_values import JSONObject
 from service.terminal import (
+    ForceOption,
     JsonOption,
     WorkspaceOption,
     err,
@@ -223,7 +224,7 @@ def predict(
         int | None,
         typer.Option("--top-k", min=1, help="Most probable classes of each row, as lists, not a column each."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")] = False,
+    force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:

@@ -10,6 +10,7 @@ from service import product
 from service.cli import views
 from service.cli.evaluation import show_metrics, what_was_read
 from service.terminal import (
+    ForceOption,
     JsonOption,
     WorkspaceOption,
     escape,
@@ -305,7 +306,7 @@ def prune(
 def export(
     reference: Reference,
     output: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:

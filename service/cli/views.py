@@ -12,12 +12,26 @@ from learners.registry.sql.dialects import DialectName
 from service import product
 from service.product.views.circuit_export import Form
 from service.requests.json_values import JSONObject
-from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, show_json, show_table, text_of
+from service.terminal import (
+    ForceOption,
+    JsonOption,
+    WorkspaceOption,
+    escape,
+    existing,
+    out,
+    show_json,
+    show_table,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from service.workspace import Workspace
 
 Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
+
+OutputOption = Annotated[
+    Path | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
+]
 
 
 def _give(
@@ -62,10 +76,8 @@ def structure(
 def circuit(
     reference: Reference,
     form: Annotated[Form, typer.Option("--format", "-f", help="dot is for Graphviz, svg a picture.")] = Form.TEXT,
-    output: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    output: OutputOption = None,
+    force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write the circuit of a model, of a network the one that it is compiled to."""
@@ -75,7 +87,7 @@ def circuit(
 def trace(
     reference: Reference,
     output: Annotated[Path, typer.Option("--out", "-o", help="The SVG file to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Draw how the chains of a sampled circuit went: log joint and acceptance of every sweep."""
@@ -101,7 +113,7 @@ def picture(
     absent: Annotated[
         list[str] | None, typer.Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Draw a posterior over structures: how probable each edge is."""
@@ -118,10 +130,8 @@ def network(
         NetworkFormat | None,
         typer.Option("--format", "-f", help="xdsl is of GeNIe.", show_default="by the name of the file, else bif"),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    output: OutputOption = None,
+    force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write the network of a model for other programs, as BIF, XMLBIF or XDSL.
@@ -152,10 +162,8 @@ def sql(
         list[str] | None,
         typer.Option("--absent", help="A column of the model that the table does not have; may be repeated."),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    output: OutputOption = None,
+    force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write a model as SQL: tables, and a view with the class probabilities of every row of a table."""
@@ -170,7 +178,7 @@ def report(
     reference: Reference,
     uris: Annotated[list[str], typer.Argument(help="Files, folders, globs or URIs of rows whose class is known.")],
     html: Annotated[Path, typer.Option("--html", help="The page to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write how good a model is as one HTML page: verdict, losses, calibration, confusion, importances, what is left out."""
