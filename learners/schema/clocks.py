@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TypeVar
 
+from learners.errors import SchemaError
+
 Known = TypeVar("Known")
 CLOCK_TYPE = re.compile(r"(time|duration)(?:32|64)?\[(\w+)\]")
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DICTIONARY = "dictionary<values="
+LAST_SECOND = 253_402_300_799  # of the year 9999, since 1970
 ISO_DURATION = re.compile(
     r"(?P<sign>-)?P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?", re.ASCII
 )
@@ -29,6 +33,28 @@ def clock_of(arrow_type: str) -> tuple[str, int] | None:
     """Of times of day and durations: "time" or "duration", and how many of their numbers make a second."""
     found = CLOCK_TYPE.match(arrow_type.removeprefix(DICTIONARY))
     return (found[1], TICKS[found[2]]) if found else None
+
+
+def is_moment(arrow_type: str) -> bool:
+    """Whether a type is of dates or timestamps."""
+    return arrow_type.removeprefix(DICTIONARY).startswith(("timestamp", "date"))
+
+
+def as_seconds(name: str, number: float) -> float:
+    """A number of a column of dates or timestamps: seconds since 1970.
+
+    Raises
+    ------
+    SchemaError
+        If they would be after the year 9999: then the number is of a smaller unit, and nobody said of which.
+    """
+    if LAST_SECOND < abs(number) < math.inf:
+        raise SchemaError(
+            f"Column {name!r} holds {number:.0f} where times are wanted. Numbers are seconds since 1970, and these would be after the "
+            "year 9999. Divide milliseconds by 1,000, or send '2026-01-31T12:00'.",
+            name,
+        )
+    return number
 
 
 def words_of_clock(what: str, ticks: int, number: float) -> str | None:

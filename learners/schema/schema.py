@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Integers, Uint64s, freeze
-from learners.schema.clocks import DICTIONARY, clock_of, in_one_form, words_of_clock
+from learners.schema.clocks import clock_of, in_one_form, is_moment, words_of_clock
 from learners.schema.distributions import Distribution
 from learners.schema.reading import Dialect, Reading
 
@@ -95,7 +95,7 @@ class Attribute:
     @property
     def is_time(self) -> bool:
         """Whether the numbers are seconds since 1970."""
-        return self.kind == "numeric" and self.arrow_type.removeprefix(DICTIONARY).startswith(("timestamp", "date"))
+        return self.kind == "numeric" and is_moment(self.arrow_type)
 
     @property
     def edges(self) -> tuple[float, ...]:

@@ -6,13 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from learners.errors import SchemaError
 from learners.models.query import Conditional, Marginal, Sample
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.schema import Attribute
+from learners.schema import Attribute, Schema
 from learners.schema.clocks import seconds_of, words_of_clock
-from learners.schema.encoding.records import number_reader
+from learners.schema.encoding.encode import encode
+from learners.schema.encoding.records import encode_records, number_reader
 
 
 @pytest.mark.parametrize(
@@ -74,3 +76,16 @@ def test_queries_and_answers_carry_the_words():
     assert set(told["distributions"]["wait"]) == set(labels[0])
     assert all(row["wait"] in labels[0] for row in rows["rows"])
     assert by_words == by_number
+
+
+@pytest.mark.parametrize("milliseconds", [1_700_000_000_000, 1_700_000_000_000.0, -1_700_000_000_000])
+def test_milliseconds_are_not_taken_for_seconds(milliseconds):
+    """A record, columns and a file of numbers, where training had timestamps."""
+    schema = Schema((Attribute("when", "numeric", cuts=(1.6e9,), arrow_type="timestamp[ms]"),), "class", ("no", "yes"))
+    words = r"Column 'when' holds -?1700000000000 where times are wanted.* Divide milliseconds by 1,000"
+    with pytest.raises(SchemaError, match=words):
+        encode_records([{"when": milliseconds}], schema)
+    with pytest.raises(SchemaError, match=words.replace("-?", "")):
+        encode(pa.record_batch({"when": [abs(milliseconds)]}), schema, with_class=False)
+    seconds = [{"when": 1_700_000_000}, {"when": 1.5e9}, {"when": "2023-11-14T22:13:20"}, {"when": None}]
+    assert encode_records(seconds, schema).x.tolist() == [[1, 0, 1, 2]]

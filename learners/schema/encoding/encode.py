@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from learners.errors import SchemaError, UnknownColumn
 from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.chunk import Chunk
-from learners.schema.clocks import DICTIONARY, TICKS, clock_of, what_time
+from learners.schema.clocks import TICKS, as_seconds, clock_of, is_moment, what_time
 from learners.schema.encoding.batches import BatchEncoder, sound_column
 from learners.schema.encoding.nominal_values import as_canonical, dictionary_of, in_words, nominal_forms, rows_of
 from learners.schema.kernels import interval_codes, translate
@@ -59,9 +59,12 @@ def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
             or pa.types.is_decimal(kind)
         ):
             raise SchemaError(f"Column {name!r} holds {kind}, but the model needs numbers there.", name)
-        return _read_only(pc.cast(column, pa.float64(), safe=False))
+        found = _read_only(pc.cast(column, pa.float64(), safe=False))
     except pa.ArrowException as error:
         raise SchemaError(f"Column {name!r} cannot be read as numbers ({error}).", name) from error
+    if is_moment(arrow_type):
+        as_seconds(name, float(np.abs(found[np.isfinite(found)]).max(initial=0.0)))
+    return found
 
 
 def _moments(column: pa.Array) -> pa.Array:
@@ -79,7 +82,7 @@ def _are_times(own: str, wanted: str) -> bool:
     """Whether the times of one type compare with those of another: moments, times of day, durations."""
     of, to = clock_of(own), clock_of(wanted)
     if of is None or to is None:
-        return of is to and wanted.removeprefix(DICTIONARY).startswith(("timestamp", "date"))
+        return of is to and is_moment(wanted)
     return of[0] == to[0]
 
 

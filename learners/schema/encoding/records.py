@@ -18,7 +18,16 @@ from learners.distributions.checks import distribution
 from learners.errors import SchemaError
 from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.chunk import Chunk
-from learners.schema.clocks import DICTIONARY, TICKS, canonical, clock_of, seconds_of, what_time
+from learners.schema.clocks import (
+    DICTIONARY,
+    LAST_SECOND,
+    TICKS,
+    as_seconds,
+    canonical,
+    clock_of,
+    seconds_of,
+    what_time,
+)
 from learners.schema.discretise import EXACT
 from learners.schema.kernels import interval_codes
 from learners.schema.schema import EPOCH, Attribute, Schema
@@ -115,7 +124,7 @@ def number_reader(attribute: Attribute) -> Callable[[object], float]:
         if what == "duration" and isinstance(value, timedelta):
             return value // timedelta(microseconds=1) * ticks / TICKS["us"]
         if isinstance(value, int | float | np.number) or (isinstance(value, Decimal) and not value.is_snan()):
-            return _float64(value)
+            return as_seconds(attribute.name, _float64(value)) if is_time else _float64(value)
         raise _wrong(attribute, value)
 
     return number
@@ -162,12 +171,12 @@ def _refused(text: str) -> float:
 
 def _numeric_value_code(attribute: Attribute) -> Callable[[object], int]:
     offset, missing, cuts = int(attribute.has_missing), attribute.missing_code, list(attribute.cuts)
-    number_of = number_reader(attribute)
+    number_of, most = number_reader(attribute), LAST_SECOND if attribute.is_time else EXACT
 
     def code(value: object) -> int:
-        if value.__class__ is float:
+        if value.__class__ is float and not attribute.is_time:
             return missing if value != value else bisect_left(cuts, value) + offset  # noqa: PLR0124 (NaN)
-        if value.__class__ is int and -EXACT <= value <= EXACT:
+        if value.__class__ is int and -most <= value <= most:
             return bisect_left(cuts, value) + offset
         number = number_of(value)
         return missing if math.isnan(number) else bisect_left(cuts, number) + offset
