@@ -18,6 +18,7 @@ import pyarrow.fs as pafs
 from learners.errors import SourceError, one_line
 from learners.kernels.arrays import Integers, Mask
 from learners.passes.sources.formats import FORMATS, format_of
+from learners.passes.sources.lake.finding import refuse_part_of_table, refuse_tables_below
 
 Path = str | os.PathLike[str]
 
@@ -153,6 +154,8 @@ def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
             )
             if not found:
                 raise SourceError(path, "matches no file.")
+            for folder in {str(PurePosixPath(entry).parent) for entry in found}:
+                refuse_part_of_table(filesystem, folder)
             return found
         if info.type == pafs.FileType.Directory:
             return _in_folder(filesystem, path)
@@ -167,7 +170,10 @@ def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
 
 def _in_folder(filesystem: pafs.FileSystem, path: str) -> list[str]:
     found: dict[str, list[str]] = {}
-    for entry in filesystem.get_file_info(pafs.FileSelector(path, recursive=True)):
+    below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
+    refuse_tables_below(path, [entry.path for entry in below])
+    refuse_part_of_table(filesystem, path)
+    for entry in below:
         kind = format_of(entry.path)
         if entry.type == pafs.FileType.File and kind is not None and not entry.base_name.startswith((".", "_")):
             found.setdefault(kind, []).append(entry.path)
