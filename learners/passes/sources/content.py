@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
-from learners.passes.sources.file_sets import SourceFile
+from learners.passes.sources.file_sets import Fragment, SourceFile, of_store
 
 BATCH_ROWS = 65_536
 _READ_BYTES = 4 << 20
@@ -92,6 +92,35 @@ def content_sha256(filesystem: pafs.FileSystem, file: SourceFile, read: Callable
     except (OSError, ValueError, pa.ArrowException) as error:
         raise SourceError(file.path, f"cannot be read ({one_line(error)}).") from error
     return digest.hexdigest()
+
+
+def fragment_rows(
+    filesystem: pafs.FileSystem, file: SourceFile, content: Content, fragment: Fragment, columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one fragment of a file; the columns may come in another order.
+
+    Raises
+    ------
+    SourceError
+        If the file has vanished, has changed since it was opened, or is damaged.
+    """
+    n_rows = 0
+    try:
+        require_unchanged(filesystem, file)
+        for batch in content.batches(filesystem, file, fragment.row_group, columns):
+            n_rows += batch.num_rows
+            yield batch
+    except SourceError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        where = f"{content.piece(fragment.row_group)} cannot be read ({one_line(error)})"
+        raise SourceError(file.path, of_store(error) or f"{where}. Restore the file from its source.") from error
+    if n_rows != fragment.n_rows:
+        raise SourceError(
+            file.path,
+            f"{content.piece(fragment.row_group)} holds {n_rows} rows instead of {fragment.n_rows}. "
+            "Restore the file from its source.",
+        )
 
 
 def require_unchanged(filesystem: pafs.FileSystem, file: SourceFile) -> None:

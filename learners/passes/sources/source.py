@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.errors import SourceError, UnknownColumn, one_line
+from learners.errors import SourceError, UnknownColumn
 from learners.kernels.arrays import Integers, Mask
 from learners.passes.sources.columns.differing_columns import one_shape
-from learners.passes.sources.content import BATCH_ROWS, Bounds, Content, content_sha256, require_unchanged
+from learners.passes.sources.content import BATCH_ROWS, Bounds, Content, content_sha256, fragment_rows
 from learners.passes.sources.file_sets import (
     Condition,
     Fragment,
@@ -387,25 +387,9 @@ class Source:
                 return
             yield from rows.combine_chunks().to_batches()
             return
-        file = self.files[fragment.file]
         assert self._filesystem is not None
-        content = self._contents[fragment.file]
         # Files may order their columns differently; and to pyarrow, column "a" includes column "a.b".
         wanted = self.arrow_schema.names if columns is None else list(columns)
-        n_rows = 0
-        try:
-            require_unchanged(self._filesystem, file)
-            for batch in content.batches(self._filesystem, file, fragment.row_group, columns):
-                n_rows += batch.num_rows
-                yield batch if batch.schema.names == wanted else batch.select(wanted)
-        except SourceError:
-            raise
-        except (OSError, ValueError, pa.ArrowException) as error:
-            where = f"{content.piece(fragment.row_group)} cannot be read ({one_line(error)})"
-            raise SourceError(file.path, f"{where}. Restore the file from its source.") from error
-        if n_rows != fragment.n_rows:
-            raise SourceError(
-                file.path,
-                f"{content.piece(fragment.row_group)} holds {n_rows} rows instead of {fragment.n_rows}. "
-                "Restore the file from its source.",
-            )
+        file, content = self.files[fragment.file], self._contents[fragment.file]
+        for batch in fragment_rows(self._filesystem, file, content, fragment, columns):
+            yield batch if batch.schema.names == wanted else batch.select(wanted)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
+from learners.passes.sources.file_sets import of_store
 from learners.passes.sources.lake.finding import DELTA, LOG
 from learners.passes.sources.lake.snapshots import LakeFile, Snapshot, moment
 
@@ -77,7 +78,9 @@ def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | 
     except SourceError:
         raise
     except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
-        raise SourceError(place, f"cannot be read as a Delta Lake table ({one_line(error)}).") from error
+        raise SourceError(
+            place, of_store(error) or f"cannot be read as a Delta Lake table ({one_line(error)})."
+        ) from error
 
 
 def rewrites(filesystem: pafs.FileSystem, path: str, old: Snapshot, new: Snapshot) -> list[Rewrite]:

@@ -51,8 +51,10 @@ def metadata_files(filesystem: pafs.FileSystem, folder: str) -> list[str]:
     return [info.path for info in below if info.base_name.endswith(METADATA_END)]
 
 
-def refuse_part_of_table(filesystem: pafs.FileSystem, folder: str) -> None:
+def refuse_part_of_table(filesystem: pafs.FileSystem, folder: str, *, takes_itself: bool = True) -> None:
     """Refuse a folder of a lake table, such as one of a partition: its files alone do not tell which rows are deleted.
+
+    `takes_itself` says whether the folder may be the table, which a caller that has looked there knows.
 
     Raises
     ------
@@ -62,6 +64,8 @@ def refuse_part_of_table(filesystem: pafs.FileSystem, folder: str) -> None:
     while _FOLDER.fullmatch(place.name):
         place = place.parent
     for table in (place, place.parent) if place.name == "data" else (place,):
+        if not takes_itself and table == PurePosixPath(folder):
+            continue
         if (kind := kind_of_table(filesystem, str(table))) is not None:
             raise SourceError(
                 folder, f"lies in the {kind} table {table}, whose log tells which rows count. Name that folder."

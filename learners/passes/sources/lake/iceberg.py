@@ -13,6 +13,7 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
 from learners.kernels.arrays import Integers
+from learners.passes.sources.file_sets import of_store
 from learners.passes.sources.lake.finding import ICEBERG, METADATA, METADATA_END, metadata_files
 from learners.passes.sources.lake.snapshots import NO_ROWS, LakeFile, Snapshot, moment
 
@@ -51,7 +52,9 @@ def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | 
         if "equality delete" in str(error):
             reason = "has equality deletes, which are not read. Rewrite its data files without them first."
             raise SourceError(place, reason) from error
-        raise SourceError(place, f"cannot be read as an Iceberg table ({one_line(error)}).") from error
+        raise SourceError(
+            place, of_store(error) or f"cannot be read as an Iceberg table ({one_line(error)})."
+        ) from error
 
 
 def _newest_metadata(filesystem: pafs.FileSystem, folder: str) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.errors import SourceError
+from learners.errors import SourceError, one_line
 from learners.passes.sources.content import Content
-from learners.passes.sources.file_sets import SourceFile, file_identity
+from learners.passes.sources.file_sets import SourceFile, file_identity, of_store
 from learners.passes.sources.lake import delta, iceberg
 from learners.passes.sources.lake.finding import DELTA, ICEBERG, METADATA_END, kind_of_table, named
 from learners.passes.sources.lake.snapshots import Snapshot, opened_snapshot
@@ -78,9 +79,12 @@ def snapshot_at(filesystem: pafs.FileSystem, uri: str, path: str, at: str | None
     if at is not None and own_at is not None and at != own_at:
         raise SourceError(uri, f"names version {own_at}, and version {at} is asked for. Say one of them.")
     at = own_at if at is None else at
-    info = filesystem.get_file_info(path)
-    is_place = info.type == pafs.FileType.Directory or path.endswith(METADATA_END)
-    found = kind_of_table(filesystem, path) if is_place else None
+    try:
+        info = filesystem.get_file_info(path)
+        is_place = info.type == pafs.FileType.Directory or path.endswith(METADATA_END)
+        found = kind_of_table(filesystem, path) if is_place else None
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(place, of_store(error) or f"cannot be listed ({one_line(error)}).") from error
     if found is None or (kind is not None and kind != found):
         if kind is not None:
             raise SourceError(place, f"is no {kind} table.")

@@ -148,10 +148,10 @@ def test_a_server_reads_tables_in_its_roots_only(tmp_path, history):
             assert open_source(workspace, [uri]).n_rows == 60
         assert open_source(workspace, [inside.path], at="1").n_rows == 100
         for uri in (f"delta://{history.path}@0", f"delta://{inside.path}/../../table", f"iceberg://{history.path}"):
-            with pytest.raises(OutsideRoots):
+            with pytest.raises(OutsideRoots, match="outside the folders that this server may read"):
                 open_source(workspace, [uri])
         name = DeltaTable(inside.path).file_uris()[0]
         Path(name).rename(tmp_path / "elsewhere.parquet")
         Path(name).symlink_to(tmp_path / "elsewhere.parquet")
-        with pytest.raises(OutsideRoots):
+        with pytest.raises(OutsideRoots, match="outside the folders that this server may read"):
             open_source(workspace, [inside.path])
