@@ -86,7 +86,8 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
             raise
         raise SchemaError(" ".join([str(error), *source.hints[:3]]), error.column) from error
     seconds = time.perf_counter() - started
-    keep_snapshot(rows.learned.raw, ledger)
+    if request.update or request.dataset is not None:  # else the statistics go with the job
+        keep_snapshot(rows.learned.raw, ledger)
     if len(rows.rules) > n_rules:  # of other data with the same files: no job that forgets does it here
         discard_forgotten(ledger)
     path = workspace.layout.scratch_directory(run.job_id) / COMPILED
