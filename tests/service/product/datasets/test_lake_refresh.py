@@ -75,6 +75,20 @@ def test_an_iceberg_table_is_followed(workspace, tmp_path):
     assert (told["format"], told["version"]) == ("Iceberg", str(history.table.current_snapshot().snapshot_id))
 
 
+def test_weighted_rows_that_are_deleted_are_subtracted(tmp_path, workspace):
+    """As often as they counted."""
+    rng, path = np.random.default_rng(6), str(tmp_path / "table")
+    for n in (200, 50):
+        rows = people(rng, n).append_column("n", pa.array(rng.integers(0, 5, n)))
+        write_deltalake(path, rows, mode="append")
+    columns = {"person": "nominal", "n": {"weight": True}}
+    train(workspace, path, model="weighted", columns=columns)
+    DeltaTable(path).delete("person = 3 AND n > 1")
+    version, _ = train(workspace, path, model="weighted", columns=columns)
+    expected, _ = train(workspace, path, model="unrefreshed", columns=columns, update=False)
+    assert same(model_of(version), model_of(expected))
+
+
 def test_a_compaction_reads_nothing(history, workspace, tmp_path):
     train(workspace, history.path, model="compacted")
     n_rows = history.rows().num_rows
