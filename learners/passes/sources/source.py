@@ -27,7 +27,7 @@ from learners.passes.sources.file_sets import (
     type_family,
 )
 from learners.passes.sources.filesystems import filesystem_of
-from learners.passes.sources.lake.finding import named
+from learners.passes.sources.lake.finding import named, refuse_files_of_tables
 from learners.passes.sources.lake.lake_tables import KnownSnapshot, changes_since, snapshot_at
 from learners.passes.sources.lake.snapshots import Snapshot, opened_snapshot
 from learners.passes.sources.opening import opened_files
@@ -125,7 +125,7 @@ class Source:
         wanted = [os.fspath(uris)] if isinstance(uris, str | os.PathLike) else [os.fspath(uri) for uri in uris]
         if not wanted:
             raise SourceError("(no path)", "give at least one file, folder or glob.")
-        paths: list[str] = []
+        paths, files_named = list[str](), list[str]()
         found: pafs.FileSystem | None = filesystem
         for uri in wanted:
             bare = named(uri).place
@@ -138,7 +138,9 @@ class Source:
                 raise SourceError(uri, "is on another file system than the first path; register them separately.")
             found = place
             paths += [entry for entry in expanded(place, path) if entry not in paths]
+            files_named += [path] if paths[-1:] == [path] else []
         assert found is not None
+        refuse_files_of_tables(found, files_named)
         files, contents, names = one_shape(*opened_files(found, paths, types or {}), types or {})
         schemas = [content.arrow_schema for content in contents]
         plain = [s if len(s) == len(names) else pa.schema([f for f in s if f.name in set(names)]) for s in schemas]

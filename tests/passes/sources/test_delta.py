@@ -86,6 +86,8 @@ def test_a_table_is_named_by_itself(table, tmp_path):
         Source.open([str(tmp_path / "more.parquet"), f"delta://{table}@1"])
     with pytest.raises(SourceError, match="Name that table by itself"):
         Source.open([str(tmp_path / "more.parquet"), table])
+    with pytest.raises(SourceError, match="lies in the Delta Lake table"):
+        Source.open(DeltaTable(table).file_uris())  # as a shell expands table/*.parquet
     with pytest.raises(SourceError, match="is no Delta Lake or Iceberg table, so it has no version 3"):
         Source.open(str(tmp_path / "more.parquet"), at="3")
 

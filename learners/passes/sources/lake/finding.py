@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -70,6 +72,20 @@ def refuse_part_of_table(filesystem: pafs.FileSystem, folder: str, *, takes_itse
             raise SourceError(
                 folder, f"lies in the {kind} table {table}, whose log tells which rows count. Name that folder."
             )
+
+
+def refuse_files_of_tables(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
+    """Refuse files that lie in a lake table, as a shell names them for `table/*.parquet`.
+
+    Raises
+    ------
+    SourceError
+    """
+    if "http" in filesystem.type_name:  # servers of files list no folders
+        return
+    for folder in sorted({str(PurePosixPath(path).parent) for path in paths}):
+        with suppress(OSError):  # a store may give files and tell nothing of what is beside them
+            refuse_part_of_table(filesystem, folder)
 
 
 def refuse_tables_below(path: str, below: list[str]) -> None:
