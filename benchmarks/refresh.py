@@ -1,6 +1,7 @@
 """A refresh that adds 1 % of the files, against training from scratch; and a job killed two hundred times.
 
 python -m benchmarks.refresh --rows 20000000 --files 100
+python -m benchmarks.refresh --rows 20000000 --files 100 --delta    # a Delta Lake table, followed by its log
 """
 
 from __future__ import annotations
@@ -45,6 +46,20 @@ def parts(n_rows: int, n_attributes: int, n_files: int, seed: int = 0) -> Path:
     return folder
 
 
+def delta_table(folder: Path) -> Path:
+    """A Delta Lake table with a version for each of the files."""
+    from deltalake import write_deltalake
+
+    table = folder.with_name(f"{folder.name}-delta")
+    if not table.exists():
+        aside = table.with_suffix(".partial")
+        shutil.rmtree(aside, ignore_errors=True)
+        for path in sorted(folder.glob("*.parquet")):
+            write_deltalake(str(aside), pq.read_table(path), mode="append")
+        aside.rename(table)
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=20_000_000)
@@ -53,6 +68,7 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=2)
     parser.add_argument("--estimator", default="m")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--delta", action="store_true")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
 
@@ -72,15 +88,19 @@ def main() -> None:
     seconds: dict[str, list[float]] = {"scratch": [], "refresh": []}
     equal = []
     n_new = max(1, asked.files // 100)
+    old, new = {"uris": paths[:-n_new]}, {"uris": paths}
+    if asked.delta:
+        new = {"uris": [str(delta_table(data))]}
+        old = new | {"at": str(asked.files - n_new - 1)}
     for round_number in range(asked.rounds + 1):
         with tempfile.TemporaryDirectory() as folder, Workspace(Settings(workspace=Path(folder))) as workspace:
-            before = TrainRequest(**request, model="grows", uris=paths[:-n_new])
+            before = TrainRequest(**request, model="grows", **old)
             product.train(workspace, before)
             started = time.perf_counter()
-            refreshed = product.train(workspace, TrainRequest(**request, model="grows", uris=paths))
+            refreshed = product.train(workspace, TrainRequest(**request, model="grows", **new))
             refresh_s = time.perf_counter() - started
             started = time.perf_counter()
-            fresh = product.train(workspace, TrainRequest(**request, model="fresh", uris=paths))
+            fresh = product.train(workspace, TrainRequest(**request, model="fresh", **new))
             scratch_s = time.perf_counter() - started
             ours, theirs = product.served(workspace, "grows").model, product.served(workspace, "fresh").model
             (_, a), (_, b) = ours.to_arrays(), theirs.to_arrays()
@@ -105,7 +125,8 @@ def main() -> None:
         "seconds": seconds,
         "machine": machine(),
     }
-    report(f"Refresh, kDB-{asked.k}, {asked.attributes} attributes", figures, facts, asked.json)
+    kind = "Delta Lake" if asked.delta else "loose files"
+    report(f"Refresh of {kind}, kDB-{asked.k}, {asked.attributes} attributes", figures, facts, asked.json)
 
 
 if __name__ == "__main__":

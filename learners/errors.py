@@ -12,13 +12,17 @@ MOST_NAMED = 8  # columns in one sentence
 _PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*://[^/?#\s@:]*):(?!\d+(?:[/?#]|$))[^\s?#]*@", re.IGNORECASE)
 _SECRET_NAMES = r"(?:[\w.-]*[-_.])?sig|[\w.%-]*(?:signature|token|secret|passw|pwd|key|credential|auth)[\w.%-]*"
 _SECRET_PARAMETER = re.compile(rf"([?&;](?:{_SECRET_NAMES})=)[^&;#\s'\")]+", re.IGNORECASE)
+# The address of a lake table begins with two schemes, and the second is no user.
+_OF_TABLE = re.compile(r"\b(delta|iceberg)://([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_JOINED = re.compile(r"\b(delta|iceberg)\+([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
 def redacted(text: str) -> str:
     """A text with *** in place of the secrets of the URIs in it: passwords, signatures, tokens and keys."""
     if "://" not in text:
         return text
-    return _SECRET_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+    shown = _SECRET_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", _OF_TABLE.sub(r"\1+\2://", text)))
+    return _JOINED.sub(r"\1://\2://", shown)
 
 
 def one_line(error: Exception) -> str:

@@ -118,7 +118,7 @@ class Supply:
     def expanded(self, files: Files) -> Files:
         """The files, with those of which only a part is wanted, or nothing, replaced by their parts."""
         expanded: list[str] = []
-        for file in files:
+        for file in files if self.selection is None else self.selection.rewritten(files):
             divided = self.selection.divide(file) if file not in self.wanted and self.selection is not None else None
             if divided is None:
                 expanded.append(file)

@@ -31,7 +31,8 @@ REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+")
 Uris = Annotated[
     list[str],
     typer.Argument(
-        help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders or URIs; duckdb://… and postgresql://… with ?table= or ?query=."
+        help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders, lake tables or URIs; duckdb://… and postgresql://… with "
+        "?table= or ?query=."
     ),
 ]
 TargetOption = Annotated[str | None, typer.Option("--target", "-t", help="The column to predict.")]
@@ -71,6 +72,9 @@ def train(
     timestamp: Annotated[
         str | None, typer.Option("--timestamp", help="Column of times for --window; else when files changed.")
     ] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="Version of a lake table, or a time: its last snapshot by then.")
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all bytes of all files first, to find every rewritten one.")
     ] = False,
@@ -101,6 +105,7 @@ def train(
         update=update,
         window=window,
         timestamp=timestamp,
+        at=at,
         verify=verify,
         memory_limit=None if memory_limit is None else n_bytes(memory_limit),
     )

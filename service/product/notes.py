@@ -1,11 +1,11 @@
 """The small notes of a workspace, which are JSON with a sum: what is known of data files."""
 
-from service.product.datasets.dataset_statistics import COLUMNS, CONTENTS, DATA, SCHEMAS, STATISTICS
+from service.product.datasets.dataset_statistics import COLUMNS, CONTENTS, DATA, SCHEMAS, SNAPSHOT, STATISTICS
 from service.workspace import Workspace
 from storage.errors import CorruptFile
 from storage.files.checksums import checked_document
 
-OF_DATA = (COLUMNS, CONTENTS, f"{SCHEMAS}/*.json", f"{STATISTICS}/*.json")
+OF_DATA = (COLUMNS, CONTENTS, SNAPSHOT, f"{SCHEMAS}/*.json", f"{STATISTICS}/*.json")
 
 
 def damaged_notes(workspace: Workspace) -> list[CorruptFile]:

@@ -151,6 +151,11 @@ class TrainRequest(LimitedRequest):
     timestamp: str | None = Field(
         default=None, description="Column of times that the window is measured by; without it, when files changed."
     )
+    at: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
+        default=None,
+        exclude_if=_is_missing,
+        description="Version of a lake table, or a time: its last snapshot by then. By default the newest one.",
+    )
     verify: bool = Field(
         default=False,
         exclude_if=_is_false,
@@ -174,10 +179,9 @@ class TrainRequest(LimitedRequest):
         return self
 
 
-class EvaluateRequest(LimitedRequest):
-    """Measure a model version on a data set that has the target."""
+class ScoringRequest(LimitedRequest):
+    """Base of the jobs that read rows as a model does."""
 
-    kind: Literal["evaluate"] = "evaluate"
     model: str = Field(examples=["income@champion"])
     dataset: str | None = None
     uris: list[str] | None = None
@@ -187,6 +191,12 @@ class EvaluateRequest(LimitedRequest):
         if (self.dataset is None) == (self.uris is None):
             raise ValueError("give either 'dataset' or 'uris'")
         return self
+
+
+class EvaluateRequest(ScoringRequest):
+    """Measure a model version on a data set that has the target."""
+
+    kind: Literal["evaluate"] = "evaluate"
 
 
 class SchemaRequest(LimitedRequest):
@@ -204,18 +214,8 @@ class QueryJobRequest(LimitedRequest):
     queries: list[Annotated[AnyQuery, Field(discriminator="kind")]] = Field(min_length=1, max_length=MAX_QUERIES)
 
 
-class RowsRequest(LimitedRequest):
+class RowsRequest(ScoringRequest):
     """Base of the jobs that write a Parquet file of rows, which `GET /v1/jobs/{id}/output` gives."""
-
-    model: str = Field(examples=["weather@champion"])
-    dataset: str | None = None
-    uris: list[str] | None = None
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.dataset is None) == (self.uris is None):
-            raise ValueError("give either 'dataset' or 'uris'")
-        return self
 
 
 class ScoreRequest(RowsRequest):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.passes.sources.file_sets import SourceFile
+from learners.errors import SourceError, one_line
+from learners.passes.sources.file_sets import Fragment, SourceFile, of_store
 
 BATCH_ROWS = 65_536
+_READ_BYTES = 4 << 20
 
 
 class Bounds(NamedTuple):
@@ -59,6 +61,80 @@ def types_digest(schema: pa.Schema) -> str:
     """SHA-256 of names and types."""
     told = [(field.name, str(field.type)) for field in schema]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def identified(file: SourceFile, content: Content) -> SourceFile:
+    """The file with a digest of all that its values depend on."""
+    if not content.types_sha256:
+        return file
+    digest = hashlib.sha256(f"{file.footer_sha256} {content.types_sha256}".encode()).hexdigest()
+    return replace(file, footer_sha256=digest)
+
+
+def content_sha256(filesystem: pafs.FileSystem, file: SourceFile, read: Callable[[int], object]) -> str:
+    """SHA-256 of all bytes of a file; `read` is told how many more were read, and may raise.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or has changed since it was opened.
+    """
+    digest = hashlib.sha256()
+    try:
+        require_unchanged(filesystem, file)
+        with filesystem.open_input_stream(file.path, compression=None) as stream:
+            while block := stream.read(_READ_BYTES):
+                digest.update(block)
+                read(len(block))
+        require_unchanged(filesystem, file)
+    except SourceError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise SourceError(file.path, f"cannot be read ({one_line(error)}).") from error
+    return digest.hexdigest()
+
+
+def fragment_rows(
+    filesystem: pafs.FileSystem, file: SourceFile, content: Content, fragment: Fragment, columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one fragment of a file; the columns may come in another order.
+
+    Raises
+    ------
+    SourceError
+        If the file has vanished, has changed since it was opened, or is damaged.
+    """
+    n_rows = 0
+    try:
+        require_unchanged(filesystem, file)
+        for batch in content.batches(filesystem, file, fragment.row_group, columns):
+            n_rows += batch.num_rows
+            yield batch
+    except SourceError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        where = f"{content.piece(fragment.row_group)} cannot be read ({one_line(error)})"
+        raise SourceError(file.path, of_store(error) or f"{where}. Restore the file from its source.") from error
+    if n_rows != fragment.n_rows:
+        raise SourceError(
+            file.path,
+            f"{content.piece(fragment.row_group)} holds {n_rows} rows instead of {fragment.n_rows}. "
+            "Restore the file from its source.",
+        )
+
+
+def require_unchanged(filesystem: pafs.FileSystem, file: SourceFile) -> None:
+    """Refuse a file that is not as it was when it was opened.
+
+    Raises
+    ------
+    SourceError
+    """
+    now = filesystem.get_file_info(file.path)
+    if now.type != pafs.FileType.File:
+        raise SourceError(file.path, "was removed while it was being read. Put it back, or register the data again.")
+    if now.size != file.size or (file.mtime_ns is not None and now.mtime_ns != file.mtime_ns):
+        raise SourceError(file.path, "has changed since it was opened. Start again to read it as it is now.")
 
 
 @dataclass(frozen=True)

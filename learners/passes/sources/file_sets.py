@@ -18,8 +18,21 @@ import pyarrow.fs as pafs
 from learners.errors import SourceError, one_line
 from learners.kernels.arrays import Integers, Mask
 from learners.passes.sources.formats import FORMATS, format_of
+from learners.passes.sources.lake.finding import refuse_part_of_table, refuse_tables_below
 
 Path = str | os.PathLike[str]
+# What stores say to credentials that are none, have expired, or may not read; S3 tells a HEAD request of the second no more.
+REFUSALS = (
+    "ACCESS_DENIED",
+    "INVALID_ACCESS_KEY",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "InvalidAccessKeyId",
+    "ExpiredToken",
+    "HTTP status 400) during HeadObject",
+    "HTTP status 403",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +91,18 @@ class RowWeight(Condition, Protocol):
 
     def counts(self, rows: pa.RecordBatch) -> Integers:
         """(n_rows,) int64: how often each row counts."""
+
+
+def of_store(error: Exception) -> str | None:
+    """What to say of an error that is the store's and not the file's; None if it is none."""
+    told = one_line(error)
+    if any(word in told for word in REFUSALS):
+        return (
+            f"is refused by its store ({told}). Renew the credentials if they have expired, or have them allow reading."
+        )
+    if "NETWORK_CONNECTION" in told:
+        return f"is in a store that cannot be reached ({told}). Check the network, and the endpoint (AWS_ENDPOINT_URL)."
+    return None
 
 
 def file_identity(file: SourceFile) -> str:
@@ -153,11 +178,13 @@ def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
             )
             if not found:
                 raise SourceError(path, "matches no file.")
+            for folder in {str(PurePosixPath(entry).parent) for entry in found}:
+                refuse_part_of_table(filesystem, folder)
             return found
         if info.type == pafs.FileType.Directory:
             return _in_folder(filesystem, path)
     except (OSError, pa.ArrowException) as error:
-        raise SourceError(path, f"cannot be listed ({one_line(error)}).") from error
+        raise SourceError(path, of_store(error) or f"cannot be listed ({one_line(error)}).") from error
     if info.type == pafs.FileType.Unknown:
         raise SourceError(path, "is neither a file nor a folder, but a pipe, a socket or a device.")
     if info.type != pafs.FileType.File:
@@ -167,7 +194,10 @@ def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
 
 def _in_folder(filesystem: pafs.FileSystem, path: str) -> list[str]:
     found: dict[str, list[str]] = {}
-    for entry in filesystem.get_file_info(pafs.FileSelector(path, recursive=True)):
+    below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
+    refuse_tables_below(path, [entry.path for entry in below])
+    refuse_part_of_table(filesystem, path, takes_itself=False)
+    for entry in below:
         kind = format_of(entry.path)
         if entry.type == pafs.FileType.File and kind is not None and not entry.base_name.startswith((".", "_")):
             found.setdefault(kind, []).append(entry.path)

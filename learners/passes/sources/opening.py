@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.passes.sources.content import Content, Partitioned
+from learners.passes.sources.columns.partitions import partition_values
+from learners.passes.sources.content import Content, Partitioned, identified
 from learners.passes.sources.csv.types import common_type
 from learners.passes.sources.file_sets import SourceFile
 from learners.passes.sources.formats import TEXT, format_of
 from learners.passes.sources.parquet import read_footer
-from learners.passes.sources.partitions import partition_values
 from learners.schema.reading import Reading
 
 if TYPE_CHECKING:
@@ -57,7 +55,7 @@ def opened_files(
     for i, values in enumerate(added):
         if values:
             contents[i] = Partitioned(contents[i], values, files[i].n_rows)
-    return [_identified(file, content) for file, content in zip(files, contents, strict=True)], contents
+    return [identified(file, content) for file, content in zip(files, contents, strict=True)], contents
 
 
 def _agreeing(contents: Sequence[Content]) -> list[Content]:
@@ -71,11 +69,3 @@ def _agreeing(contents: Sequence[Content]) -> list[Content]:
     changed = {name: kind for name, kind in common.items() if kind is not None}
     csv = {i: content.with_types(changed) for i, content in text.items() if content.kind == "CSV"}
     return [csv.get(i, content) for i, content in enumerate(contents)]
-
-
-def _identified(file: SourceFile, content: Content) -> SourceFile:
-    """The file with a digest of all that its values depend on."""
-    if not content.types_sha256:
-        return file
-    digest = hashlib.sha256(f"{file.footer_sha256} {content.types_sha256}".encode()).hexdigest()
-    return replace(file, footer_sha256=digest)

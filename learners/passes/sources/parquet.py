@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line
 from learners.passes.sources.content import BATCH_ROWS, Bounds
-from learners.passes.sources.file_sets import SourceFile, type_family
+from learners.passes.sources.file_sets import SourceFile, of_store, type_family
 from learners.passes.sources.formats import FORMATS, format_of
 
 _MAGIC = b"PAR1"
@@ -206,7 +206,7 @@ def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, Par
     except (OSError, ValueError, pa.ArrowException, UnicodeDecodeError) as error:  # names of columns may not be UTF-8
         if isinstance(error, SourceError):
             raise
-        raise SourceError(path, f"cannot be read as Parquet ({one_line(error)}).") from error
+        raise SourceError(path, of_store(error) or f"cannot be read as Parquet ({one_line(error)}).") from error
     rows = tuple(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))
     digest = hashlib.sha256(footer).hexdigest()
     file = SourceFile(path, size, info.mtime_ns, metadata.num_rows, rows, digest, content_sha256=content)

@@ -119,6 +119,8 @@ class Selection:
             raise EmptyData("No file has rows in the window.")
         self.source = raw.restricted(self.wanted)
         self._place = {file_identity(file): index for index, file in enumerate(raw.files)}
+        left = () if raw.earlier is None else raw.earlier.files
+        self._left = {file_identity(file): index for index, file in enumerate(left)}
 
     def and_all(self, conditions: Sequence[Condition]) -> Selection:
         """The same files, with more conditions on the rows of all of them."""
@@ -137,24 +139,32 @@ class Selection:
             If the rows are unknown: of no file here, or not known to contain what is wanted of it.
         """
         whole, texts = whole_and_part(identity)
-        index = self._place.get(whole)
-        if index is None or texts is None:
+        files = self.raw if whole in self._place else self.raw.earlier
+        index = (self._place if files is self.raw else self._left).get(whole)
+        if files is None or index is None or texts is None:
             return None
         if self.raw.weight is not None and self.raw.weight.text not in texts:  # plain rows do not contain weighted ones
             return None
-        conditions = self.wanted.get(index)
+        conditions = self.wanted.get(index) if files is self.raw else None
         if conditions is None:  # the whole file has left; what it was restricted to can be told if it was a window
             others = [condition for own in self.wanted.values() for condition in own]
             held = [_condition_of(text, others) for text in texts]
             if any(condition is None for condition in held):
                 return None
-            return [], self.raw.restricted({index: [condition for condition in held if condition is not None]})
+            return [], files.restricted({index: [condition for condition in held if condition is not None]})
         held = [_condition_of(text, conditions) for text in texts]
         if any(condition is None for condition in held):
             return None
         known = tuple(condition for condition in held if condition is not None)
         kept = file_identity(self.source.files[index])
         return [kept], self.raw.restricted({index: [Excess(known, conditions)]})
+
+    def rewritten(self, files: frozenset[str]) -> frozenset[str]:
+        """Identities of files; those whose rows other files of a lake table hold by now are replaced by these."""
+        for old, new in self.raw.rewrites:
+            if old <= files:
+                files = (files - old) | new
+        return files
 
 
 def _condition_of(text: str, conditions: Sequence[Condition]) -> Condition | None:
@@ -186,6 +196,8 @@ def window(source: Source, length: str, timestamp: str | None) -> Selection:
     if match is None:
         raise InvalidParameter("window", length, "a number and a unit: m, h, d, w for time, f for files; such as 30d")
     size, unit = int(match[1]), match[2]
+    if unit == "f" and source.snapshot is not None:
+        raise InvalidParameter("window", length, "files of a lake table have no order by name; give a time such as 30d")
     if unit == "f":
         by_name = sorted(range(len(source.files)), key=lambda index: source.files[index].path)
         return Selection(source, dict.fromkeys(sorted(by_name[-size:]), ()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
@@ -12,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.errors import SourceError, UnknownColumn, one_line
+from learners.errors import SourceError, UnknownColumn
 from learners.kernels.arrays import Integers, Mask
-from learners.passes.sources.content import BATCH_ROWS, Bounds, Content
-from learners.passes.sources.differing_columns import one_shape
+from learners.passes.sources.columns.differing_columns import one_shape
+from learners.passes.sources.content import BATCH_ROWS, Bounds, Content, content_sha256, fragment_rows
 from learners.passes.sources.file_sets import (
     Condition,
     Fragment,
@@ -28,12 +27,14 @@ from learners.passes.sources.file_sets import (
     type_family,
 )
 from learners.passes.sources.filesystems import filesystem_of
+from learners.passes.sources.lake.finding import named, refuse_files_of_tables
+from learners.passes.sources.lake.lake_tables import KnownSnapshot, changes_since, snapshot_at
+from learners.passes.sources.lake.snapshots import Snapshot, opened_snapshot
 from learners.passes.sources.opening import opened_files
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.inference.column_summary import kind_of
 from learners.schema.reading import Reading
 
-_READ_BYTES = 4 << 20
 __all__ = ["Condition", "Fragment", "Mask", "RowWeight", "Source", "SourceFile", "file_identity", "type_family"]
 
 
@@ -55,6 +56,10 @@ class Source:
         Whether the content can be told by its files: then statistics of it can be stored and found again.
     weight : RowWeight or None
         How often each row counts.
+    snapshot : Snapshot or None
+        Of a lake table.
+    earlier, rewrites
+        What `since` found: a source of the files that have left; and identities of files -> those that hold their rows now.
     """
 
     def __init__(
@@ -75,11 +80,15 @@ class Source:
         self.is_identified = table is None
         # What must live as long as the source: the folder of a temporary file.
         self.keeps: object = None
+        self.snapshot: Snapshot | None = None
+        self.earlier: Source | None = None
+        self.rewrites: Sequence[tuple[frozenset[str], frozenset[str]]] = ()
         self._filesystem, self._table, self._contents = filesystem, table, tuple(contents)
         self._conditions: Mapping[int, Sequence[Condition]] = {}
         self._completion: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
         self._indices = IndexCheck()
         self.weight: RowWeight | None = None
+        self._hint = ""
 
     @classmethod
     def open(
@@ -87,12 +96,13 @@ class Source:
         uris: Path | Sequence[Path],
         filesystem: pafs.FileSystem | None = None,
         types: Mapping[str, pa.DataType | Reading] | None = None,
+        at: str | None = None,
     ) -> Source:
         """Find the files and read what they tell of themselves.
 
         Of Parquet that is the footer. Other files are read once as a whole: CSV and JSON lines to find the types of their
         columns, and all of them for their SHA-256, by which a refresh knows them again. Folders named `column=value` right
-        above the files add columns.
+        above the files add columns. Of a lake table just the files of one snapshot count, without the rows that it deletes.
 
         Parameters
         ----------
@@ -104,6 +114,8 @@ class Source:
             On which `uris` are paths; by default it follows from the URI.
         types : mapping of str to pyarrow.DataType or Reading, optional
             Types of columns of CSV and JSON lines that are known, or how their values are written; the others are found.
+        at : str, optional
+            Version of a lake table, or a time as ISO 8601: the last snapshot by then. By default the newest one.
 
         Raises
         ------
@@ -113,20 +125,50 @@ class Source:
         wanted = [os.fspath(uris)] if isinstance(uris, str | os.PathLike) else [os.fspath(uri) for uri in uris]
         if not wanted:
             raise SourceError("(no path)", "give at least one file, folder or glob.")
-        paths: list[str] = []
+        paths, files_named = list[str](), list[str]()
         found: pafs.FileSystem | None = filesystem
         for uri in wanted:
-            place, path = (filesystem, uri) if filesystem is not None else filesystem_of(uri)
+            bare = named(uri).place
+            place, path = (filesystem, bare) if filesystem is not None else filesystem_of(bare)
+            if len(wanted) == 1 and (snapshot := snapshot_at(place, uri, path, at)) is not None:
+                return cls.of_snapshot(place, snapshot)
+            if bare != uri or at is not None:
+                raise SourceError(uri, "name a lake table by itself, without other paths.")
             if found is not None and not place.equals(found):
                 raise SourceError(uri, "is on another file system than the first path; register them separately.")
             found = place
             paths += [entry for entry in expanded(place, path) if entry not in paths]
+            files_named += [path] if paths[-1:] == [path] else []
         assert found is not None
+        refuse_files_of_tables(found, files_named)
         files, contents, names = one_shape(*opened_files(found, paths, types or {}), types or {})
         schemas = [content.arrow_schema for content in contents]
         plain = [s if len(s) == len(names) else pa.schema([f for f in s if f.name in set(names)]) for s in schemas]
         arrow_schema = common_schema([(file.path, schema) for file, schema in zip(files, plain, strict=True)])
         return cls(files, arrow_schema, found, contents=contents)
+
+    @classmethod
+    def of_snapshot(cls, filesystem: pafs.FileSystem, snapshot: Snapshot) -> Source:
+        """The rows of a lake table at one moment; a `SourceError` if it has none."""
+        if not snapshot.files:
+            raise SourceError(snapshot.place, f"has no rows in version {snapshot.version}.")
+        files, contents = opened_snapshot(filesystem, snapshot, snapshot.files)
+        found = common_schema([(file.path, one.arrow_schema) for file, one in zip(files, contents, strict=True)])
+        source = cls(files, found, filesystem, contents=contents).ordered(snapshot.columns.names)
+        source.snapshot = snapshot
+        return source
+
+    def since(self, known: KnownSnapshot) -> Source:
+        """The same rows, beside the files that have left the lake table since a snapshot."""
+        if self.snapshot is None or self._filesystem is None:
+            return self
+        changes = changes_since(self._filesystem, self.snapshot, self.files, known)
+        source = copy(self)
+        source.rewrites, source._hint = changes.rewrites, changes.hint
+        if changes.files:
+            source.earlier = Source(changes.files, self.arrow_schema, self._filesystem, contents=changes.contents)
+            source.earlier._completion = self._completion
+        return source
 
     @classmethod
     def of_table(cls, table: pa.Table, identity: str = "") -> Source:
@@ -150,6 +192,7 @@ class Source:
         chosen = [self.fragments[index] for index in fragments]
         places = {file: place for place, file in enumerate(dict.fromkeys(fragment.file for fragment in chosen))}
         source = copy(self)
+        source.snapshot, source.earlier = None, None
         source.files = tuple(self.files[file] for file in places)
         source._contents = tuple(self._contents[file] for file in places) if self._contents else ()
         source._conditions = {places[file]: own for file, own in self._conditions.items() if file in places}
@@ -201,6 +244,7 @@ class Source:
             raise UnknownColumn(weight.column, self.arrow_schema.names)
         source = copy(self)
         source.weight = weight
+        source.earlier = None if self.earlier is None else self.earlier.weighted(weight, is_hidden=is_hidden)
         if is_hidden:
             source.arrow_schema = pa.schema([field for field in self.arrow_schema if field.name != weight.column])
         return source
@@ -209,6 +253,7 @@ class Source:
         """The same rows with some values changed; whoever asks restricts them by a condition that says so."""
         source = copy(self)
         source._completion = completion
+        source.earlier = None if self.earlier is None else self.earlier.completed(completion)
         return source
 
     def ordered(self, names: Sequence[str]) -> Source:
@@ -220,6 +265,7 @@ class Source:
         source = copy(self)
         source.arrow_schema = pa.schema([self.arrow_schema.field(name) for name in order])
         source._table = None if self._table is None else self._table.select(order)
+        source.earlier = None if self.earlier is None else self.earlier.ordered(order)
         return source
 
     def known_by(self, contents: Mapping[int, str]) -> Source:
@@ -239,27 +285,15 @@ class Source:
         SourceError
             If the file cannot be read, or has changed since it was opened.
         """
-        told = self.files[file]
         assert self._filesystem is not None
-        digest = hashlib.sha256()
-        try:
-            self._require_unchanged(told)
-            with self._filesystem.open_input_stream(told.path, compression=None) as stream:
-                while block := stream.read(_READ_BYTES):
-                    digest.update(block)
-                    read(len(block))
-            self._require_unchanged(told)
-        except SourceError:
-            raise
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise SourceError(told.path, f"cannot be read ({one_line(error)}).") from error
-        return digest.hexdigest()
+        return content_sha256(self._filesystem, self.files[file], read)
 
     @property
     def hints(self) -> list[str]:
-        """What a user wants to know of columns of text files that were found to be text, though they look like numbers."""
+        """What a user wants to know: of files that have left, and of columns of text that look like numbers."""
         found = zip(self.files, self._contents, strict=True) if self._contents else ()
-        return [f"{file.path}: {hint}" for file, content in found for hint in content.hints.values()]
+        own = [self._hint] if self._hint else []
+        return own + [f"{file.path}: {hint}" for file, content in found for hint in content.hints.values()]
 
     def footer_bounds(self, file: int, column: str) -> Bounds | None:
         """Between which times a column lies, if the footer of the file says so."""
@@ -355,35 +389,9 @@ class Source:
                 return
             yield from rows.combine_chunks().to_batches()
             return
-        file = self.files[fragment.file]
         assert self._filesystem is not None
-        content = self._contents[fragment.file]
         # Files may order their columns differently; and to pyarrow, column "a" includes column "a.b".
         wanted = self.arrow_schema.names if columns is None else list(columns)
-        n_rows = 0
-        try:
-            self._require_unchanged(file)
-            for batch in content.batches(self._filesystem, file, fragment.row_group, columns):
-                n_rows += batch.num_rows
-                yield batch if batch.schema.names == wanted else batch.select(wanted)
-        except SourceError:
-            raise
-        except (OSError, ValueError, pa.ArrowException) as error:
-            where = f"{content.piece(fragment.row_group)} cannot be read ({one_line(error)})"
-            raise SourceError(file.path, f"{where}. Restore the file from its source.") from error
-        if n_rows != fragment.n_rows:
-            raise SourceError(
-                file.path,
-                f"{content.piece(fragment.row_group)} holds {n_rows} rows instead of {fragment.n_rows}. "
-                "Restore the file from its source.",
-            )
-
-    def _require_unchanged(self, file: SourceFile) -> None:
-        assert self._filesystem is not None
-        now = self._filesystem.get_file_info(file.path)
-        if now.type != pafs.FileType.File:
-            raise SourceError(
-                file.path, "was removed while it was being read. Put it back, or register the data again."
-            )
-        if now.size != file.size or (file.mtime_ns is not None and now.mtime_ns != file.mtime_ns):
-            raise SourceError(file.path, "has changed since it was opened. Start again to read it as it is now.")
+        file, content = self.files[fragment.file], self._contents[fragment.file]
+        for batch in fragment_rows(self._filesystem, file, content, fragment, columns):
+            yield batch if batch.schema.names == wanted else batch.select(wanted)

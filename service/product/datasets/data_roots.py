@@ -8,6 +8,7 @@ from urllib.request import url2pathname
 
 from learners.errors import redacted
 from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.lake.finding import named
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from service.product.datasets.known_files import column_order
@@ -29,6 +30,7 @@ def open_source(
     is_remote: bool = True,
     columns: JSONMapping | None = None,
     schema: Schema | None = None,
+    at: str | None = None,
 ) -> Source:
     """The rows of files, or of a registered data set.
 
@@ -44,6 +46,8 @@ def open_source(
         What the request says of columns, beside what is registered with the data set.
     schema : Schema, optional
         Of the model that is to read the rows; it and `columns` tell which columns of CSV and JSON lines are text.
+    at : str, optional
+        Version or time of a lake table.
 
     Raises
     ------
@@ -56,9 +60,9 @@ def open_source(
     types = told_types(schema, known | dict(columns or {}))
     order = [] if registered is None else column_order(workspace, registered.name)
     if not is_remote:
-        return Source.open(found, types=types).ordered(order)
+        return Source.open(found, types=types, at=at).ordered(order)
     check_roots(found, workspace.settings)
-    source = Source.open([plain(uri) for uri in found], types=types)
+    source = Source.open([located(uri) for uri in found], types=types, at=at)
     if "://" not in plain(found[0]):  # a link in a folder may lead out of it; object stores have none
         check_roots([file.path for file in source.files], workspace.settings)
     return source.ordered(order)
@@ -83,13 +87,20 @@ def refuse_secrets(uris: Sequence[str]) -> None:
 
 
 def plain(uri: str) -> str:
-    """The path of a file: URI; anything else as it is. What is checked is then what is opened."""
+    """The path of a file: URI, or of a lake table; anything else as it is. What is checked is then what is opened."""
+    uri = named(uri).place
     if uri[:7].lower() != "file://":
         return uri
     parts = urlsplit(uri)
     if parts.netloc.lower() not in {"", "localhost"} or parts.query or parts.fragment:
         raise OutsideRoots(f"{uri} is not a file of this machine. Write file:///path, or the path itself.", uri=uri)
     return url2pathname(parts.path)
+
+
+def located(uri: str) -> str:
+    """A path or URI as it is opened: the path of a file: URI, and the version of a lake table."""
+    told = named(uri)
+    return plain(uri) if told.place == uri else uri.replace(told.place, plain(uri))
 
 
 def resolved(uri: str) -> str:

@@ -21,6 +21,7 @@ from storage.files.workspace_layout import publish
 DATA = "data"  # beside the versions of a model
 RULES, STATISTICS, SCHEMAS = "forgotten.json", "statistics", "schemas"
 CONTENTS, COLUMNS = "contents.json", "columns.json"  # of files that were verified, and of the columns' order
+SNAPSHOT = "snapshot.json"  # of a lake table, that the last training counted
 
 
 class Ledger:
@@ -94,7 +95,7 @@ def remove_counted(directory: Path) -> None:
     """
     for name in (STATISTICS, SCHEMAS):
         shutil.rmtree(directory / name, ignore_errors=True)
-    for name in (CONTENTS, COLUMNS):
+    for name in (CONTENTS, COLUMNS, SNAPSHOT):
         (directory / name).unlink(missing_ok=True)
 
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from learners.passes.sources.file_sets import whole_and_part
+from learners.passes.sources.lake.lake_tables import KnownSnapshot
 from learners.passes.sources.source import Source, SourceFile, file_identity
-from service.product.datasets.dataset_statistics import COLUMNS, CONTENTS, Ledger
+from service.product.datasets.dataset_statistics import COLUMNS, CONTENTS, SNAPSHOT, Ledger
 from service.product.progress import Report
 from service.workspace import Workspace
 from storage.errors import CorruptFile
@@ -59,6 +60,34 @@ def as_verified(source: Source, ledger: Ledger) -> Source:
     identities = {index: _plain_identity(file) for index, file in enumerate(source.files)} if noted else {}
     known = {index: noted[identity] for index, identity in identities.items() if identity in noted}
     return source.known_by(known) if known else source
+
+
+def with_earlier(source: Source, ledger: Ledger) -> Source:
+    """The same rows; beside those of a lake table, the files that have left it since it was last counted."""
+    if source.snapshot is None or ledger.store is None:
+        return source
+    try:
+        told = _read(ledger.directory / SNAPSHOT)
+    except CorruptFile:  # what it would save is counted again
+        return source
+    identities = told.get("files")
+    if not isinstance(identities, dict):
+        return source
+    known = KnownSnapshot(str(told["format"]), str(told["folder"]), str(told["version"]), identities)
+    found = source.since(known)
+    if found.earlier is not None:
+        found.earlier = as_verified(found.earlier, ledger)
+    return found
+
+
+def keep_snapshot(source: Source, ledger: Ledger) -> None:
+    """Note which snapshot of a lake table was counted, and by what its files are known."""
+    snapshot = source.snapshot
+    if snapshot is None or ledger.store is None:
+        return
+    files = {file.key: _plain_identity(told) for file, told in zip(snapshot.files, source.files, strict=True)}
+    told = {"format": snapshot.kind, "folder": snapshot.folder, "version": snapshot.version, "files": files}
+    _write(ledger.directory / SNAPSHOT, told)
 
 
 def _plain_identity(file: SourceFile) -> str:

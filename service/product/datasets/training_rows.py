@@ -16,7 +16,7 @@ from service.jobs.steps import Run
 from service.product.datasets.data_roots import open_source
 from service.product.datasets.dataset_statistics import Ledger, ledger_of
 from service.product.datasets.holdout import Share
-from service.product.datasets.known_files import as_verified
+from service.product.datasets.known_files import as_verified, with_earlier
 from service.product.datasets.rules import keep_rules, read_rules, rule_files
 from service.product.progress import Report
 from service.requests.json_values import JSONMapping, JSONObject
@@ -93,6 +93,7 @@ def training_source(workspace: Workspace, request: TrainRequest, run: Run, schem
         is_remote=not run.is_local,
         columns=request.columns,
         schema=schema,
+        at=request.at,
     )
 
 
@@ -127,7 +128,7 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
     InvalidParameter, UnknownColumn, SourceError, EmptyData, InvalidPredicate, Conflict, CorruptFile
     """
     ledger = ledger_of(workspace, request, run)
-    source = as_verified(source, ledger)
+    source = with_earlier(as_verified(source, ledger), ledger)
     forgotten = rules_of(workspace, source, ledger)
     check_rules(forgotten, str(request.dataset or request.model), source)
     null_class = _null_class(workspace, request)

@@ -31,6 +31,7 @@ from service.product.datasets.training_rows import (
 )
 from service.product.forgetting.forgetting_served import forget_served
 from service.product.progress import reporting, silent
+from service.product.training import provenance
 from service.product.training.training import train_steps
 from service.product.versions.registry import aliases_of, find_version, list_models, list_versions
 from service.requests.json_values import JSONObject
@@ -259,7 +260,8 @@ def _place(
 
 def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
     """Whether the version equals a model of the remaining rows that no stored statistic had a part in."""
-    request = TrainRequest(**_request_of(version))
+    told = read_provenance(version.duckdb_path).get("snapshot")
+    request = provenance.of_snapshot(TrainRequest(**_request_of(version)), json.loads(told or "null"))
     if not run.is_local:
         check_roots(files_of(request.parameters), workspace.settings)
     trained = load_model(*map_compiled(version.arrow_path))

@@ -17,6 +17,7 @@ from service.product.datasets.datasets import get_dataset
 from service.product.datasets.training_rows import measuring_source, training_rows, training_source
 from service.product.inference import scoring
 from service.product.promotion.refresh_gate import inspect
+from service.product.training.provenance import of_snapshot
 from service.product.training.training import target_of, train_steps
 from service.product.versions.deletion import prune
 from service.requests.json_values import JSONMapping, JSONObject
@@ -239,7 +240,7 @@ def _schema(workspace: Workspace, name: str, number: int) -> Schema | None:
 
 def _rows(workspace: Workspace, request: RefreshRequest, run: Run, schema: Schema | None) -> tuple[Read, JSONMapping]:
     """The rows that decide, as each model reads them, and how to say which they are."""
-    rule, train = request.promotion, request.train
+    rule, train = request.promotion, of_snapshot(request.train, run.receipts.get("learn", {}).get("snapshot"))
     most = workspace.settings.evaluation_rows
     dataset = rule.dataset or train.test_dataset
     if rule.dataset is not None or not train.keeps_back:

@@ -19,8 +19,8 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
     ----------
     request : TrainRequest
     learned : mapping
-        Receipt of the step that learned: `files`, `n_rows`, `passes`, the rules of `forgotten` rows, and of files that hold rows of
-        `databases` from where.
+        Receipt of the step that learned: `files`, `n_rows`, `passes`, the rules of `forgotten` rows, the `snapshot` of a lake
+        table, and of files that hold rows of `databases` from where.
     metrics : mapping
     job_id : str
 
@@ -42,13 +42,18 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
         "passes": learned["passes"],
         "databases": learned.get("databases", {}),
         "forgotten": [rule_sha256(where) for where in learned.get("forgotten", [])],
-    }
+    } | ({"snapshot": learned["snapshot"]} if learned.get("snapshot") else {})
     return {
         "metrics": _named(metrics),
         "provenance": _named(told),
         "source_files": pa.Table.from_pylist(list(learned["files"]), FILES),
         "libraries": libraries(),
     }
+
+
+def of_snapshot(request: TrainRequest, snapshot: JSONMapping | None) -> TrainRequest:
+    """The request with the snapshot that a training took: what is asked of its rows later shall not see newer ones."""
+    return request if not snapshot else request.model_copy(update={"at": str(snapshot["version"])})
 
 
 def _named(values: JSONMapping) -> pa.Table:

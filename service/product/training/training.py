@@ -25,7 +25,7 @@ from service.product.datasets.data_roots import check_roots, files_of, plain_par
 from service.product.datasets.database_rows import databases_of
 from service.product.datasets.dataset_statistics import Ledger, ledger_of
 from service.product.datasets.datasets import file_facts, get_dataset
-from service.product.datasets.known_files import keep_column_order, verify_files
+from service.product.datasets.known_files import keep_column_order, keep_snapshot, verify_files
 from service.product.datasets.training_rows import (
     TrainingRows,
     check_forgotten,
@@ -87,6 +87,8 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
             raise
         raise SchemaError(" ".join([str(error), *source.hints[:3]]), error.column) from error
     seconds = time.perf_counter() - started
+    if request.update or request.dataset is not None:  # else the statistics go with the job
+        keep_snapshot(rows.learned.raw, ledger)
     if len(rows.rules) > n_rules:  # of other data with the same files: no job that forgets does it here
         discard_forgotten(ledger)
     path = workspace.layout.scratch_directory(run.job_id) / COMPILED
@@ -100,7 +102,8 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
         "files": [file_facts(file) for file in files],
         "passes": [asdict(account) for account in accounts],
         "forgotten": list(rows.rules),
-        "warnings": [*source.hints, *warnings_of(model)],
+        "snapshot": None if source.snapshot is None else source.snapshot.facts(source.files),
+        "warnings": [*rows.learned.raw.hints, *warnings_of(model)],
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
     }
@@ -166,6 +169,7 @@ def evaluate_learned(workspace: Workspace, run: Run) -> JSONObject:
     timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
     model = load_model(*map_compiled(learned["path"]))
     if request.keeps_back:
+        request = provenance.of_snapshot(request, learned.get("snapshot"))
         source = training_source(workspace, request, run, model.schema)
         kept_back = training_rows(workspace, source, request, run).kept_back
         assert kept_back is not None

@@ -6,7 +6,9 @@ import json
 import threading
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from tests.processes import wait_for, whole_lines
 from tests.service.asking import job_at_end
@@ -102,6 +104,22 @@ def test_the_whole_path_from_data_set_to_job_to_model_to_prediction(site: Site, 
     body = {"kind": "evaluate", "model": "fresh@1", "uris": [str(site.test)]}
     result = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])["result"]
     assert result["n_test_rows"] == 500 and result["zero_one_loss"] < 0.3
+
+
+def test_a_job_trains_on_a_version_of_a_lake_table(site: Site, tmp_path) -> None:
+    rows = pq.read_table(site.train)
+    for part in (rows.slice(0, 1000), rows.slice(1000)):
+        write_deltalake(str(tmp_path / "table"), part, mode="append")
+    body = {"kind": "train", "uris": [str(tmp_path / "table")], "target": "class", "learner": "nb", "model": "lake"}
+    job = site.client.post("/v1/jobs", json=body | {"at": "0", "holdout": 0}).json()["id"]
+    assert job_at_end(site.client, job)["state"] == "succeeded"
+    told = site.client.get("/v1/models/lake/lineage").json()
+    assert told["n_rows"] == 1000 and told["provenance"]["snapshot"]["version"] == "0"
+    job = site.client.post("/v1/jobs", json=body | {"at": "7"}).json()["id"]
+    assert "has no version 7: its newest is 1" in job_at_end(site.client, job)["error"]["detail"]
+    body = {"kind": "evaluate", "model": "lake", "uris": [f"delta://{tmp_path}/table@1"]}
+    result = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])["result"]
+    assert result["n_test_rows"] == 3000
 
 
 def test_jobs_that_cannot_succeed_are_refused_at_once(site: Site, dataset: str) -> None:

@@ -103,6 +103,7 @@ def test_a_secret_opens_the_data_and_stands_nowhere(
 
 
 SECRETS = {
+    f"delta://s3://ana:{MARK}@bucket/x": "delta://s3://ana:***@bucket/x",
     f"http://ana:{MARK}@host/x.parquet": "http://ana:***@host/x.parquet",
     f"https://:{MARK}@host:8080/x.parquet": "https://:***@host:8080/x.parquet",
     f"s3://KEY:{MARK}/with+slash@bucket/x.parquet": "s3://KEY:***@bucket/x.parquet",
@@ -141,6 +142,8 @@ def test_a_uri_with_a_secret_is_refused_before_it_is_kept(workspace: Workspace, 
         "s3://bucket/x?region=eu",
         "abfs://box@account/x",
         "https://h/x?design=1",
+        "delta://s3://bucket/x@12",
+        "iceberg://file:///x@2026-01-31T12:00",
     ],
 )
 def test_a_uri_without_a_secret_is_not_changed(uri: str) -> None:

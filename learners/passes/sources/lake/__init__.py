@@ -1,0 +1,1 @@
+"""Lake tables: a log says which files hold the rows of a snapshot."""

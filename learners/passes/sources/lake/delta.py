@@ -1,0 +1,263 @@
+"""Delta Lake: snapshots by delta-rs, and what its log says of changes between them."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from learners.errors import SourceError, one_line
+from learners.passes.sources.file_sets import of_store
+from learners.passes.sources.lake.finding import DELTA, LOG
+from learners.passes.sources.lake.snapshots import LakeFile, Snapshot, moment
+
+# What a table may ask of its readers; each other feature is refused by its name.
+FEATURES = {
+    "columnMapping",
+    "deletionVectors",
+    "timestampNtz",
+    "typeWidening",
+    "typeWidening-preview",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    "appendOnly",
+    "invariants",
+}
+_VERSIONED = re.compile(r"(\d{20})\.(json|checkpoint\..*parquet|checkpoint\..*json)")
+_INSTALL = "is a Delta Lake table, which needs one more library: pip install 'fewpass[lake]'."
+_VECTOR = re.compile(r"deletion_vector_.*\.bin")
+
+
+class Rewrite(NamedTuple):
+    """Files whose rows are those of other files, as a compaction leaves them."""
+
+    removed: frozenset[str]
+    added: frozenset[str]
+
+
+def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | None) -> Snapshot:
+    """The table at a version or time.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    place : str
+        The table as it was asked for, for messages.
+    path : str
+        The same on the file system.
+    at : str or None
+        A version, or a time as ISO 8601: the last version that was committed by then. None: the newest one.
+
+    Raises
+    ------
+    SourceError
+        If the library is not there, the table has no such version, or asks its readers for what we do not know.
+    """
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+    except ImportError as error:
+        raise SourceError(place, _INSTALL) from error
+    path = path.rstrip("/")
+    commits = _commits(filesystem, path)
+    version = None if at is None else _version(place, at, commits)
+    try:
+        with _local(filesystem, path, version) as folder:
+            table = DeltaTable(folder, version=version)
+            return _snapshot(table, place, path, commits)
+    except SourceError:
+        raise
+    except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
+        raise SourceError(
+            place, of_store(error) or f"cannot be read as a Delta Lake table ({one_line(error)})."
+        ) from error
+
+
+def rewrites(filesystem: pafs.FileSystem, path: str, old: Snapshot, new: Snapshot) -> list[Rewrite]:
+    """Files of a snapshot whose rows are those of files of a later one, by the commits between them.
+
+    Such are the commits that say of all their changes that they change no rows (`dataChange: false`). A file that anything
+    else touched is not among them.
+    """
+    before, after = {file.path for file in old.files}, {file.path for file in new.files}
+    groups: list[tuple[set[str], set[str]]] = []
+    changed: set[str] = set()
+    for version in range(int(old.version) + 1, int(new.version) + 1):
+        removed, added, is_change = _actions(filesystem, path.rstrip("/"), version)
+        if is_change is None:  # or columns may have been renamed
+            return []
+        if is_change:
+            changed |= removed | added
+            continue
+        touched = [group for group in groups if group[1] & removed]
+        groups = [group for group in groups if group not in touched]
+        sources = removed.difference(*(group[1] for group in touched)).union(*(group[0] for group in touched))
+        kept = set().union(*(group[1] for group in touched)) - removed
+        if removed:
+            groups.append((sources, kept | added))
+    return [
+        Rewrite(frozenset(removed), frozenset(added))
+        for removed, added in groups
+        if removed <= before and added <= after and not removed & changed and not added & changed
+    ]
+
+
+def _actions(filesystem: pafs.FileSystem, path: str, version: int) -> tuple[set[str], set[str], bool | None]:
+    """The files that a commit removes and adds, and whether it changes rows; None if it is gone, or changes columns."""
+    removed, added, is_change = set[str](), set[str](), False
+    try:
+        with filesystem.open_input_stream(f"{path}/{LOG}/{version:020}.json", compression=None) as stream:
+            lines = stream.read().splitlines()
+    except (OSError, pa.ArrowException):
+        return removed, added, None
+    for line in lines:
+        action = json.loads(line) if line.strip() else {}
+        for name, places in (("remove", removed), ("add", added)):
+            if name in action:
+                places.add(f"{path}/{unquote(action[name]['path'])}")
+                is_change = is_change or bool(action[name].get("dataChange", True))
+        if "metaData" in action:
+            return removed, added, None
+    return removed, added, is_change
+
+
+def _commits(filesystem: pafs.FileSystem, path: str) -> dict[int, datetime | None]:
+    """The versions that the log holds as commits, and when they were written."""
+    found = {}
+    for info in filesystem.get_file_info(pafs.FileSelector(f"{path}/{LOG}", allow_not_found=True)):
+        match = _VERSIONED.fullmatch(info.base_name)
+        if match is not None and match[2] == "json":
+            found[int(match[1])] = None if info.mtime is None else info.mtime.astimezone(UTC)
+    return dict(sorted(found.items()))
+
+
+def _version(place: str, at: str, commits: Mapping[int, datetime | None]) -> int:
+    """The version that a user means."""
+    if at.isdecimal():
+        if commits and int(at) > max(commits):
+            raise SourceError(place, f"has no version {at}: its newest is {max(commits)}.")
+        return int(at)
+    told = moment(place, at)
+    before = [version for version, time in commits.items() if time is not None and time <= told]
+    if not before:
+        first = next(((version, time) for version, time in commits.items() if time is not None), None)
+        known = "" if first is None else f": the first that its log holds is {first[0]}, of {first[1].isoformat()}"
+        raise SourceError(place, f"has no version of {told.isoformat()} or before{known}.")
+    return max(before)
+
+
+@contextmanager
+def _local(filesystem: pafs.FileSystem, path: str, version: int | None) -> Iterator[str]:
+    """A local folder with the log of the table: that of the table itself, or a copy.
+
+    So the log comes over the same file system, with the same credentials, as the data.
+    """
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        yield str(Path(path).absolute())
+        return
+    with tempfile.TemporaryDirectory(prefix="fewpass-") as folder:
+        (Path(folder) / LOG).mkdir()
+        has_vectors = False
+        for name in _needed(filesystem, path, version):
+            has_vectors |= b"deletionVector" in _copied(filesystem, path, name, Path(folder))
+        for name in _vectors(filesystem, path) if has_vectors else ():
+            _copied(filesystem, path, name, Path(folder))
+        yield folder
+
+
+def _copied(filesystem: pafs.FileSystem, path: str, name: str, folder: Path) -> bytes:
+    """The content of a file of the table, which is copied."""
+    with filesystem.open_input_stream(f"{path}/{name}", compression=None) as stream:
+        content: bytes = stream.read()
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+    return content
+
+
+def _needed(filesystem: pafs.FileSystem, path: str, version: int | None) -> list[str]:
+    """The files of the log that a version needs: the last checkpoint before it, and the commits since."""
+    infos = filesystem.get_file_info(pafs.FileSelector(f"{path}/{LOG}", recursive=True))
+    found = [(match, info) for info in infos if (match := _VERSIONED.fullmatch(info.base_name))]
+    within = [(int(match[1]), match[2], info) for match, info in found if version is None or int(match[1]) <= version]
+    first = max((number for number, kind, _ in within if kind != "json"), default=0)
+    sidecars = [f"{LOG}/_sidecars/{info.base_name}" for info in infos if "/_sidecars/" in info.path]
+    return [f"{LOG}/{info.base_name}" for number, _, info in within if number >= first] + sidecars
+
+
+def _vectors(filesystem: pafs.FileSystem, path: str) -> list[str]:
+    """The files of deletion vectors."""
+    infos = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
+    return [info.path.removeprefix(f"{path}/") for info in infos if _VECTOR.fullmatch(info.base_name)]
+
+
+def _snapshot(table: Any, place: str, path: str, commits: Mapping[int, datetime | None]) -> Snapshot:
+    features = set(table.protocol().reader_features or ())
+    if unknown := sorted(features - FEATURES):
+        raise SourceError(
+            place, f"asks its readers for {', '.join(unknown)}, which is not read here. Write the table without it."
+        )
+    fields = json.loads(table.schema().to_json())["fields"]
+    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    physical, ids = {}, {}
+    for one in fields if mode != "none" else ():
+        told = one.get("metadata", {})
+        physical[one["name"]] = str(told.get("delta.columnMapping.physicalName", one["name"]))
+        if mode == "id" and "delta.columnMapping.id" in told:
+            ids[one["name"]] = int(told["delta.columnMapping.id"])
+    version = int(table.version())
+    time = commits.get(version)
+    return Snapshot(
+        kind=DELTA,
+        place=place,
+        path=path,
+        version=str(version),
+        time="" if time is None else time.isoformat(),
+        columns=pa.schema(table.schema().to_arrow()),
+        physical=physical,
+        ids=ids,
+        files=_files(table, place, path, "deletionVectors" in features),
+    )
+
+
+def _files(table: Any, place: str, path: str, has_vectors: bool) -> tuple[LakeFile, ...]:
+    added = pa.table(table.get_add_actions(flatten=True))
+    deleted = _deleted_rows(table) if has_vectors else {}
+    partitions = {
+        name.removeprefix("partition."): _plain(added[name])
+        for name in added.column_names
+        if name.startswith("partition.")
+    }
+    found = []
+    for index, name in enumerate(added["path"].to_pylist()):
+        if "://" in name or name.startswith("/") or ".." in PurePosixPath(unquote(name)).parts:
+            raise SourceError(place, f"has a file outside its folder ({name}), as a shallow clone has. Copy the table.")
+        values = {column: scalars[index] for column, scalars in partitions.items()}
+        own = (deleted[name],) if name in deleted else ()
+        found.append(LakeFile(f"{path}/{unquote(name)}", values, *own))
+    return tuple(sorted(found, key=lambda file: file.path))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    is_text = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
+    return column.cast(pa.string()) if is_text else column
+
+
+def _deleted_rows(table: Any) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+    """Positions of the deleted rows, by the paths that the log gives to the files."""
+    root = str(table.table_uri).rstrip("/") + "/"
+    found = {}
+    for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
+        for uri, live in zip(batch.column("filepath"), batch.column("selection_vector"), strict=True):
+            is_live = np.asarray(live.values.to_numpy(zero_copy_only=False), bool)
+            found[uri.as_py().removeprefix(root)] = np.flatnonzero(~is_live).astype(np.int64)
+    return found

@@ -1,0 +1,181 @@
+"""Iceberg: snapshots by pyiceberg, from a metadata file or the folder of a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from learners.errors import SourceError, one_line
+from learners.kernels.arrays import Integers
+from learners.passes.sources.file_sets import of_store
+from learners.passes.sources.lake.finding import ICEBERG, METADATA, METADATA_END, metadata_files
+from learners.passes.sources.lake.snapshots import NO_ROWS, LakeFile, Snapshot, moment
+
+_INSTALL = "is an Iceberg table, which needs one more library: pip install 'fewpass[lake]'."
+_NUMBER = re.compile(r"v?(\d+)")
+
+
+def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | None) -> Snapshot:
+    """The table at a snapshot or time.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    place : str
+        The table as it was asked for, for messages.
+    path : str
+        Its folder or a metadata file, on the file system.
+    at : str or None
+        The id of a snapshot, or a time as ISO 8601: the last one by then. None: that of the metadata file, or of the newest one.
+
+    Raises
+    ------
+    SourceError
+        If the library is not there, the table has no such snapshot, or has equality deletes.
+    """
+    try:
+        from pyiceberg.exceptions import ValidationError
+    except ImportError as error:
+        raise SourceError(place, _INSTALL) from error
+    metadata = path if path.endswith(METADATA_END) else _newest_metadata(filesystem, path.rstrip("/"))
+    try:
+        return _snapshot(filesystem, place, path, metadata, at)
+    except SourceError:
+        raise
+    except (OSError, ValueError, KeyError, NotImplementedError, ValidationError, pa.ArrowException) as error:
+        if "equality delete" in str(error):
+            reason = "has equality deletes, which are not read. Rewrite its data files without them first."
+            raise SourceError(place, reason) from error
+        raise SourceError(
+            place, of_store(error) or f"cannot be read as an Iceberg table ({one_line(error)})."
+        ) from error
+
+
+def _newest_metadata(filesystem: pafs.FileSystem, folder: str) -> str:
+    """What the table's hint says, or the file of the greatest number."""
+    found = {path.rpartition("/")[2]: path for path in metadata_files(filesystem, folder)}
+    try:
+        with filesystem.open_input_stream(f"{folder}/{METADATA}/version-hint.text") as stream:
+            hint = stream.read().decode().strip()
+    except (OSError, UnicodeDecodeError):
+        hint = ""
+    for name in (hint, f"v{hint}{METADATA_END}", f"{hint}{METADATA_END}"):
+        if name in found:
+            return found[name]
+    return max(found.items(), key=lambda item: (_number(item[0]), item[0]))[1]
+
+
+def _number(name: str) -> int:
+    match = _NUMBER.match(name)
+    return -1 if match is None else int(match[1])
+
+
+def _snapshot(filesystem: pafs.FileSystem, place: str, path: str, metadata: str, at: str | None) -> Snapshot:
+    from learners.passes.sources.lake.iceberg_files import opened_table
+
+    table, paths = opened_table(filesystem, place, metadata)
+    chosen = _chosen(place, table, at)
+    is_newest = (
+        chosen.snapshot_id == table.metadata.current_snapshot_id
+    )  # columns may have changed since without a snapshot
+    schema = table.schema() if is_newest or chosen.schema_id is None else table.schemas()[chosen.schema_id]
+    columns = pa.schema([pa.field(one.name, _plain(one.type)) for one in schema.as_arrow()])
+    return Snapshot(
+        kind=ICEBERG,
+        place=place,
+        path=path,
+        version=str(chosen.snapshot_id),
+        time=datetime.fromtimestamp(chosen.timestamp_ms / 1000, UTC).isoformat(),
+        columns=columns,
+        physical={},
+        ids={one.name: one.field_id for one in schema.fields},
+        files=_files(table, place, paths, chosen.snapshot_id, schema, columns),
+    )
+
+
+def _chosen(place: str, table: Any, at: str | None) -> Any:
+    """The snapshot that a user means."""
+    if at is None:
+        found = table.current_snapshot()
+        if found is None:
+            raise SourceError(place, "has no rows: nothing was written to it yet.")
+        return found
+    if at.isdecimal():
+        found = table.snapshot_by_id(int(at))
+        newest = table.current_snapshot()
+        known = "" if newest is None else f": its newest is {newest.snapshot_id}"
+    else:
+        told = moment(place, at)
+        found = table.snapshot_as_of_timestamp(int(told.timestamp() * 1000))
+        at, known = f"of {told.isoformat()} or before", ""
+    if found is None:
+        raise SourceError(place, f"has no snapshot {at}{known}.")
+    return found
+
+
+def _files(
+    table: Any, place: str, paths: Any, snapshot_id: int, schema: Any, columns: pa.Schema
+) -> tuple[LakeFile, ...]:
+    found = []
+    defaults = {
+        one.name: pa.scalar(one.initial_default, columns.field(one.name).type)
+        for one in schema.fields
+        if one.initial_default is not None
+    }
+    deleted = _Deleted(table.io)
+    for task in table.scan(snapshot_id=snapshot_id).plan_files():
+        if str(task.file.file_format.value).upper() != "PARQUET":
+            raise SourceError(place, f"has files of {task.file.file_format.value}; only Parquet is read.")
+        values = defaults | _partition_values(table, task.file, schema, columns)
+        rows = deleted.of(task.file.file_path, list(task.delete_files))
+        found.append(LakeFile(paths.path(task.file.file_path), values, rows))
+    return tuple(sorted(found, key=lambda file: file.path))
+
+
+def _partition_values(table: Any, file: Any, schema: Any, columns: pa.Schema) -> dict[str, pa.Scalar]:
+    """Of columns that the file may lack, as one that was added to the table as it lay in its folders."""
+    from pyiceberg.transforms import IdentityTransform
+
+    found = {}
+    for index, one in enumerate(table.specs()[file.spec_id].fields):
+        name = schema.find_column_name(one.source_id)
+        if isinstance(one.transform, IdentityTransform) and name in columns.names:
+            kind, value = columns.field(name).type, file.partition[index]
+            is_counted = isinstance(value, int) and pa.types.is_temporal(kind)
+            found[name] = pa.scalar(value, _counts_of(kind)).cast(kind) if is_counted else pa.scalar(value, kind)
+    return found
+
+
+def _counts_of(kind: pa.DataType) -> pa.DataType:
+    """What the numbers of a date or time are."""
+    return pa.int32() if kind.bit_width == 32 else pa.int64()
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if pa.types.is_large_string(kind) else kind
+
+
+class _Deleted:
+    """Positions of deleted rows; a file of them may be of many data files, and is read once."""
+
+    def __init__(self, io: Any) -> None:
+        self.io = io
+        self.read: dict[str, Mapping[str, pa.ChunkedArray]] = {}
+
+    def of(self, path: str, files: Sequence[Any]) -> Integers:
+        from pyiceberg.io.pyarrow import _read_deletes
+
+        parts = []
+        for file in files:
+            if file.file_path not in self.read:
+                self.read[file.file_path] = _read_deletes(self.io, file)
+            positions = self.read[file.file_path].get(path)
+            if positions is not None:
+                parts.append(np.asarray(positions.to_numpy(), np.int64))
+        return np.unique(np.concatenate(parts)) if parts else NO_ROWS

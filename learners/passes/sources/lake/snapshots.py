@@ -1,0 +1,174 @@
+"""A lake table at one moment: which files hold its rows, and how they are opened."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from learners.errors import SourceError
+from learners.kernels.arrays import Integers
+from learners.passes.sources.content import Content, Partitioned, identified
+from learners.passes.sources.file_sets import SourceFile, type_family
+from learners.passes.sources.lake.contents import Renamed, WithoutRows
+from learners.passes.sources.lake.finding import METADATA_END
+from learners.passes.sources.parquet import read_footer
+
+NO_ROWS = np.empty(0, np.int64)
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@dataclass(frozen=True)
+class LakeFile:
+    """A file of a snapshot.
+
+    Parameters
+    ----------
+    path : str
+        On the file system of the table.
+    values : mapping of str to pyarrow.Scalar
+        Of columns that the file may lack, as the log has them: those of its partition.
+    deleted : (n_deleted,) int64
+        Positions of its deleted rows, ascending.
+    """
+
+    path: str
+    values: Mapping[str, pa.Scalar]
+    deleted: Integers = field(default_factory=lambda: NO_ROWS)
+
+    @property
+    def key(self) -> str:
+        """Path and deleted rows: what tells it from other files of the table."""
+        if not self.deleted.size:
+            return self.path
+        positions = np.ascontiguousarray(self.deleted, "<i8").tobytes()
+        return f"{self.path}|{hashlib.sha256(positions).hexdigest()[:32]}"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A lake table at one moment.
+
+    Parameters
+    ----------
+    kind : "Delta Lake" or "Iceberg"
+    place : str
+        The table, as it was asked for.
+    path : str
+        The same on its file system.
+    version : str
+        Version number, or snapshot id.
+    time : str
+        When it was committed, as ISO 8601; empty if nobody knows.
+    columns : pyarrow.Schema
+        Of the table, in its order.
+    physical : mapping of str to str
+        Names of columns in the files, where the log tells them.
+    ids : mapping of str to int
+        Numbers by which the columns are found in the files, where the table goes by them.
+    files : tuple of LakeFile
+        By path.
+    """
+
+    kind: str
+    place: str
+    path: str
+    version: str
+    time: str
+    columns: pa.Schema
+    physical: Mapping[str, str]
+    ids: Mapping[str, int]
+    files: tuple[LakeFile, ...]
+
+    @property
+    def folder(self) -> str:
+        """The folder of the table, also where one of its metadata files was named."""
+        is_file = self.path.endswith(METADATA_END)
+        return self.path.rpartition("/")[0].rpartition("/")[0] if is_file else self.path.rstrip("/")
+
+    def facts(self, files: Sequence[SourceFile]) -> dict[str, object]:
+        """What is kept of it with a model."""
+        n_rows = sum(file.n_rows for file in files)
+        told = {"format": self.kind, "table": self.place, "version": self.version, "time": self.time}
+        return told | {"n_files": len(self.files), "n_rows": n_rows}
+
+
+def opened_snapshot(
+    filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequence[LakeFile]
+) -> tuple[list[SourceFile], list[Content]]:
+    """What identifies each file, and its rows with the columns of the table.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    snapshot : Snapshot
+        Whose columns count.
+    files : sequence of LakeFile
+        Of this or another snapshot of the table.
+
+    Raises
+    ------
+    SourceError
+        If a file is gone, or is not of Parquet.
+    """
+    found = [_opened(filesystem, snapshot, file) for file in files]
+    return [file for file, _ in found], [content for _, content in found]
+
+
+def _opened(filesystem: pafs.FileSystem, snapshot: Snapshot, told: LakeFile) -> tuple[SourceFile, Content]:
+    file, parquet = read_footer(filesystem, told.path)
+    own = _names_in_file(snapshot, parquet.arrow_schema)
+    renamed = Renamed(parquet, own)
+    content: Content = renamed
+    if told.deleted.size:
+        if told.deleted[-1] >= file.n_rows:
+            raise SourceError(
+                told.path, f"has {file.n_rows} rows, and the log of its table deletes row {told.deleted[-1]}."
+            )
+        content = WithoutRows(renamed, told.deleted, file.row_groups)
+        file = content.live(file)
+    absent = [one for one in snapshot.columns if one.name not in own]
+    added = {one.name: told.values.get(one.name, _null(one.type)) for one in absent}
+    content = Partitioned(content, added, file.n_rows) if added else content
+    # By itself the file has other columns: what was counted of it then is of another table.
+    is_whole = added.keys() <= told.values.keys() and len(own) == len(parquet.arrow_schema.names)
+    return replace(identified(file, content), columns=() if is_whole else tuple(snapshot.columns.names)), content
+
+
+def _names_in_file(snapshot: Snapshot, own: pa.Schema) -> dict[str, str]:
+    """The columns of the table that a file has -> their names in the file."""
+    by_id = {int(one.metadata[_FIELD_ID]): one.name for one in own if _FIELD_ID in (one.metadata or {})}
+    goes_by_id = bool(snapshot.ids and by_id)  # a name may be that of a column that was dropped
+    found: dict[str, str] = {}
+    for name in snapshot.columns.names:
+        physical = by_id.get(snapshot.ids[name]) if goes_by_id else snapshot.physical.get(name, name)
+        if physical is not None and physical in own.names:
+            found[name] = physical
+    return found
+
+
+def _null(kind: pa.DataType) -> pa.Scalar:
+    is_known = not type_family(kind).startswith("unsupported")
+    return pa.scalar(None, kind if is_known else pa.null())
+
+
+def moment(uri: str, at: str) -> datetime:
+    """A time that a user gives; without a zone it is of UTC.
+
+    Raises
+    ------
+    SourceError
+        If it is none.
+    """
+    try:
+        told = datetime.fromisoformat(at)
+    except ValueError:
+        raise SourceError(
+            uri, f"has no version {at!r}. Give a number, or a time such as 2026-01-31T12:00:00."
+        ) from None
+    return told if told.tzinfo is not None else told.replace(tzinfo=UTC)

@@ -1,0 +1,150 @@
+"""Delta Lake: the rows of a snapshot and no others, as delta-rs tells them."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+
+from learners.errors import SourceError
+from learners.passes.sources.source import Source
+from tests.lake_tables import WrittenTable
+
+ROWS = pa.table({"day": ["a b", "c%d", None, "a b"], "x": [1, 2, 3, 4], "y": ["n", "y", "n", "y"]})
+
+
+def rows_of(source: Source) -> list[dict]:
+    table = pa.Table.from_batches(source.batches())
+    return sorted(table.to_pylist(), key=str)
+
+
+def told_by_delta(path, version=None) -> list[dict]:
+    found = QueryBuilder().register("t", DeltaTable(path, version=version)).execute("SELECT * FROM t")
+    return sorted(pa.table(found).to_pylist(), key=str)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Versions: 0 four rows, 1 eight, 2 without two of them, 3 with one more column, 4 compacted."""
+    path = str(tmp_path_factory.mktemp("delta") / "table")
+    write_deltalake(path, ROWS, partition_by=["day"])
+    write_deltalake(path, ROWS, mode="append")
+    DeltaTable(path).delete("x = 4")
+    write_deltalake(path, ROWS.append_column("z", pa.array([1.5] * 4)), mode="append", schema_mode="merge")
+    DeltaTable(path).optimize.compact()
+    return path
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_version_has_its_rows(table, version):
+    found = Source.open(f"delta://{table}@{version}")
+    assert rows_of(found) == told_by_delta(table, version)
+    assert found.arrow_schema.names == pa.schema(DeltaTable(table, version=version).schema().to_arrow()).names
+    assert found.snapshot.version == str(version)
+
+
+def test_a_folder_with_a_log_is_its_newest_version(table):
+    assert rows_of(Source.open(table)) == told_by_delta(table)
+    assert rows_of(Source.open(table, at="2")) == told_by_delta(table, 2)
+    now = datetime.datetime.now(datetime.UTC)
+    assert Source.open(table, at=now.isoformat()).snapshot.version == "4"
+
+
+def test_other_stores_have_the_same_rows(table):
+    fsspec.filesystem("memory").put(table, "/lake/table", recursive=True)
+    assert rows_of(Source.open("memory://lake/table", at="2")) == told_by_delta(table, 2)
+    assert rows_of(Source.open("delta://memory://lake/table@3")) == told_by_delta(table, 3)
+
+
+@pytest.mark.parametrize(
+    ("uris", "at", "words"),
+    [
+        ("{}", "9", "has no version 9: its newest is 4"),
+        ("{}", "2001-01-01", "has no version of 2001-01-01T00:00:00.* the first that its log holds is 0"),
+        ("{}", "soon", "has no version 'soon'. Give a number, or a time"),
+        ("delta://{}@2", "3", "names version 2, and version 3 is asked for"),
+        ("{}/day=*/*.parquet", None, "lies in the Delta Lake table .*/table, whose log tells which rows count"),
+        ("{}/day=a%20b", None, "lies in the Delta Lake table .*/table, whose log tells which rows count"),
+        ("{}/..", None, "holds the Delta Lake table .*/table. Name that table by itself"),
+        ("delta://{}/_delta_log", None, "is no Delta Lake table"),
+        ("iceberg://{}", None, "is no Iceberg table"),
+    ],
+)
+def test_what_is_no_snapshot_is_refused(table, uris, at, words):
+    with pytest.raises(SourceError, match=words):
+        Source.open(uris.format(table), at=at)
+
+
+def test_a_table_is_named_by_itself(table, tmp_path):
+    pq.write_table(ROWS, tmp_path / "more.parquet")
+    with pytest.raises(SourceError, match="name a lake table by itself"):
+        Source.open([str(tmp_path / "more.parquet"), f"delta://{table}@1"])
+    with pytest.raises(SourceError, match="Name that table by itself"):
+        Source.open([str(tmp_path / "more.parquet"), table])
+    with pytest.raises(SourceError, match="lies in the Delta Lake table"):
+        Source.open(DeltaTable(table).file_uris())  # as a shell expands table/*.parquet
+    with pytest.raises(SourceError, match="is no Delta Lake or Iceberg table, so it has no version 3"):
+        Source.open(str(tmp_path / "more.parquet"), at="3")
+
+
+def test_without_the_library_a_table_is_refused(table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(SourceError, match=r"is a Delta Lake table, which .*pip install 'fewpass\[lake\]'"):
+        Source.open(table)
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Renamed columns and a partition that only the log has; a file whose name is percent-encoded."""
+    schema = pa.schema([("x y", pa.int64()), ("y", pa.string()), ("day", pa.date32())])
+    table = WrittenTable(tmp_path / "table", schema, "day")
+    rows = pa.table({"x y": pa.array(range(200)), "y": ["n", "y"] * 100})
+    table.append("a%20b.parquet", rows, "2026-01-02")
+    table.append("c.parquet", rows.slice(0, 70), None)
+    pq.write_table(rows, table.root / "stray.parquet")
+    return table
+
+
+@pytest.mark.parametrize("deleted", [[0], [63, 64, 199], list(range(128)), list(range(1, 200))])
+def test_deleted_rows_are_left_out(written, deleted):
+    written.delete("a%20b.parquet", deleted)
+    found = Source.open(written.root)
+    assert rows_of(found) == told_by_delta(written.root)
+    assert found.n_rows == 270 - len(deleted) == sum(batch.num_rows for batch in found.batches(["day"]))
+    before = Source.open(written.root, at="2")
+    assert before.n_rows == 270
+    assert {file.footer_sha256 for file in before.files} != {file.footer_sha256 for file in found.files}
+    assert found.footer_bounds(0, "x y") is None
+
+
+def test_a_vector_in_another_store_is_found(written):
+    written.delete("c.parquet", [3, 5])
+    fsspec.filesystem("memory").put(str(written.root), "/lake/vectors", recursive=True)
+    assert rows_of(Source.open("memory://lake/vectors")) == told_by_delta(written.root)
+
+
+def test_what_a_reader_does_not_know_is_refused_by_name(tmp_path):
+    table = WrittenTable(tmp_path / "table", pa.schema([("x", pa.int64())]), features=("columnMapping", "newThing"))
+    table.append("a.parquet", pa.table({"x": [1]}))
+    with pytest.raises(SourceError, match="newThing"):
+        Source.open(table.root)
+
+
+def test_files_elsewhere_are_refused(tmp_path):
+    table = WrittenTable(tmp_path / "table", pa.schema([("x", pa.int64())]))
+    table.append("a.parquet", pa.table({"x": [1]}))
+    for place in ("../b.parquet", "/etc/b.parquet", "file:///etc/b.parquet"):
+        table.commit({"add": table.adds["a.parquet"] | {"path": place}})
+        with pytest.raises(SourceError, match="outside its folder"):
+            Source.open(table.root)
+
+
+def test_a_version_without_rows_is_refused(tmp_path):
+    table = WrittenTable(tmp_path / "table", pa.schema([("x", pa.int64())]))
+    with pytest.raises(SourceError, match="has no rows in version 0"):
+        Source.open(table.root)

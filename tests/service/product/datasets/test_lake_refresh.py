@@ -1,0 +1,171 @@
+"""Trainings on lake tables: a refresh follows the log, and versions, proofs and lineage know the snapshot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+
+from learners.registry.model_kinds import load_model
+from service import product
+from service.product.datasets.data_roots import open_source
+from service.requests.problems import OutsideRoots
+from service.requests.requests import ForgetRequest, TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.models.compiled import map_compiled
+from tests.lake_tables import DeltaHistory, IcebergHistory, WrittenTable, anew, people
+from tests.passes.test_engine import same
+
+
+def train(workspace: Workspace, path: object, learner=("nb", {}), **told):
+    asked = {"uris": [str(path)], "target": "class", "learner": learner[0], "parameters": learner[1], "model": "m"}
+    request = TrainRequest(**{"holdout": 0, "update": True, "columns": {"person": "nominal"}} | asked | told)
+    return product.train_with_passes(workspace, request)
+
+
+def model_of(version):
+    return load_model(*map_compiled(version.arrow_path))
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    with Workspace(Settings(workspace=tmp_path_factory.mktemp("lake") / "workspace", threads=1)) as here:
+        yield here
+
+
+@pytest.fixture
+def history(tmp_path):
+    found = DeltaHistory(tmp_path / "table", np.random.default_rng(5))
+    for _ in range(3):
+        found.append()
+    return found
+
+
+def n_read(passes) -> int:
+    return max(account["n_rows_read"] for account in passes)
+
+
+def test_a_person_who_is_deleted_leaves_no_trace(history, workspace, tmp_path):
+    """Whose value nobody else has: the refresh is the model of a table that never had the person."""
+    row = people(history.rng, 1).set_column(0, "person", pa.array([777])).set_column(2, "a", pa.array(["only"]))
+    write_deltalake(history.path, row, mode="append")
+    before, _ = train(workspace, history.path, model="person")
+    assert "only" in str(model_of(before).schema.to_json())
+    history.table.delete("person = 777")
+    after, passes = train(workspace, history.path, model="person")
+    assert n_read(passes) < history.rows().num_rows  # by subtraction
+    assert same(model_of(after), anew(history.rows(), tmp_path))
+    assert "only" not in str(model_of(after).to_arrays()[0])
+
+
+def test_an_iceberg_table_is_followed(workspace, tmp_path):
+    history = IcebergHistory(tmp_path / "table", np.random.default_rng(2))
+    train(workspace, history.path, model="iceberg")
+    history.append()
+    _, passes = train(workspace, history.path, model="iceberg")
+    assert n_read(passes) == 40
+    history.delete()
+    version, _ = train(workspace, history.path, model="iceberg")
+    assert same(model_of(version), anew(history.rows(), tmp_path))
+    told = product.lineage(workspace, "iceberg@3")["provenance"]["snapshot"]
+    assert (told["format"], told["version"]) == ("Iceberg", str(history.table.current_snapshot().snapshot_id))
+
+
+def test_weighted_rows_that_are_deleted_are_subtracted(tmp_path, workspace):
+    """As often as they counted."""
+    rng, path = np.random.default_rng(6), str(tmp_path / "table")
+    for n in (200, 50):
+        rows = people(rng, n).append_column("n", pa.array(rng.integers(0, 5, n)))
+        write_deltalake(path, rows, mode="append")
+    columns = {"person": "nominal", "n": {"weight": True}}
+    train(workspace, path, model="weighted", columns=columns)
+    DeltaTable(path).delete("person = 3 AND n > 1")
+    version, _ = train(workspace, path, model="weighted", columns=columns)
+    expected, _ = train(workspace, path, model="unrefreshed", columns=columns, update=False)
+    assert same(model_of(version), model_of(expected))
+
+
+def test_a_compaction_reads_nothing(history, workspace, tmp_path):
+    train(workspace, history.path, model="compacted")
+    n_rows = history.rows().num_rows
+    history.append()
+    train(workspace, history.path, model="compacted")
+    history.compact()
+    version, passes = train(workspace, history.path, model="compacted")
+    assert n_read(passes) == 0
+    assert same(model_of(version), anew(history.rows(), tmp_path))
+    # Also if the files that it replaced are gone, and another file came in between.
+    history.append()
+    history.compact()
+    history.vacuum()
+    version, passes = train(workspace, history.path, model="compacted")
+    assert version.n_rows == n_rows + 80
+    assert same(model_of(version), anew(history.rows(), tmp_path))
+
+
+def test_removed_files_that_are_gone_are_told(history, workspace, tmp_path):
+    train(workspace, history.path, model="vacuumed")
+    history.delete()
+    history.vacuum()
+    warnings: list[str] = []
+    told = TrainRequest(uris=[history.path], target="class", learner="nb", model="vacuumed", holdout=0, update=True)
+    told = told.model_copy(update={"columns": {"person": "nominal"}})
+    version, _ = product.train_with_passes(workspace, told, warn=warnings.append)
+    assert any("left the table and can no longer be read" in warning for warning in warnings), warnings
+    assert same(model_of(version), anew(history.rows(), tmp_path))
+
+
+def test_deletion_vectors_are_subtracted(tmp_path, workspace):
+    rows = people(np.random.default_rng(1), 300).drop_columns(["region"])
+    table = WrittenTable(tmp_path / "table", rows.schema)
+    table.append("a.parquet", rows)
+    table.append("b.parquet", rows.slice(0, 100))
+    train(workspace, table.root, model="vectors", columns={"person": "nominal"})
+    for deleted in ([1, 64, 99], list(range(60, 130)), [0]):
+        table.delete("b.parquet", [row for row in deleted if row < 100])
+        version, passes = train(workspace, table.root, model="vectors")
+        left = QueryBuilder().register("t", DeltaTable(table.root)).execute("SELECT * FROM t")
+        assert same(model_of(version), anew(pa.table(left), tmp_path))
+        assert n_read(passes) <= 200
+
+
+def test_a_version_is_pinned_and_told(history, workspace):
+    old = pa.table(QueryBuilder().register("t", DeltaTable(history.path, version=1)).execute("SELECT * FROM t"))
+    version, _ = train(workspace, history.path, at="1", model="pinned", holdout=0.2)
+    told = product.lineage(workspace, f"{version.name}@{version.version}")["provenance"]["snapshot"]
+    assert told["version"] == "1"
+    assert (told["format"], told["table"], told["n_rows"]) == ("Delta Lake", history.path, old.num_rows)
+    assert 0.7 * old.num_rows < version.n_rows < 0.9 * old.num_rows
+
+
+def test_forgetting_and_windows_work(history, workspace, tmp_path):
+    train(workspace, history.path, model="forgetful")
+    history.delete()
+    done = product.forget(workspace, ForgetRequest(model="forgetful", where="a = 'a' AND b = 'b'"))
+    assert done["proofs"][0]["is_equal"]
+    with pytest.raises(ValueError, match="files of a lake table have no order by name"):
+        train(workspace, history.path, model="window", window="3f")
+    version, _ = train(workspace, history.path, model="window", window="30d")
+    assert same(model_of(version), anew(history.rows(), tmp_path))
+
+
+def test_a_server_reads_tables_in_its_roots_only(tmp_path, history):
+    """Whatever scheme stands before the path, and a link in a table leads nowhere else."""
+    inside = DeltaHistory(tmp_path / "roots" / "table", np.random.default_rng(3))
+    inside.append()
+    with Workspace(Settings(workspace=tmp_path / "workspace", data_roots=[str(tmp_path / "roots")])) as workspace:
+        for uri in (f"delta://{inside.path}@0", f"delta://file://{inside.path}@0"):
+            assert open_source(workspace, [uri]).n_rows == 60
+        assert open_source(workspace, [inside.path], at="1").n_rows == 100
+        for uri in (f"delta://{history.path}@0", f"delta://{inside.path}/../../table", f"iceberg://{history.path}"):
+            with pytest.raises(OutsideRoots, match="outside the folders that this server may read"):
+                open_source(workspace, [uri])
+        name = DeltaTable(inside.path).file_uris()[0]
+        Path(name).rename(tmp_path / "elsewhere.parquet")
+        Path(name).symlink_to(tmp_path / "elsewhere.parquet")
+        with pytest.raises(OutsideRoots, match="outside the folders that this server may read"):
+            open_source(workspace, [inside.path])
