@@ -27,6 +27,13 @@ EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 out = Console()
 err = Console(stderr=True)
 
+UrisArgument = Annotated[
+    list[str],
+    typer.Argument(
+        help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders, lake tables or URIs; duckdb://… and postgresql://… with "
+        "?table= or ?query=."
+    ),
+]
 WorkspaceOption = Annotated[
     Path | None,
     typer.Option("--workspace", "-w", help="Workspace directory.", show_default="FEWPASS_WORKSPACE or ./workspace"),

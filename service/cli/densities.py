@@ -12,6 +12,7 @@ from service.requests.json_values import JSONObject
 from service.terminal import (
     ForceOption,
     JsonOption,
+    UrisArgument,
     WorkspaceOption,
     err,
     escape,
@@ -22,15 +23,12 @@ from service.terminal import (
 )
 
 Model = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
-Uris = Annotated[
-    list[str], typer.Argument(help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders or URIs.")
-]
 Output = Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")]
 
 
 def score(
     model: Model,
-    uris: Uris,
+    uris: UrisArgument,
     output: Output,
     keep: Annotated[list[str] | None, typer.Option("--keep", help="Input column to copy; may be repeated.")] = None,
     force: ForceOption = False,
@@ -55,7 +53,7 @@ def score(
 
 def impute(
     model: Model,
-    uris: Uris,
+    uris: UrisArgument,
     output: Output,
     how: Annotated[str, typer.Option("--how", help="mode, mean (of numbers; else the mode) or draw.")] = "mode",
     columns: Annotated[

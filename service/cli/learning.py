@@ -16,6 +16,7 @@ from service.requests.json_values import JSONObject
 from service.terminal import (
     ForceOption,
     JsonOption,
+    UrisArgument,
     WorkspaceOption,
     err,
     escape,
@@ -28,18 +29,11 @@ from service.terminal import (
 )
 
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+")
-Uris = Annotated[
-    list[str],
-    typer.Argument(
-        help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders, lake tables or URIs; duckdb://… and postgresql://… with "
-        "?table= or ?query=."
-    ),
-]
 TargetOption = Annotated[str | None, typer.Option("--target", "-t", help="The column to predict.")]
 
 
 def train(
-    uris: Uris,
+    uris: UrisArgument,
     *,
     target: TargetOption = None,
     name: Annotated[str, typer.Option("--name", "-n", help="Name of the model; each training adds a version.")],
@@ -218,7 +212,7 @@ def _user() -> str:
 
 def predict(
     model: Annotated[str, typer.Argument(help="name, name@version or name@alias.")],
-    uris: Uris,
+    uris: UrisArgument,
     output: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")],
     keep: Annotated[list[str] | None, typer.Option("--keep", help="Input column to copy; may be repeated.")] = None,
     interval: Annotated[
@@ -261,7 +255,7 @@ def predict(
 
 def evaluate(
     model: Annotated[str, typer.Argument(help="name, name@version or name@alias; more of them are compared.")],
-    uris: Uris,
+    uris: UrisArgument,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -296,7 +290,7 @@ def _is_reference(text: str) -> bool:
 
 
 def schema(
-    uris: Uris,
+    uris: UrisArgument,
     target: TargetOption = None,
     columns: Annotated[
         str | None, typer.Option("--columns", help="What you know of columns: JSON, or a file of it.")

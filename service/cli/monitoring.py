@@ -5,9 +5,18 @@ from typing import Annotated
 import typer
 
 from service import product
-from service.cli.learning import Uris
 from service.requests.json_values import JSONObject
-from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, progress_bar, show_json, show_table
+from service.terminal import (
+    JsonOption,
+    UrisArgument,
+    WorkspaceOption,
+    escape,
+    existing,
+    out,
+    progress_bar,
+    show_json,
+    show_table,
+)
 
 EXIT_DRIFT = 3
 MOST_COLUMNS = 20
@@ -15,7 +24,7 @@ MOST_COLUMNS = 20
 
 def drift(
     model: Annotated[str, typer.Argument(help="name, name@version or name@alias.")],
-    uris: Uris,
+    uris: UrisArgument,
     against: Annotated[
         list[str] | None,
         typer.Option("--against", help="Other files to compare with; may be repeated.", show_default="the training"),

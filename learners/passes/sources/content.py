@@ -138,7 +138,34 @@ def require_unchanged(filesystem: pafs.FileSystem, file: SourceFile) -> None:
 
 
 @dataclass(frozen=True)
-class Partitioned:
+class Wrapper:
+    """A file of which something is read otherwise than it holds it.
+
+    Parameters
+    ----------
+    inner : Content
+        Of the file itself.
+    """
+
+    inner: Content
+
+    @property
+    def kind(self) -> str:
+        """The format of the file."""
+        return self.inner.kind
+
+    @property
+    def hints(self) -> Mapping[str, str]:
+        """Of the columns of the file."""
+        return self.inner.hints
+
+    def piece(self, row_group: int) -> str:
+        """A row group in words."""
+        return self.inner.piece(row_group)
+
+
+@dataclass(frozen=True)
+class Partitioned(Wrapper):
     """A file with the columns that the names of its folders add.
 
     Parameters
@@ -150,14 +177,8 @@ class Partitioned:
     n_rows : int
     """
 
-    inner: Content
     values: Mapping[str, pa.Scalar]
     n_rows: int
-
-    @property
-    def kind(self) -> str:
-        """The format of the file."""
-        return self.inner.kind
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -170,15 +191,6 @@ class Partitioned:
         """Of the folders' values and types, and of what the file's own types say."""
         told = [(name, str(value.type), str(value.as_py())) for name, value in self.values.items()]
         return hashlib.sha256(json.dumps([told, self.inner.types_sha256]).encode()).hexdigest()
-
-    @property
-    def hints(self) -> Mapping[str, str]:
-        """Of the columns of the file."""
-        return self.inner.hints
-
-    def piece(self, row_group: int) -> str:
-        """A row group in words."""
-        return self.inner.piece(row_group)
 
     def bounds(self, column: str) -> Bounds | None:
         """Those of the file, or the one value of a folder."""

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.kernels.arrays import Integers
-from learners.passes.sources.content import Bounds, Content
+from learners.passes.sources.content import Bounds, Wrapper
 from learners.passes.sources.file_sets import SourceFile
 
 
 @dataclass(frozen=True)
-class Renamed:
+class Renamed(Wrapper):
     """Some columns of a file, under the names that the table gives them.
 
     Parameters
@@ -28,13 +28,7 @@ class Renamed:
         Name in the table -> name in the file.
     """
 
-    inner: Content
     names: Mapping[str, str]
-
-    @property
-    def kind(self) -> str:
-        """The format of the file."""
-        return self.inner.kind
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -48,15 +42,6 @@ class Renamed:
         changed = {name: physical for name, physical in self.names.items() if name != physical}
         told = json.dumps([changed, self.inner.types_sha256], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest() if changed else self.inner.types_sha256
-
-    @property
-    def hints(self) -> Mapping[str, str]:
-        """Of the columns of the file."""
-        return self.inner.hints
-
-    def piece(self, row_group: int) -> str:
-        """A row group in words."""
-        return self.inner.piece(row_group)
 
     def bounds(self, column: str) -> Bounds | None:
         """Those of the file."""
@@ -72,7 +57,7 @@ class Renamed:
 
 
 @dataclass(frozen=True)
-class WithoutRows:
+class WithoutRows(Wrapper):
     """A file of which some rows were deleted.
 
     Parameters
@@ -84,14 +69,8 @@ class WithoutRows:
         Rows of the row groups in the file, the deleted ones included.
     """
 
-    inner: Content
     deleted: Integers
     row_groups: tuple[int, ...]
-
-    @property
-    def kind(self) -> str:
-        """The format of the file."""
-        return self.inner.kind
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -103,15 +82,6 @@ class WithoutRows:
         """Of the positions, too: with other rows deleted it is another file."""
         positions = np.ascontiguousarray(self.deleted, "<i8").tobytes()
         return hashlib.sha256(self.inner.types_sha256.encode() + b" " + positions).hexdigest()
-
-    @property
-    def hints(self) -> Mapping[str, str]:
-        """Of the columns of the file."""
-        return self.inner.hints
-
-    def piece(self, row_group: int) -> str:
-        """A row group in words."""
-        return self.inner.piece(row_group)
 
     def bounds(self, column: str) -> Bounds | None:
         """Not known: the least or the greatest value may be that of a deleted row."""
