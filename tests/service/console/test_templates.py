@@ -272,6 +272,7 @@ WHOLE = {
     "train.html",
     "jobs.html",
     "job.html",
+    "licences.html",
 }
 
 
