@@ -20,11 +20,11 @@ def flat(text: str) -> str:
 @pytest.mark.parametrize(
     ("kind", "known"),
     [
-        ("marginal", "evidence, likely"),
-        ("conditional", "variables, evidence, joint, likely"),
-        ("moments", "variables, evidence, likely"),
-        ("sample", "n, evidence, variables, seed, likely"),
-        ("map", "variables, evidence, solver, time_limit_s, k, seed, best, likely"),
+        ("marginal", "evidence, likely, do, graph, sampling"),
+        ("conditional", "variables, evidence, joint, likely, do, graph, sampling"),
+        ("moments", "variables, evidence, likely, do, graph, sampling"),
+        ("sample", "n, evidence, variables, seed, likely, do, graph, sampling"),
+        ("map", "variables, evidence, solver, time_limit_s, k, seed, best, likely, do, graph, sampling"),
     ],
 )
 def test_a_query_refuses_members_that_it_does_not_have(site, kind, known):

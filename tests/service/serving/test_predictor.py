@@ -180,7 +180,7 @@ def test_the_circuit_of_a_network_is_there_before_the_first_query(
     def never(*_: object) -> None:
         raise AssertionError("compiled by a query")
 
-    monkeypatch.setattr("service.serving.networks.network_circuit", never)
+    monkeypatch.setattr("service.serving.networks.compiled", never)
     (answer,) = queryable(served.model).answer([Marginal({})])
     assert answer["probability"] == pytest.approx(1.0)
     with pytest.raises(AssertionError, match="compiled by a query"):
