@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, cast
@@ -15,6 +16,7 @@ from learners.passes.sources.source import Condition, Fragment, Source, SourceFi
 from learners.passes.statistic import Statistic
 from learners.schema import Chunk
 from learners.schema.encoding.encode import numbers
+from learners.schema.encoding.nominal_values import dictionary_of, nominal_forms, rows_of
 from learners.schema.overrides import ALL, ColumnOverride
 
 S = TypeVar("S", bound=Statistic)
@@ -32,14 +34,19 @@ class Weight:
     column : str
     scale : float or None
         A row counts round(weight x scale) times; None: weights are whole numbers, and anything else is refused.
+    of_values : tuple of pairs
+        If there are any, the column holds no weights: how often rows count that have a value there, in words. Others count once.
     """
 
     column: str
     scale: float | None = None
+    of_values: tuple[tuple[str, int], ...] = ()
 
     @property
     def text(self) -> str:
         """The condition in words."""
+        if self.of_values:
+            return f"weighted by {self.column}: {json.dumps(sorted(self.of_values))}"
         return f"weighted by {self.column}" + ("" if self.scale is None else f" x {self.scale!r}")
 
     @property
@@ -68,6 +75,8 @@ class Weight:
             If a weight is missing, negative, too large or, without a scale, no whole number.
         """
         column = rows.column(self.column)
+        if self.of_values:
+            return self._counts_of_values(column)
         weights = numbers(column, self.column) * (1.0 if self.scale is None else self.scale)
         counts = weights if self.scale is None else np.rint(weights)
         is_count = (counts >= 0) & (counts <= MOST) & (counts == np.floor(counts))
@@ -78,6 +87,16 @@ class Weight:
                 self.column,
             )
         return counts.astype(np.int64)
+
+    def _counts_of_values(self, column: pa.Array) -> Integers:
+        if pa.types.is_null(column.type):
+            return np.ones(len(column), np.int64)
+        coded = dictionary_of(column, self.column)
+        values, _ = nominal_forms(coded.dictionary, self.column)
+        index, is_null = rows_of(coded, values)
+        counts = dict(self.of_values)
+        of_values = np.array([counts.get(str(value), 1) for value in values.to_pylist()] or [1], np.int64)
+        return np.where(is_null, 1, of_values[np.where(is_null, 0, index)])
 
     def _remedy(self, weight: float) -> str:
         if np.isnan(weight):
@@ -103,15 +122,19 @@ def weight_of(columns: Mapping[str, object] | None) -> Weight | None:
         for name, entry in (columns or {}).items()
         if name != ALL
     }
-    found = [
-        Weight(name, None if entry.weight is True else entry.weight) for name, entry in said.items() if entry.weight
-    ]
+    found = [_weight(name, entry.weight) for name, entry in said.items() if entry.weight]
     if len(found) > 1:
         names = ", ".join(repr(weight.column) for weight in found)
         raise InvalidParameter(
             "columns", names, "only one column can be the weight of the rows; multiply them into one"
         )
     return found[0] if found else None
+
+
+def _weight(name: str, told: bool | float | tuple[tuple[str, int], ...]) -> Weight:
+    if isinstance(told, tuple):
+        return Weight(name, None, told)
+    return Weight(name, None if told is True else told)
 
 
 def with_weights(source: Source, columns: Mapping[str, object] | None) -> Source:

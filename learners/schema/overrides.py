@@ -38,8 +38,9 @@ class ColumnOverride:
         How its values are written in text files: `missing`, `decimal` and `thousands` of a mapping.
     null_class : str, int or None
         Of the target: "drop" leaves rows without a class out, anything else is their class.
-    weight : True, float or None
-        The column says how often each row counts: True for whole numbers; a number by which they are multiplied and rounded.
+    weight : True, float, tuple of pairs or None
+        The column says how often each row counts: True for whole numbers; a number by which they are multiplied and rounded; or
+        (value in words, how often rows with it count), once for all others.
     """
 
     kind: Kind | None = None
@@ -49,7 +50,12 @@ class ColumnOverride:
     distribution: Distribution | Literal["intervals"] | None = None
     reading: Reading | None = None
     null_class: str | int | None = None
-    weight: bool | float | None = None
+    weight: bool | float | tuple[tuple[str, int], ...] | None = None
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether the column holds the weights, and so is none to learn from."""
+        return bool(self.weight) and not isinstance(self.weight, tuple)
 
     @classmethod
     def of(cls, column: str, entry: ColumnOverride | Mapping[str, object] | str) -> ColumnOverride:
@@ -128,19 +134,31 @@ def _null_class(where: str, given: object) -> str | int | None:
     return given
 
 
-def _weight(where: str, entry: Mapping[str, object]) -> bool | float | None:
+def _weight(where: str, entry: Mapping[str, object]) -> bool | float | tuple[tuple[str, int], ...] | None:
     given = entry.get("weight")
     if given is None or given is False:
         return None
+    if isinstance(given, Mapping):
+        return _weights_of_values(f"{where}.weight", given)
     if not isinstance(given, int | float) or not math.isfinite(given) or given <= 0:
         raise InvalidParameter(
             f"{where}.weight",
             given,
-            "true for whole numbers, or a number by which fractions are multiplied before they are rounded",
+            "true for whole numbers, a number by which fractions are multiplied before they are rounded, or how often rows of each "
+            "value count",
         )
     if set(entry) != {"weight"}:
         raise InvalidParameter(where, dict(entry), "of the column of weights nothing else can be said")
     return given
+
+
+def _weights_of_values(where: str, given: Mapping[object, object]) -> tuple[tuple[str, int], ...]:
+    for value, count in given.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise InvalidParameter(f"{where}[{value!r}]", count, "a whole number: how often rows with this value count")
+    if not given:
+        raise InvalidParameter(where, {}, "name a value, and how often rows with it count")
+    return tuple((str(value), int(str(count))) for value, count in given.items())
 
 
 def _reading(column: str, entry: Mapping[str, object]) -> Reading | None:

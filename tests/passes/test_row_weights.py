@@ -81,6 +81,25 @@ def test_large_weights_cost_nothing(table):
     assert model.model_.facts["n_rows"] == N * 10_000_000
 
 
+def test_rows_count_by_their_class(table):
+    plain = table.drop(["w"])
+    by_class = np.array([{"yes": 3}.get(y, 1) for y in table["class"].to_pylist()])
+    ours = KDB(columns={"class": {"weight": {"yes": 3}}}).fit(plain, "class")
+    assert np.array_equal(
+        ours.predict_proba(plain), KDB().fit(plain, "class", sample_weight=by_class).predict_proba(plain)
+    )
+    assert "class" not in [entry.name for entry in ours.model_.schema.left_out]
+    by_word = KDB(columns={"a": {"weight": {"u": 0}}}).fit(plain, "class")
+    assert by_word.model_.facts["n_rows"] == sum(value != "u" for value in table["a"].to_pylist())
+
+
+def test_values_count_whatever_their_type():
+    rows = pa.record_batch({"w": pa.array([1.0, None, 2.0]), "b": [True, False, None]})
+    assert Weight("w", None, (("1", 7),)).counts(rows).tolist() == [7, 1, 1]
+    assert Weight("b", None, (("True", 2), ("False", 0))).counts(rows).tolist() == [2, 0, 1]
+    assert Weight("w", None, (("1", 7),)).counts(pa.record_batch({"w": pa.nulls(2)})).tolist() == [1, 1]
+
+
 def test_fractions_are_scaled_and_rounded():
     rows = pa.record_batch({"w": [0.0, 0.125, 0.5, 2.0]})
     assert Weight("w", 100.0).counts(rows).tolist() == [0, 12, 50, 200]
@@ -124,6 +143,10 @@ def test_what_is_said_wrongly_of_weights_is_refused(table):
         NB(columns={"w": {"weight": 1, "kind": "numeric"}}).fit(table, "class")
     with pytest.raises(InvalidParameter, match="weight"):
         NB(columns={"w": {"weight": -2}}).fit(table, "class")
+    with pytest.raises(InvalidParameter, match="one of the classes 'no', 'yes'"):
+        NB(columns={"class": {"weight": {"maybe": 2}}}).fit(table, "class")
+    with pytest.raises(InvalidParameter, match="a whole number"):
+        NB(columns={"class": {"weight": {"yes": 0.5}}}).fit(table, "class")
     with pytest.raises(UnknownColumn, match="'v'"):
         NB(columns={"v": {"weight": True}}).fit(table, "class")
 

@@ -225,9 +225,19 @@ def in_order(found: Mapping[str, Column], names: Iterable[str]) -> dict[str, Col
 
 
 def as_said(schema: Schema, overrides: Mapping[str, ColumnOverride]) -> Schema:
-    """The schema with what is said of its files and of rows without a class."""
+    """The schema with what is said of its files and of rows without a class.
+
+    Raises
+    ------
+    InvalidParameter
+        If rows of a class count that there is not.
+    """
     of_target = overrides.get(schema.target or "")
-    null_class = None if of_target is None else of_target.null_class
+    null_class, weight = (None, None) if of_target is None else (of_target.null_class, of_target.weight)
+    for name, count in weight if isinstance(weight, tuple) else ():
+        if count and name not in schema.classes:
+            some = ", ".join(map(repr, schema.classes[:6])) + (", …" if schema.n_classes > 6 else "")
+            raise InvalidParameter(f"columns[{schema.target!r}].weight", name, f"one of the classes {some}")
     dialect = dialect_of(overrides) or schema.dialect
     return replace(schema, dialect=dialect, null_class=schema.null_class if null_class is None else null_class)
 

@@ -180,7 +180,7 @@ class ColumnSummaries:
         if self.kept is not None and name in self._states:
             override = ColumnOverride(kind="nominal")
         seen = self.found.setdefault(name, Column())
-        if override is not None and (override.drop or override.weight):
+        if override is not None and (override.drop or override.is_weight):
             return
         if pa.types.is_null(column.type):
             seen.n_missing += len(column)
@@ -294,7 +294,7 @@ class ColumnSummaries:
     ) -> Attribute | LeftOut:
         override = self.overrides.get(name, ColumnOverride())
         has_missing = column.n_missing > 0
-        if override.drop or override.weight:
+        if override.drop or override.is_weight:
             return LeftOut(name, DROPPED if override.drop else WEIGHT)
         is_given = override.order is not None or override.cuts is not None
         if column.kind == "empty" or (column.n_missing == self.n_rows and not is_given):
