@@ -52,7 +52,7 @@ def tables(names: list[str], real_rows: int) -> Iterator[tuple[str, str, pa.Tabl
     """Name, class column and rows of each table; no rows where a file is absent."""
     made: dict[str, tuple[str, Callable[[], pa.Table]]] = {
         "orders": ("late", _orders),
-        "real": ("class", lambda: _real(real_rows)),
+        "real": ("outcome", lambda: _real(real_rows)),
         "interactions": ("class", _interactions),
     }
     for name in names:

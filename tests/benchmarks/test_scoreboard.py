@@ -83,3 +83,9 @@ def test_columns_are_hidden_once_for_a_table(tiny, tmp_path):
         assert names[0] == names[1]
         assert len(names[0]) == n_left
     assert pq.read_metadata(files[0].train).num_rows == 210
+
+
+def test_generated_tables_have_the_class_that_is_asked_for(monkeypatch):
+    monkeypatch.setattr(tables, "INTERACTIONS", 50)
+    for name, target, table in tables.tables(["real", "interactions"], 50):
+        assert table is not None and target in table.column_names, name
