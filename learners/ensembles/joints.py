@@ -54,26 +54,21 @@ class Joints:
         return tuple(Views(self.schema, parent_grouping(number)) for number in range(len(self.models)))
 
     def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
-        """Of (n_attributes, n) codes the mean of their (n, n_classes) log probabilities, and of their (n,) log P(known)."""
-        logs, evidence = self._answers(x)
-        return logs.mean(axis=0), evidence.mean(axis=0)
-
-    def spread(self, x: Codes) -> tuple[Floats, Floats]:
-        """(n, n_classes) the standard deviation of a log probability by one of them, and the variance of it among them."""
-        of_each = [
-            np.sqrt(model.log_joint_variance(views.chunk(Chunk(x, None))))
-            for model, views in zip(self.models, self.views, strict=True)
-        ]
-        return np.mean(of_each, axis=0), self._answers(x)[0].var(axis=0)
-
-    def _answers(self, x: Codes) -> tuple[Floats, Floats]:
-        """(n_models, n, n_classes) and (n_models, n)."""
+        """Of (n_attributes, n) codes the (n_models, n, n_classes) log probabilities, and the mean of their (n,) log P(known)."""
         answers = [
             model.answer_known(views.chunk(Chunk(x, None)).x)
             for model, views in zip(self.models, self.views, strict=True)
         ]
         logs = np.log(np.maximum([p for p, _ in answers], LEAST))  # as 0 x -inf is no number
-        return logs, np.array([evidence for _, evidence in answers])
+        return logs, np.mean([evidence for _, evidence in answers], axis=0)
+
+    def deviation(self, x: Codes) -> Floats:
+        """(n, n_classes) the standard deviation of a log probability by one of them."""
+        of_each = [
+            np.sqrt(model.log_joint_variance(views.chunk(Chunk(x, None))))
+            for model, views in zip(self.models, self.views, strict=True)
+        ]
+        return np.asarray(np.mean(of_each, axis=0))
 
     def share_of_ensemble(self, x: Codes) -> Floats:
         """(n, 1): how much the ensemble is heard where columns are missing, from 0 to 1.

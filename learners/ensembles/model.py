@@ -151,20 +151,20 @@ class EnsembleModel:
 
     def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
         """Of (n_attributes, n) codes that may be missing the (n, n_classes) class probabilities, and (n,) log P(known)."""
-        share, log_ensemble, log_joint, evidence = self._answers_of_both(x)
-        pooled, _ = normalized(share * log_ensemble + (1.0 - share) * log_joint, self._tables.log_prior)
+        share, log_ensemble, of_joints, evidence = self._answers_of_both(x)
+        pooled, _ = normalized(share * log_ensemble + (1.0 - share) * of_joints.mean(axis=0), self._tables.log_prior)
         return pooled, evidence
 
     def _answers_of_both(self, x: Codes) -> tuple[Floats, Floats, Floats, Floats]:
-        """The share of the ensemble, log probabilities by the ensemble and by the joint members, log P(known)."""
+        """The share of the ensemble, log probabilities by the ensemble and by each joint member, log P(known)."""
         own = np.ascontiguousarray(x)
         scores = np.empty((x.shape[1], self.schema.n_classes))
         log_joints(self._tables, self.views.chunk(Chunk(own, None)).x, 0, x.shape[1], scores)
         if self.correction is not None:
             add_expected_scores(self.correction.forest, own, self.schema.domain_sizes, scores)
         ensemble, _ = normalized(scores, self._tables.log_prior)
-        log_joint, evidence = self.joints.answer_known(own)
-        return self.joints.share_of_ensemble(own), np.log(np.maximum(ensemble, LEAST)), log_joint, evidence
+        of_joints, evidence = self.joints.answer_known(own)
+        return self.joints.share_of_ensemble(own), np.log(np.maximum(ensemble, LEAST)), of_joints, evidence
 
     def _predict(self, x: Array, out: Floats) -> None:
         x = np.ascontiguousarray(x)
@@ -238,9 +238,9 @@ class EnsembleModel:
         lacking = np.flatnonzero((chunk.x >= self.schema.domain_sizes[:, np.newaxis]).any(axis=0))
         if lacking.size:
             own = np.ascontiguousarray(chunk.x[:, lacking])
-            of_joint, among_joints = self.joints.spread(own)
-            share, log_ensemble, log_joint, _ = self._answers_of_both(own)
-            deviation[lacking] = share * deviation[lacking] + (1.0 - share) * of_joint
+            share, log_ensemble, of_joints, _ = self._answers_of_both(own)
+            log_joint, among_joints = of_joints.mean(axis=0), of_joints.var(axis=0)
+            deviation[lacking] = share * deviation[lacking] + (1.0 - share) * self.joints.deviation(own)
             disagreement[lacking] = (
                 share * (1.0 - share) * (log_ensemble - log_joint) ** 2 + (1.0 - share) * among_joints
             )

@@ -13,8 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from learners.errors import InvalidParameter
 from learners.estimators.forms import column_of
 from learners.models.model import Model
-from learners.passes.row_weights import MOST
 from learners.schema.inference.summaries import ColumnSummaries
+from learners.schema.overrides import MOST_WEIGHT
 from learners.schema.schema import Value
 
 
@@ -59,13 +59,13 @@ def counts_of(sample_weight: Any) -> pa.Array:
         raise InvalidParameter("sample_weight", type(sample_weight).__name__, "give one number for each row") from None
     if weights.ndim != 1:
         raise InvalidParameter("sample_weight", f"{weights.ndim}-dimensional", "give one number for each row")
-    is_count = (weights >= 0) & (weights == np.floor(weights)) & (weights <= MOST)
+    is_count = (weights >= 0) & (weights == np.floor(weights)) & (weights <= MOST_WEIGHT)
     if not is_count.all():
         row = int(np.argmin(is_count))
         raise InvalidParameter(
             "sample_weight",
             float(weights[row]),
-            f"the weight of row {row} must be a whole number from 0 to {MOST:,}, as it says how often the row counts. To use "
+            f"the weight of row {row} must be a whole number from 0 to {MOST_WEIGHT:,}, as it says how often the row counts. To use "
             "fractions, multiply all weights and round them",
         )
     if not weights.any():

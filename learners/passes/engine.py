@@ -17,11 +17,12 @@ import pyarrow as pa
 from learners.errors import EmptyData, InvalidBuffers, SchemaError, SourceError
 from learners.kernels.arrays import Integers
 from learners.passes.chunks import Chunks
-from learners.passes.row_weights import MOST, add_weighted
+from learners.passes.row_weights import add_weighted
 from learners.passes.sources.source import Fragment, Source
 from learners.passes.statistic import Checked, ColumnWise, Preparable, Statistic
 from learners.schema.encoding.encode import Encoder
 from learners.schema.inference.column_summary import nothing_of
+from learners.schema.overrides import MOST_WEIGHT
 
 S = TypeVar("S", bound=Statistic)
 
@@ -136,8 +137,8 @@ class _Walk(Generic[S]):
     def weigh(self, total: int) -> None:
         with self._lock:
             self.weighed += total
-        if self.weighed > MOST:
-            raise SchemaError(f"The weights of the rows sum to more than {MOST:,}. Say a scale below 1.")
+        if self.weighed > MOST_WEIGHT:
+            raise SchemaError(f"The weights of the rows sum to more than {MOST_WEIGHT:,}. Say a scale below 1.")
 
 
 def collect(
@@ -305,7 +306,10 @@ def _add(
     """Add the rows of a batch, each as often as it counts."""
     if chunks is None:
         try:
-            statistic.update(batch) if weights is None else add_weighted(statistic, batch, weights)
+            if weights is None:
+                statistic.update(batch)
+            else:
+                add_weighted(statistic, batch, weights)
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}", error.column) from error
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,8 @@ from learners.passes.statistic import Statistic
 from learners.schema import Chunk
 from learners.schema.encoding.encode import numbers
 from learners.schema.encoding.nominal_values import dictionary_of, nominal_forms, rows_of
-from learners.schema.overrides import ALL, ColumnOverride
+from learners.schema.overrides import ALL, MOST_WEIGHT, ColumnOverride
 
-S = TypeVar("S", bound=Statistic)
-
-MOST = 1 << 33  # of all rows: sums of losses in whole multiples of 2^-30 stay within 64 bits
 REPEATED_ROWS, MOST_REPEATED = 65_536, 1 << 27  # of one batch
 
 
@@ -79,7 +76,7 @@ class Weight:
             return self._counts_of_values(column)
         weights = numbers(column, self.column) * (1.0 if self.scale is None else self.scale)
         counts = weights if self.scale is None else np.rint(weights)
-        is_count = (counts >= 0) & (counts <= MOST) & (counts == np.floor(counts))
+        is_count = (counts >= 0) & (counts <= MOST_WEIGHT) & (counts == np.floor(counts))
         if not is_count.all():
             place = int(np.argmin(is_count))
             raise SchemaError(
@@ -103,8 +100,8 @@ class Weight:
             return "Fill it in; 0 leaves a row out."
         if weight < 0:
             return "A row counts 0 times or more."
-        if weight > MOST:
-            return f"All rows together count at most {MOST:,} times: say a scale below 1."
+        if weight > MOST_WEIGHT:
+            return f"All rows together count at most {MOST_WEIGHT:,} times: say a scale below 1."
         of_hundredths = f'{{"{self.column}": {{"weight": 100}}}}'
         return f"Fractions are multiplied and rounded if you say by what: {of_hundredths} counts hundredths."
 

@@ -16,6 +16,7 @@ from learners.schema.schema import Kind, Value
 
 DROP, DROPPED = "drop", "dropped by request"
 WEIGHT = "the weight of the rows"
+MOST_WEIGHT = 1 << 33  # of all rows: sums of losses in whole multiples of 2^-30 stay within 64 bits
 ALL = "*"  # in place of a column's name: how the values of all columns are written
 
 
@@ -153,12 +154,18 @@ def _weight(where: str, entry: Mapping[str, object]) -> bool | float | tuple[tup
 
 
 def _weights_of_values(where: str, given: Mapping[object, object]) -> tuple[tuple[str, int], ...]:
+    found = []
     for value, count in given.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise InvalidParameter(f"{where}[{value!r}]", count, "a whole number: how often rows with this value count")
-    if not given:
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_WEIGHT:
+            raise InvalidParameter(
+                f"{where}[{value!r}]",
+                count,
+                f"a whole number up to {MOST_WEIGHT:,}: how often rows with this value count",
+            )
+        found.append((str(value), count))
+    if not found:
         raise InvalidParameter(where, {}, "name a value, and how often rows with it count")
-    return tuple((str(value), int(str(count))) for value, count in given.items())
+    return tuple(found)
 
 
 def _reading(column: str, entry: Mapping[str, object]) -> Reading | None:

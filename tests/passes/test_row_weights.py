@@ -11,12 +11,13 @@ from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, StructurePoste
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
 from learners.passes.inference import infer_schema
 from learners.passes.learner import Part, drive
-from learners.passes.row_weights import MOST, Weight, repeated, with_weights
+from learners.passes.row_weights import Weight, repeated, with_weights
 from learners.passes.rows import Rows
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
+from learners.schema.overrides import MOST_WEIGHT
 from tests.passes.test_engine import same
 
 N = 300
@@ -131,7 +132,7 @@ def test_text_is_no_weight(table):
 
 def test_all_rows_together_count_less_than_losses_can_sum(table):
     with pytest.raises(SchemaError, match="sum to more than"):
-        NB().fit(table.drop(["w"]), "class", sample_weight=np.full(N, MOST // N + 1))
+        NB().fit(table.drop(["w"]), "class", sample_weight=np.full(N, MOST_WEIGHT // N + 1))
 
 
 def test_what_is_said_wrongly_of_weights_is_refused(table):
@@ -145,8 +146,9 @@ def test_what_is_said_wrongly_of_weights_is_refused(table):
         NB(columns={"w": {"weight": -2}}).fit(table, "class")
     with pytest.raises(InvalidParameter, match="one of the classes 'no', 'yes'"):
         NB(columns={"class": {"weight": {"maybe": 2}}}).fit(table, "class")
-    with pytest.raises(InvalidParameter, match="a whole number"):
-        NB(columns={"class": {"weight": {"yes": 0.5}}}).fit(table, "class")
+    for count in (0.5, -1, 1 << 70, True):
+        with pytest.raises(InvalidParameter, match="a whole number up to"):
+            NB(columns={"class": {"weight": {"yes": count}}}).fit(table, "class")
     with pytest.raises(UnknownColumn, match="'v'"):
         NB(columns={"v": {"weight": True}}).fit(table, "class")
 
