@@ -29,12 +29,6 @@ def counting_version(workspace: Workspace, dataset: str) -> ModelVersion | None:
 def class_histogram(workspace: Workspace, reference: str, column: str) -> dict[str, object]:
     """Rows of each value of a column, by class, as a version's training has counted them.
 
-    Parameters
-    ----------
-    workspace : Workspace
-    reference : str
-    column : str
-
     Returns
     -------
     dict
