@@ -20,22 +20,22 @@ from service.operations.demo_orders import write_orders
 
 @pytest.mark.timeout(900)
 def test_demo_learns_refreshes_forgets_and_answers(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "service.cli", "demo", "--rows", "5000", "--json", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "service.cli", "demo", "--rows", "10000", "--json", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     orders = told
-    assert (orders["n_train"], orders["n_columns"], orders["memory"]) == (5_000, 14, "64MiB")
+    assert (orders["n_train"], orders["n_columns"], orders["memory"]) == (10_000, 14, "64MiB")
     for model in orders["models"]:
         # Nothing beats the true probabilities by more than the noise of 1,000 rows.
         assert orders["least_losses"]["log_loss"] - 0.05 < model["metrics"]["log_loss"] < 0.7
         assert model["cpu_s"] > 0 and model["peak_bytes"] > 1 << 20
     assert [model["learner"] for model in orders["models"]] == ["kDB-2", "auto", "XGBoost"]
     refresh, forget, requests = orders["refresh"], orders["forget"], orders["requests"]
-    assert (refresh["version"], refresh["n_rows"], refresh["n_rows_read"]) == (2, 5_500, 500)
-    assert refresh["n_rows_reused"] == 5_000
+    assert (refresh["version"], refresh["n_rows"], refresh["n_rows_read"]) == (2, 10_500, 500)
+    assert refresh["n_rows_reused"] == 10_000
     assert forget["version"] == 3 and forget["is_equal"] and forget["where"].startswith("user = '")
-    assert forget["n_rows"] > 0 and forget["n_rows"] + forget["n_rows_left"] == 5_500
+    assert forget["n_rows"] > 0 and forget["n_rows"] + forget["n_rows_left"] == 10_500
     low, high = requests["interval"]
     assert 0 < low < requests["probability"] < high < 1
     assert requests["n_requests"] == 200 and requests["median_ms"] <= requests["p99_ms"]
