@@ -35,32 +35,23 @@ if TYPE_CHECKING:
     from learners.schema.encoding.records import record_classifier as record_classifier
 
 # Imported when first used: a command that only asks a server should not wait for numba and scikit-learn.
-_HOME = {
-    "ESKDB": "learners.estimators",
-    "FewPassClassifier": "learners.estimators",
-    "KDB": "learners.estimators",
-    "NB": "learners.estimators",
-    "SKDB": "learners.estimators",
-    "TAN": "learners.estimators",
-    "Chunk": "learners.schema",
-    "ColumnWarning": "learners.errors",
-    "LearnerError": "learners.errors",
-    "Progress": "learners.passes.engine",
-    "Schema": "learners.schema",
-    "Source": "learners.passes.sources.source",
-    "StructurePosterior": "learners.estimators",
-    "SumProductNetwork": "learners.estimators",
-    "collect": "learners.passes.engine",
-    "drive": "learners.passes.learner",
-    "encode": "learners.schema.encoding.encode",
-    "explain": "learners.models.explanation",
-    "infer_schema": "learners.passes.inference",
-    "learner": "learners.registry.recipes",
-    "load_model": "learners.registry.model_kinds",
-    "network_model": "learners.registry.discrete_networks",
-    "read_network": "learners.orders.formats.network_files",
-    "record_classifier": "learners.schema.encoding.records",
+_NAMES = {
+    "learners.errors": "ColumnWarning LearnerError",
+    "learners.estimators": "ESKDB FewPassClassifier KDB NB SKDB StructurePosterior SumProductNetwork TAN",
+    "learners.models.explanation": "explain",
+    "learners.orders.formats.network_files": "read_network",
+    "learners.passes.engine": "Progress collect",
+    "learners.passes.inference": "infer_schema",
+    "learners.passes.learner": "drive",
+    "learners.passes.sources.source": "Source",
+    "learners.registry.discrete_networks": "network_model",
+    "learners.registry.model_kinds": "load_model",
+    "learners.registry.recipes": "learner",
+    "learners.schema": "Chunk Schema",
+    "learners.schema.encoding.encode": "encode",
+    "learners.schema.encoding.records": "record_classifier",
 }
+_HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = list(_HOME)
 

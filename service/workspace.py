@@ -26,10 +26,6 @@ class Workspace:
 
     Nothing is opened before it is needed, and everything is closed together. What can be done with a workspace are plain
     functions in `service.product`.
-
-    Parameters
-    ----------
-    settings : Settings
     """
 
     def __init__(self, settings: Settings) -> None:

@@ -25,11 +25,6 @@ class Columns:
     The size of its domain says how an attribute is coded: as in a chunk; or without the code for missing values, which
     then are summed out; or 0, the column's own numbers (in a chunk only if the attribute has a distribution).
 
-    Parameters
-    ----------
-    circuit : Circuit
-    schema : Schema
-
     Raises
     ------
     InvalidEvidence

@@ -14,10 +14,6 @@ def folding_costs(model: LookupModel) -> dict[str, FoldingCost]:
     Folding o of X loses I(X; Y) - I(fold(X); Y) = P(o) I(X; Y | o), which is at most P(o) H(Y | o): what the folded rows
     leave open of the class. Both follow from the counts that the model has anyway.
 
-    Parameters
-    ----------
-    model : LookupModel
-
     Returns
     -------
     dict of FoldingCost

@@ -24,7 +24,7 @@ from learners.estimators.columns import KnownColumns, arrow_schema_of
 from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.explaining import Explaining
 from learners.estimators.forms import Rows, are_paths, column_of, is_pandas_frame, rows_of
-from learners.estimators.labels import classes_of, name_of
+from learners.estimators.labels import with_class_column
 from learners.kernels.arrays import Array, Floats
 from learners.models.evidence import RawValue
 from learners.models.query import How, Query
@@ -317,12 +317,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
             return X if isinstance(X, Source) else Source.open(X, types=types), target, True
         rows = rows_of(X, self)
         if y is not None and not isinstance(y, str):
-            target = name_of(y) or self.target or "class"
-            if target in rows.arrow_schema.names:
-                raise InvalidParameter(
-                    "target", target, "a column of that name is in X already: name the classes otherwise"
-                )
-            rows = rows.with_column(target, classes_of(y, target))
+            rows, target = with_class_column(rows, y, self.target)
         return source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex), target, rows.is_named
 
     def _as_given(self, table: pa.Table, is_frame: bool, is_array: bool) -> Any:

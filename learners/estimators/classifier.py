@@ -25,7 +25,7 @@ from learners.estimators.forms import (
     rows_of,
     source_of_dataset,
 )
-from learners.estimators.labels import classes_of, counts_of, knowing, name_of, plain_classes, unused_name
+from learners.estimators.labels import counts_of, knowing, plain_classes, unused_name, with_class_column
 from learners.estimators.single_row import record_of
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
@@ -371,12 +371,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         if is_more and not (rows.is_named and self._columns.is_named):
             rows = rows.renamed(self._columns.names_by_position(len(rows.arrow_schema), rows.is_named) or ())
         if y is not None and not isinstance(y, str):
-            named = name_of(y) or self.target or "class"
-            if named in rows.arrow_schema.names:
-                raise InvalidParameter(
-                    "target", named, "a column of that name is in X already: name the classes otherwise"
-                )
-            rows = rows.with_column(named, classes_of(y, named))
+            rows, named = with_class_column(rows, y, self.target)
         if sample_weight is None:
             return source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex), cast(str, named), rows.is_named
         weight = Weight(unused_name("sample_weight", rows.arrow_schema.names))

@@ -11,7 +11,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from learners.errors import InvalidParameter
-from learners.estimators.forms import column_of
+from learners.estimators.forms import Rows, column_of
 from learners.models.model import Model
 from learners.schema.inference.summaries import ColumnSummaries
 from learners.schema.overrides import MOST_WEIGHT
@@ -39,6 +39,20 @@ def name_of(y: Any) -> str | None:
     """The name that the classes bring along, as those of a pandas Series do."""
     name = getattr(y, "name", None)
     return name if isinstance(name, str) and name else None
+
+
+def with_class_column(rows: Rows, y: Any, target: str | None) -> tuple[Rows, str]:
+    """The rows with their classes as one more column, and its name: that of y, or of the target.
+
+    Raises
+    ------
+    InvalidParameter
+        If the rows have a column of that name.
+    """
+    name = name_of(y) or target or "class"
+    if name in rows.arrow_schema.names:
+        raise InvalidParameter("target", name, "a column of that name is in X already: name the classes otherwise")
+    return rows.with_column(name, classes_of(y, name)), name
 
 
 def counts_of(sample_weight: Any) -> pa.Array:

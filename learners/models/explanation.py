@@ -61,11 +61,6 @@ class Additive(Protocol):
 def explain(model: Model, chunk: Chunk) -> Explanation:
     """Explain the prediction of each row.
 
-    Parameters
-    ----------
-    model : Model
-    chunk : Chunk
-
     Raises
     ------
     NoClass

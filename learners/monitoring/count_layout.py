@@ -77,10 +77,6 @@ class Watched:
 
     Families are those of a network, or of an ensemble's joint member; columns of other models have no parents.
 
-    Parameters
-    ----------
-    model : Model
-
     Attributes
     ----------
     schema : Schema

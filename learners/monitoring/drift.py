@@ -17,12 +17,6 @@ CAVEAT = "holds only while P(class | attributes) is as in training"
 def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Limits()) -> dict[str, object]:  # noqa: B008
     """What a window shows against a reference, as JSON can hold it.
 
-    Parameters
-    ----------
-    window : ServedCounts
-    reference : Reference
-    limits : Limits
-
     Returns
     -------
     dict

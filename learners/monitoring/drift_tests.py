@@ -82,12 +82,6 @@ def compare(
 ) -> tuple[list[Finding], dict[str, object]]:
     """All tests of a window against a reference, false discoveries controlled over all of them.
 
-    Parameters
-    ----------
-    window : ServedCounts
-    reference : Reference
-    limits : Limits
-
     Returns
     -------
     findings : list of Finding

@@ -59,12 +59,7 @@ class RecordRows:
 
 
 class ColumnRows:
-    """A mapping from column to the values of all rows.
-
-    Parameters
-    ----------
-    columns : mapping
-    """
+    """A mapping from column to the values of all rows."""
 
     def __init__(self, columns: Mapping[str, Sequence[object]]) -> None:
         self.columns = columns

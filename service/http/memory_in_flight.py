@@ -46,12 +46,7 @@ class InFlight:
 
 
 class Hold:
-    """What one request holds.
-
-    Parameters
-    ----------
-    of : InFlight
-    """
+    """What one request holds."""
 
     def __init__(self, of: InFlight) -> None:
         self.of, self.n_bytes = of, 0

@@ -19,10 +19,6 @@ class Threads:
 
     A request that is given up leaves its thread behind, and the thread its place only when it has ended: else requests
     to a silent store would make more and more threads.
-
-    Parameters
-    ----------
-    n_most : int
     """
 
     def __init__(self, n_most: int) -> None:

@@ -201,12 +201,7 @@ def crew_of(workspace: Workspace) -> Crew:
 
 
 class CrewWatch:
-    """Says of a workspace that its jobs have no worker, once that has lasted for longer than a lease.
-
-    Parameters
-    ----------
-    workspace : Workspace
-    """
+    """Says of a workspace that its jobs have no worker, once that has lasted for longer than a lease."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace

@@ -110,12 +110,7 @@ def too_late(limit_s: float) -> JobFailed:
 
 
 class OwnLimits:
-    """The limits of a job that this process runs by itself: it looks at them when it reports, and the system bounds the rest.
-
-    Parameters
-    ----------
-    limits : Limits
-    """
+    """The limits of a job that this process runs by itself: it looks at them when it reports, and the system bounds the rest."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits, self.started, self.at_rest = limits, time.monotonic(), used_bytes(os.getpid())

@@ -17,10 +17,6 @@ class JobLogs(logging.Handler):
     """Appends each line that belongs to a job to `<directory>/<job>.jsonl`, as JSON.
 
     A line belongs to the job that is bound as `job`, in the line itself or in the context that it was made in.
-
-    Parameters
-    ----------
-    directory : Path
     """
 
     def __init__(self, directory: Path) -> None:

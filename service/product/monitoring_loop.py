@@ -27,12 +27,7 @@ COMPACTED_AFTER = timedelta(days=14)
 
 
 class Looker:
-    """A thread that looks after the models of a workspace; of several processes one does.
-
-    Parameters
-    ----------
-    workspace : Workspace
-    """
+    """A thread that looks after the models of a workspace; of several processes one does."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace

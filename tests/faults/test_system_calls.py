@@ -18,7 +18,6 @@ from tests.faults.asking import Forker
 
 OPERATIONS = ["train", "update", "forget", "alias", "publish", "delete", "backup", "restore"]
 FAULTS = {"kill": ("kill", 0), "EIO": ("once", errno.EIO), "full": ("from_then_on", errno.ENOSPC)}
-SAMPLED = 1
 
 
 def seen(facts: dict) -> dict:
@@ -102,9 +101,8 @@ def _number(item: tuple[str, str]) -> int:
 def test_a_sample_of_the_calls(forker: Forker, operation: str) -> None:
     reference = Reference(forker, operation)
     rng = random.Random(f"{operation} {os.environ.get('FEWPASS_TEST_SEED', '0')}")
-    for fault in FAULTS:
-        for at in sorted(rng.sample(range(1, reference.calls + 1), min(SAMPLED, reference.calls))):
-            disturb(forker, operation, reference, at, fault)
+    for fault in ("kill", rng.choice(["EIO", "full"])):
+        disturb(forker, operation, reference, rng.randint(1, reference.calls), fault)
 
 
 @pytest.mark.parametrize("operation", ["alias", "publish"])

@@ -55,11 +55,6 @@ def reweighted(circuit: Circuit, likelihoods: Likelihoods) -> Reweighted:
     Every leaf is multiplied by its variable's likelihoods and divided by what it then adds up to; that goes into the weights of
     the sums above, and in the end into the scale. So every query to the new circuit is one to the old one given the likelihoods.
 
-    Parameters
-    ----------
-    circuit : Circuit
-    likelihoods : Likelihoods
-
     References
     ----------
     Pearl (1988), Probabilistic Reasoning in Intelligent Systems, section 2.2.2 (virtual evidence); Darwiche (2003), section 3.

@@ -57,8 +57,7 @@ def exact(
 
     Starts from the best tree; when the first bounds do not prove it optimal, from the k best trees. At every node of the
     search tree one pass bounds all subspaces X = x; those that cannot exceed the best value so far are left out until
-    nothing changes; then the variable with the fewest values is tried, its best value first. The circuit is
-    reduced again whenever a quarter of its variables is fixed.
+    nothing changes; then the variable with the fewest values is tried, its best value first.
 
     Parameters
     ----------
@@ -71,7 +70,7 @@ def exact(
 
     References
     ----------
-    Mei, Jiang, Tu (2018), algorithm 2, with forward checking, ordering and stages.
+    Mei, Jiang, Tu (2018), algorithm 2, with forward checking and ordering.
     """
     deadline = clock() + time_limit_s
     arrays = problem.arrays
@@ -93,15 +92,14 @@ def _better(problem: MaxProblem, x: Integers, k: int) -> Integers:
 
 
 def _search(problem: MaxProblem, looks_ahead: bool, x: Integers, deadline: float, clock: Callable[[], float]) -> Found:
-    stages, frames, reduction, room, progress = search_kernels.begin_search(
-        problem.arrays, problem.log_bound, looks_ahead
-    )
+    arrays, log_bound = problem.arrays, problem.log_bound
+    frames, room, progress = search_kernels.begin_search(arrays, log_bound, looks_ahead)
     progress.best[:] = x
     progress.log_best[0] = approximate.log_probability(problem, x)
     budget = FIRST_PIECE_EDGES
     while True:
         started = clock()
-        search_kernels.search(stages, frames, reduction, room, progress, looks_ahead, budget)
+        search_kernels.search(arrays, log_bound, frames, room, progress, looks_ahead, budget)
         depth = int(progress.counts[0])
         now = clock()
         if depth < 0 or now >= deadline:
@@ -110,8 +108,7 @@ def _search(problem: MaxProblem, looks_ahead: bool, x: Integers, deadline: float
     # A path's own bounds leave rounding: what is proved optimal is its own bound.
     log_value = approximate.log_probability(problem, progress.best)
     left = float(frames.log_bound[: depth + 1].max(initial=-np.inf))
-    log_bound = max(log_value, min(left, problem.log_bound))
-    return Found(progress.best, log_value, log_bound, depth < 0, int(progress.counts[1]))
+    return Found(progress.best, log_value, max(log_value, min(left, log_bound)), depth < 0, int(progress.counts[1]))
 
 
 def root_bound(problem: MaxProblem) -> float:

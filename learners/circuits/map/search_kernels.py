@@ -10,8 +10,6 @@ import numpy as np
 from learners.circuits.map.bound_kernels import look_ahead
 from learners.circuits.map.kbest_kernels import best_of_trees
 from learners.circuits.map.linear.copy_kernels import copy
-from learners.circuits.map.linear.reduction_kernels import reduction_room
-from learners.circuits.map.linear.stage_kernels import add_stage, begin_stages, stage_arrays
 from learners.circuits.map.tree_kernels import best_tree
 from learners.circuits.map.value_kernels import LANES, assignment_value, assignment_values, downward, upward
 from learners.kernels.arrays import Floats, Integers, Uint8s
@@ -19,8 +17,6 @@ from learners.kernels.jit import inner_kernel, kernel
 
 # A subspace is left out when its bound is at most this much above the best value: rounding, not a gap.
 TOLERANCE = 1e-10
-# A frame's circuit is reduced again when at most this part of its variables is left.
-STAGE_SHARE = 0.75
 # So many assignments are evaluated, eight at a time, rather than bounded further.
 FEW_ASSIGNMENTS = 16
 
@@ -28,8 +24,7 @@ FEW_ASSIGNMENTS = 16
 class Frames(NamedTuple):
     """The current path: per depth the remaining values, and what bounds the rest."""
 
-    allowed: Uint8s  # (n_frames, n_slots) uint8, in the numbering of the frame's stage
-    stage: Integers  # (n_frames,) int64
+    allowed: Uint8s  # (n_frames, n_slots) uint8
     branch: Integers  # (n_frames,) int64: the slot that the next frame tries
     log_bound: Floats  # (n_frames,) float64: of the frame's values other than that slot, once it has branched
 
@@ -42,14 +37,12 @@ class SearchRoom(NamedTuple):
     tops: Floats  # (n_inner,) float64
     leaves: Floats  # (n_leaves,) float64
     slots: Floats  # (n_slots,) float64: bound of every subspace X = x
-    hidden: Uint8s  # (n_variables,) uint8, zeros
-    sizes: Integers  # (4,) int64
 
 
 class Progress(NamedTuple):
     """Where a search stands between two pieces."""
 
-    counts: Integers  # (3,) int64: depth (-1 when finished), frames expanded, stages reduced
+    counts: Integers  # (2,) int64: depth (-1 when finished), frames expanded
     best: Integers  # (n_variables,) int64: the best assignment so far
     log_best: Floats  # (1,) float64
 
@@ -131,19 +124,17 @@ def best_of_all(arrays, allowed, n, x):
 
 
 @inner_kernel
-def record_best(stages, stage, allowed, slots, progress):
-    """Take the frame's best assignment, in which at most one variable is free, as the best so far."""
-    first = stage * (stages.variables.shape[1] + 1)
-    copy(stages.path[stage], progress.best)
-    most = 0.0
-    for v in range(stages.n_variables[stage]):
+def best_of_slots(value_starts, allowed, slots, x):
+    """OUT x: every variable's allowed value with the highest bound; returns the bound of all that is allowed."""
+    bound = np.inf
+    for v in range(value_starts.size - 1):
         top = -1.0
-        for s in range(stages.pool.value_starts[first + v], stages.pool.value_starts[first + v + 1]):
+        for s in range(value_starts[v], value_starts[v + 1]):
             if allowed[s] and slots[s] > top:
                 top = slots[s]
-                progress.best[stages.variables[stage, v]] = s - stages.pool.value_starts[first + v]
-        most = top if v == 0 else min(most, top)
-    progress.log_best[0] = max(progress.log_best[0], stages.log_bound[stage] + np.log(most))
+                x[v] = s - value_starts[v]
+        bound = min(bound, top)
+    return bound
 
 
 @inner_kernel
@@ -174,15 +165,12 @@ def choose_branch(value_starts, allowed, slots):
 
 @kernel
 def begin_search(arrays, log_bound, looks_ahead):
-    """Memory of one search, the whole problem on its path; most is touched only if the search goes deep."""
+    """Memory of one search, nothing on its path yet; most is touched only if the search goes deep."""
     n = arrays.value_starts.size - 1
     n_slots = arrays.value_starts[n]
     n_inner = arrays.is_sum.size
-    reduction = reduction_room(arrays)
-    stages = begin_stages(arrays, log_bound, reduction.table.size)
     frames = Frames(
         np.empty((n + 2, n_slots), dtype=np.uint8),
-        np.zeros(n + 2, dtype=np.int64),
         np.zeros(n + 2, dtype=np.int64),
         np.full(n + 2, log_bound),
     )
@@ -193,11 +181,9 @@ def begin_search(arrays, log_bound, looks_ahead):
         np.empty(n_inner),
         np.empty(arrays.leaf_variable.size),
         np.empty(n_slots),
-        np.zeros(n, dtype=np.uint8),
-        np.empty(4, dtype=np.int64),
     )
-    progress = Progress(np.zeros(3, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty(1))
-    return stages, frames, reduction, room, progress
+    progress = Progress(np.zeros(2, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty(1))
+    return frames, room, progress
 
 
 @kernel
@@ -216,10 +202,10 @@ def solve_easy(arrays, looks_ahead, k, budget, x, outcome):
     if value[0] > outcome[0]:
         outcome[0] = value[0]
         copy(candidate, x)
-    stages, frames, reduction, room, progress = begin_search(arrays, 0.0, looks_ahead)
+    frames, room, progress = begin_search(arrays, 0.0, looks_ahead)
     copy(x, progress.best)
     progress.log_best[0] = np.log(outcome[0])
-    search(stages, frames, reduction, room, progress, looks_ahead, budget)
+    search(arrays, 0.0, frames, room, progress, looks_ahead, budget)
     copy(progress.best, x)
     outcome[2] += progress.counts[1]
     assignment_value(arrays, x, room.tops, outcome)
@@ -228,53 +214,42 @@ def solve_easy(arrays, looks_ahead, k, budget, x, outcome):
 
 
 @kernel
-def search(stages, frames, reduction, room, progress, looks_ahead, budget):
+def search(arrays, log_bound, frames, room, progress, looks_ahead, budget):
     """Continue the search until it is finished or `budget` edges have been visited (Mei, Jiang, Tu 2018, algorithm 2)."""
+    value_starts = arrays.value_starts
     depth = progress.counts[0]
     work = 0
     while depth >= 0 and work < budget:
-        stage = frames.stage[depth]
         allowed = frames.allowed[depth]
-        arrays = stage_arrays(stages, stage)
-        n_variables = stages.n_variables[stage]
         progress.counts[1] += 1
         removed, n_free, threshold = True, 2, 0.0
         while removed and n_free >= 0:
             subspace_bounds(arrays, allowed, looks_ahead, room)
             work += pass_cost(arrays, looks_ahead)
-            threshold = np.exp(progress.log_best[0] - stages.log_bound[stage]) * (1.0 + TOLERANCE)
-            removed, n_free = remove_values(arrays.value_starts, allowed, room.slots, threshold)
+            threshold = np.exp(progress.log_best[0] - log_bound) * (1.0 + TOLERANCE)
+            removed, n_free = remove_values(value_starts, allowed, room.slots, threshold)
         if n_free < 0:
             depth = close_frame(frames, depth)
             continue
         if n_free < 2:
-            record_best(stages, stage, allowed, room.slots, progress)
+            value = best_of_slots(value_starts, allowed, room.slots, progress.best)
+            progress.log_best[0] = max(progress.log_best[0], log_bound + np.log(value))
             depth = close_frame(frames, depth)
             continue
-        n = count_allowed(arrays.value_starts, allowed, FEW_ASSIGNMENTS)
+        n = count_allowed(value_starts, allowed, FEW_ASSIGNMENTS)
         if n <= FEW_ASSIGNMENTS:
-            x = np.empty(n_variables, dtype=np.int64)
+            x = np.empty(value_starts.size - 1, dtype=np.int64)
             value = best_of_all(arrays, allowed, n, x)
             work += arrays.children.size * (n // LANES + 1)
             if value > threshold:
-                progress.log_best[0] = stages.log_bound[stage] + np.log(value)
-                copy(stages.path[stage], progress.best)
-                for v in range(n_variables):
-                    progress.best[stages.variables[stage, v]] = x[v]
+                progress.log_best[0] = log_bound + np.log(value)
+                copy(x, progress.best)
             depth = close_frame(frames, depth)
             continue
-        if n_free <= STAGE_SHARE * n_variables:
-            new = add_stage(stages, stage, allowed, room.slots, reduction, room.hidden, room.sizes)
-            work += arrays.children.size
-            progress.counts[2] += new != stage
-            frames.stage[depth] = new
-            stage = new
-        first = stage * (stages.variables.shape[1] + 1)
-        value_starts = stages.pool.value_starts[first : first + stages.n_variables[stage] + 1]
         slot, other = choose_branch(value_starts, allowed, room.slots)
         frames.branch[depth] = slot
-        frames.log_bound[depth + 1] = stages.log_bound[stage] + np.log(room.slots[slot])
-        frames.log_bound[depth] = stages.log_bound[stage] + np.log(other)
+        frames.log_bound[depth + 1] = log_bound + np.log(room.slots[slot])
+        frames.log_bound[depth] = log_bound + np.log(other)
         below = frames.allowed[depth + 1]
         copy(allowed, below)
         v = 0
@@ -282,7 +257,6 @@ def search(stages, frames, reduction, room, progress, looks_ahead, budget):
             v += 1
         for s in range(value_starts[v], value_starts[v + 1]):
             below[s] = s == slot
-        frames.stage[depth + 1] = stage
         depth += 1
     progress.counts[0] = depth
 
@@ -346,20 +320,6 @@ def solve_at_root(arrays, looks_ahead, budget, x, outcome):
         if n <= FEW_ASSIGNMENTS:
             outcome[1] = best
             return
-
-
-@inner_kernel
-def best_of_slots(value_starts, allowed, slots, x):
-    """OUT x: every variable's allowed value with the highest bound; returns the bound of all that is allowed."""
-    bound = np.inf
-    for v in range(value_starts.size - 1):
-        top = -1.0
-        for s in range(value_starts[v], value_starts[v + 1]):
-            if allowed[s] and slots[s] > top:
-                top = slots[s]
-                x[v] = s - value_starts[v]
-        bound = min(bound, top)
-    return bound
 
 
 @inner_kernel

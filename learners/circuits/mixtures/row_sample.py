@@ -17,12 +17,7 @@ ROOM, MOST_ROWS = 5_000_000, 200_000
 
 
 class DrawnNumbers(DrawnRows):
-    """The distinct rows with the smallest content hashes, the numbers of continuous columns among their content.
-
-    Parameters
-    ----------
-    schema : Schema
-    """
+    """The distinct rows with the smallest content hashes, the numbers of continuous columns among their content."""
 
     stage = "drawing rows of numbers"
 

@@ -14,10 +14,6 @@ from learners.circuits.structures.variables import Variable
 def independent(variables: Sequence[Variable]) -> Circuit:
     """One product of the overall distribution of each variable.
 
-    Parameters
-    ----------
-    variables : sequence of Variable
-
     Returns
     -------
     Circuit

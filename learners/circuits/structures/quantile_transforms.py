@@ -22,12 +22,7 @@ LEAST_GAP = 1e-3
 
 @dataclass(frozen=True)
 class Grid:
-    """The numbers origin + k · step, k whole.
-
-    Parameters
-    ----------
-    step, origin : float
-    """
+    """The numbers origin + k · step, k whole."""
 
     step: float
     origin: float

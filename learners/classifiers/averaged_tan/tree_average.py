@@ -49,11 +49,6 @@ def tree_posterior(pairs: PairwiseCounts, ess: float) -> TreePosterior:
     The prior is uniform over trees and Dirichlet over the probabilities, ess / (v_i v_j c) for each cell of a pair; so
     equivalent directions of a tree have the same parameters.
 
-    Parameters
-    ----------
-    pairs : PairwiseCounts
-    ess : float
-
     References
     ----------
     Cerquides, López de Mántaras (2005), TAN classifiers based on decomposable distributions, section 4; Meilă, Jaakkola

@@ -29,10 +29,6 @@ class CodeTable:
     """Codes to the numbers that XGBoost sees: NaN for missing, unseen and absent values.
 
     Numeric attributes are the number of their interval, nominal ones a category.
-
-    Parameters
-    ----------
-    schema : Schema
     """
 
     def __init__(self, schema: Schema) -> None:

@@ -97,10 +97,6 @@ def telling_levels(grown: Levels) -> int:
 
     The estimate of a level mixes its frequencies with the level above (`best_concentration`).
 
-    Parameters
-    ----------
-    grown : Levels
-
     Returns
     -------
     int

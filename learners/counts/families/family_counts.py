@@ -34,11 +34,6 @@ class FamilyCounts:
     Cells are numbered in mixed radix, the class slowest and the attribute's own value fastest, so ascending cells are
     the leaves of the context tree in level order.
 
-    Parameters
-    ----------
-    schema : Schema
-    families : sequence of Family
-
     Raises
     ------
     FamilyTooLarge

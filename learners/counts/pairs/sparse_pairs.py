@@ -22,10 +22,6 @@ class SparsePairs:
     """Number of rows for each (value of X_i, value of X_j, class), i < j, and for each (value of X_i, class).
 
     The same as `PairwiseCounts`, in sorted runs that go to files beyond the memory limit.
-
-    Parameters
-    ----------
-    schema : Schema
     """
 
     stage = "counting pairs"

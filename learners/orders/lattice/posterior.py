@@ -17,12 +17,7 @@ from learners.orders.scores.scores import FamilyScores
 
 @dataclass(frozen=True)
 class Share:
-    """A share of draws with a 95 % interval.
-
-    Parameters
-    ----------
-    share, low, high : float
-    """
+    """A share of draws with a 95 % interval."""
 
     share: float = 1.0
     low: float = 1.0

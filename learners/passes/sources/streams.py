@@ -20,12 +20,7 @@ SHARE = 4  # of the memory limit: the other three parts are for what passes coun
 
 
 class Folder:
-    """A folder that is removed when nobody refers to this object any more.
-
-    Parameters
-    ----------
-    path : str
-    """
+    """A folder that is removed when nobody refers to this object any more."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -127,12 +127,7 @@ def best_graph_network(model: OrderModel) -> ArcNetwork:
 
 
 class GraphParameters:
-    """The parameters of any graph of a posterior; the counts of a family are made once.
-
-    Parameters
-    ----------
-    model : OrderModel
-    """
+    """The parameters of any graph of a posterior; the counts of a family are made once."""
 
     def __init__(self, model: OrderModel) -> None:
         self.model = model

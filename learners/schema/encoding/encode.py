@@ -195,12 +195,7 @@ def batch_encoder(attributes: tuple[Attribute, ...], dtype: type[np.uint8] | typ
 
 
 class Encoder:
-    """Encodes batch after batch by one schema; threads may share one.
-
-    Parameters
-    ----------
-    schema : Schema
-    """
+    """Encodes batch after batch by one schema; threads may share one."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema

@@ -30,12 +30,7 @@ from storage.datasets.predicates import RowPredicate
 
 @dataclass(frozen=True)
 class Not:
-    """Rows that a predicate does not match.
-
-    Parameters
-    ----------
-    predicate : RowPredicate
-    """
+    """Rows that a predicate does not match."""
 
     predicate: RowPredicate
 

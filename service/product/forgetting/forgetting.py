@@ -33,7 +33,7 @@ from service.product.forgetting.forgetting_served import forget_served
 from service.product.progress import reporting, silent
 from service.product.training import provenance
 from service.product.training.training import train_steps
-from service.product.versions.registry import aliases_of, find_version, list_models, list_versions
+from service.product.versions.registry import aliases_of, find_version, list_models, list_versions, newest_versions
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import ForgetRequest, TrainRequest
@@ -221,12 +221,7 @@ def affected_models(workspace: Workspace, request: ForgetRequest) -> list[ModelV
     if request.model is not None:
         return [find_version(workspace, f"{_name(request.model)}@latest")]
     get_dataset(workspace, str(request.dataset))
-    newest = [
-        find_version(workspace, f"{model.name}@latest")
-        for model in pages(partial(list_models, workspace))
-        if model.n_versions
-    ]
-    return [version for version in newest if version.dataset == request.dataset]
+    return newest_versions(workspace, str(request.dataset))
 
 
 def _request_of(version: ModelVersion) -> JSONObject:

@@ -1,6 +1,6 @@
 """Missing cells of rows filled by a density, from files to Parquet, batch by batch."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
@@ -15,7 +15,7 @@ from learners.errors import InvalidParameter, UnknownColumn
 from learners.kernels.arrays import Array, Floats, Mask
 from learners.models.query import How
 from learners.passes.sources.source import Source
-from service.product.inference.scoring import unheard
+from service.product.inference.scoring import numbered, unheard
 from service.product.outputs import ParquetDraft, check_parquet, in_order, plain
 from service.product.progress import Report, silent
 from service.requests.json_values import JSONObject
@@ -197,19 +197,12 @@ def write_imputed(
 
     with publish(output, replace=replace) as draft, ParquetDraft(draft, source.arrow_schema.names) as writer:
         rows = source.batches() if source.n_rows else iter([pa.RecordBatch.from_pylist([], source.arrow_schema)])
-        for batches, own in in_order(of, _numbered(rows), threads):
+        for batches, own in in_order(of, numbered(rows), threads):
             for batch in batches:
                 writer.write(batch)
             told.add(own)
             report({"step": "impute", "rows_done": told.n_rows, "rows_total": source.n_rows})
     return {"n_rows": told.n_rows, "n_filled": told.n_filled, "n_left": told.n_left}
-
-
-def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    first = 0
-    for batch in batches:
-        yield first, batch
-        first += batch.num_rows
 
 
 def check_filling(model: CircuitModel, filling: Filling) -> None:

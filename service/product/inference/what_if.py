@@ -98,11 +98,6 @@ class WhatIf(TypedDict):
 def what_if(served: Served, case: Case) -> WhatIf:
     """Answer every part of a case.
 
-    Parameters
-    ----------
-    served : Served
-    case : Case
-
     Raises
     ------
     UnknownColumn

@@ -1,39 +1,27 @@
 """How the values of a column are spread in each class, as training has counted them."""
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.reference import training_reference
 from learners.registry.model_kinds import load_model
 from service.product.training.scored_counts import scored_counts
-from service.product.versions.registry import find_version, list_models
+from service.product.versions.registry import find_version, newest_versions
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
-from storage.control.paging import pages
 from storage.models.compiled import map_compiled
 from storage.models.models import ModelVersion
 
 
 def counting_version(workspace: Workspace, dataset: str) -> ModelVersion | None:
     """The newest version of a model of a data set that keeps counts of its training; None if there is none."""
-    newest = [
-        find_version(workspace, f"{one.name}@latest")
-        for one in pages(partial(list_models, workspace))
-        if one.n_versions
-    ]
-    own = sorted((one for one in newest if one.dataset == dataset), key=lambda one: str(one.created_at), reverse=True)
+    own = sorted(newest_versions(workspace, dataset), key=lambda one: str(one.created_at), reverse=True)
     return next((one for one in own if _watched(one.arrow_path, one.sha256).member is not None), None)
 
 
 def class_histogram(workspace: Workspace, reference: str, column: str) -> dict[str, object]:
     """Rows of each value of a column, by class, as a version's training has counted them.
-
-    Parameters
-    ----------
-    workspace : Workspace
-    reference : str
-    column : str
 
     Returns
     -------

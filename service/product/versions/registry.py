@@ -1,7 +1,9 @@
 """The registry: models and their versions, aliases, tags and promotions. Nothing here reads a model."""
 
+from functools import partial
+
 from service.workspace import Workspace
-from storage.control.paging import Page
+from storage.control.paging import Page, pages
 from storage.models import aliases, models, promotions, retention
 from storage.models.aliases import AliasMove
 from storage.models.models import ModelVersion, RegisteredModel
@@ -16,6 +18,13 @@ def find_version(workspace: Workspace, reference: str) -> ModelVersion:
 def list_models(workspace: Workspace, limit: int = 100, cursor: str | None = None) -> Page[RegisteredModel]:
     """The names in the registry."""
     return models.list_models(workspace.control, limit=limit, cursor=cursor)
+
+
+def newest_versions(workspace: Workspace, dataset: str) -> list[ModelVersion]:
+    """The newest versions of models, of those that were trained on a data set."""
+    known = [model for model in pages(partial(list_models, workspace)) if model.n_versions]
+    newest = [find_version(workspace, f"{model.name}@latest") for model in known]
+    return [version for version in newest if version.dataset == dataset]
 
 
 def list_versions(workspace: Workspace, name: str, limit: int = 100, cursor: str | None = None) -> Page[ModelVersion]:

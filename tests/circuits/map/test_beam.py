@@ -52,7 +52,7 @@ def naive_value(circuit, problem, codes):
 
 
 @given(problem=max_problems(), seed=st.integers(0, 1000), n=st.sampled_from([1, 7, 8, 13, WIDTH]))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_values_after_changes_are_the_values_of_the_changed_assignments(problem, seed, n):
     circuit, problem = problem
     arrays = problem.arrays
@@ -84,7 +84,7 @@ def test_values_after_changes_are_the_values_of_the_changed_assignments(problem,
 
 
 @given(problem=max_problems(), k=st.sampled_from([1, 3, 10, WIDTH + 8]))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_no_change_of_one_variable_improves_the_answer(problem, k):
     circuit, problem = problem
     if problem.n_variables == 0:

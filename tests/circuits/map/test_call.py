@@ -19,7 +19,7 @@ from tests.circuits.map_circuits import random_circuit
 from tests.naive.map import value
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["bt", "ng"]))
 def test_a_query_answers_as_its_parts_do(seed, solver):
     rng = np.random.default_rng(seed)

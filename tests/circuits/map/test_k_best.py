@@ -16,7 +16,7 @@ from tests.naive import map as naive
 
 
 @given(problems(), st.integers(1, 12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_the_k_best_are_those_of_all_assignments(problem, n):
     circuit, query, evidence = problem
     values = naive.all_values(circuit, query, evidence)
@@ -44,7 +44,7 @@ def test_without_time_the_first_is_told_with_a_bound_of_all():
 
 
 @given(problems(leaves=(INDICATOR, CATEGORICAL)), st.integers(1, 12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_kbt_tells_its_trees_with_their_values(problem, n):
     circuit, query, evidence = problem
     values = naive.all_values(circuit, query, evidence)

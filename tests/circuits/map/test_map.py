@@ -18,7 +18,9 @@ from learners.circuits.map import (
     InvalidQuery,
     map_query,
 )
-from learners.circuits.map import exact as exact_module
+from learners.circuits.map import (
+    exact as exact_module,
+)
 from learners.circuits.map.approximate import best_tree, k_best_trees, log_probabilities
 from learners.circuits.map.exact import exact, root_bound
 from learners.circuits.map.prepared_circuit import whole_circuit
@@ -34,7 +36,7 @@ def log(value):
 
 
 @given(problem=problems())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_exact_finds_the_maximum_of_all_assignments(problem):
     circuit, query, evidence = problem
     values = naive.all_values(circuit, query, evidence)
@@ -52,7 +54,7 @@ def test_exact_finds_the_maximum_of_all_assignments(problem):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @given(problem=problems())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_every_solver_tells_its_value_and_a_bound_of_all(solver, problem):
     circuit, query, evidence = problem
     values = naive.all_values(circuit, query, evidence)
@@ -68,7 +70,7 @@ def test_every_solver_tells_its_value_and_a_bound_of_all(solver, problem):
 
 
 @given(problem=problems(leaves=(INDICATOR,)))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_k_best_trees_are_the_best_of_all_trees(problem):
     circuit, _, _ = problem
     finite = whole_circuit(circuit).finite

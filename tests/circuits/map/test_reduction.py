@@ -36,7 +36,7 @@ def worlds_of(problem):
 
 
 @given(problem=problems())
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_the_reduced_circuit_has_the_same_values(problem):
     circuit, query, evidence = problem
     problem = whole_circuit(circuit).reduced(query, evidence)
@@ -74,7 +74,7 @@ def test_the_reduced_circuit_is_scaled_and_has_no_waste(problem):
 
 
 @given(problem=problems())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_look_ahead_and_derivatives_bound_every_subspace(problem):
     circuit, query, evidence = problem
     problem = whole_circuit(circuit).reduced(query, evidence)

@@ -47,7 +47,7 @@ def biased_rows(n_rows, seed=0):
 
 
 @given(seed=st.integers(0, 2**32 - 1), projection=st.sampled_from(["adf", "bmm"]))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_a_row_projects_the_moments_of_all_induced_trees(seed, projection):
     rng = np.random.default_rng(seed)
     circuit = random_circuit(rng, int(rng.integers(1, 5)), leaves=(INDICATOR,), zeros=0, most_values=6)
@@ -231,7 +231,7 @@ def test_tiny_and_huge_pseudo_counts_give_numbers(projection, scale):
         assert not np.isnan(log_values(posterior.circuit(), x)).any()
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(alpha=st.floats(LARGE, 1e7), other=st.floats(LARGE, 1e7), share=st.floats(1e-9, 1.0), n=st.integers(0, 4))
 def test_large_pseudo_counts_are_projected_without_slopes(alpha, other, share, n):
     """The moments of log weights, by digammas: of two parameters, and of several as a sum has them."""

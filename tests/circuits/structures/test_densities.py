@@ -50,7 +50,7 @@ def density(distribution, mean, std, x):
     return math.exp(-x / mean) / mean
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1))
 def test_a_density_takes_the_place_of_each_interval(seed):
     """p(x) is the sum over all codes of P(codes) times the densities of the codes."""

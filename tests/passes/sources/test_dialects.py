@@ -252,7 +252,7 @@ def dialects(draw):
 CELLS = st.text(st.sampled_from("abz,;\t|\"'\\#^~: \né"), max_size=6).map(lambda text: f"k{text}k")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     dialect=dialects(),
     block=st.sampled_from([1, 2, 7, lines.BLOCK_BYTES]),

@@ -242,7 +242,7 @@ SPOILED_SCHEMA = Schema(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(st.integers(0, 2**32), st.integers(0, 255), st.integers(1, 8))
 def test_a_spoiled_stream_is_refused_where_arrow_refuses_it_and_read_where_not(place, value, n_bytes):
     sink = pa.BufferOutputStream()

@@ -17,7 +17,6 @@ from service.processes.local_server import local_server
 from service.settings import Settings
 from tests.processes import children_of, ended, wait_for
 from tests.service import commands
-from tests.service.asking import client_of
 
 
 def fewpass(*arguments: object, workspace: Path, code: int = 0) -> subprocess.CompletedProcess:
@@ -156,35 +155,11 @@ def test_a_wrong_command_line_is_exit_code_2(workspace: Path) -> None:
     fewpass("dance", workspace=workspace, code=2)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_serve_ends_its_workers_even_when_it_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+def test_serve_ends_its_workers(tmp_path: Path) -> None:
     with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
         (worker,) = wait_for(lambda: children_of(server.pid, "worker"))
-        os.kill(server.pid, number)
+        os.kill(server.pid, signal.SIGTERM)
         wait_for(lambda: ended([worker.pid]))
-
-
-def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
-    with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
-        wait_for(lambda: "worker started" in server.log.read_text())
-        (worker,) = children_of(server.pid, "worker")
-        worker.kill()
-        wait_for(lambda: server.log.read_text().count("worker started") == 2)
-        with client_of(server) as client:
-            assert client.get("/readyz").status_code == 200
-
-
-def test_several_serving_processes_share_one_port_and_add_up_their_metrics(
-    workspace: Path, weather_files: tuple[Path, Path]
-) -> None:
-    with local_server(Settings(workspace=workspace, workers=2, predict_only=True, job_workers=0)) as server:
-        for _ in range(40):  # a connection each, so that both processes get some
-            with client_of(server) as client:
-                answer = client.post("/v1/models/weather/predict", json={"records": [{"windy": True}]})
-                assert answer.status_code == 200, answer.text
-        with client_of(server) as client:
-            assert 'fewpass_predicted_rows_total{model="weather"} 40.0' in client.get("/metrics").text
-            assert client.get("/v1/jobs").status_code == 404  # predict only
 
 
 def test_a_cluster_learns_a_stream_in_shards(tmp_path: Path) -> None:

@@ -153,21 +153,6 @@ def test_a_failing_job_keeps_its_problem_and_is_retried(site: Site, tmp_path) ->
     problem(site.client.post(f"/v1/jobs/{again.json()['id']}/cancel"), 409)
 
 
-def test_events_follow_a_job_to_its_end(site: Site, dataset: str) -> None:
-    body = {"kind": "train", "dataset": dataset, "learner": "nb", "model": "followed"}
-    job_id = site.client.post("/v1/jobs", json=body).json()["id"]
-    events, data = [], None
-    with site.client.stream("GET", f"/v1/jobs/{job_id}/events") as stream:
-        assert stream.headers["content-type"].startswith("text/event-stream")
-        for line in stream.iter_lines():
-            if line.startswith("event: "):
-                events.append(line[7:])
-            if line.startswith("data: "):
-                data = json.loads(line[6:])
-    assert events[-1] == "end" and set(events[:-1]) <= {"job"}
-    assert data["state"] == "succeeded" and data["id"] == job_id
-
-
 def test_moving_an_alias_fails_and_mixes_no_request(site: Site, dataset: str) -> None:
     body = {"kind": "train", "dataset": dataset, "learner": "nb", "model": "moving"}
     for _ in range(2):

@@ -43,7 +43,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(shop: Path) -> Iterator[httpx.Client]:
-    settings = Settings(workspace=shop / "workspace", slow_request_s=600, request_timeout_s=600, monitoring="rows")
+    settings = Settings(
+        workspace=shop / "workspace", slow_request_s=600, request_timeout_s=600, monitoring="rows", job_workers=0
+    )
     with local_server(settings) as server, client_of(server) as client:
         yield client
 

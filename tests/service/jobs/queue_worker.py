@@ -164,6 +164,7 @@ if __name__ == "__main__":
     destroy, DBOS.destroy = DBOS.destroy, destroy_and_linger
     workspace = Path(sys.argv[1])
     lease_s = float(os.environ.get("QUEUE_WORKER_LEASE_S", "30"))
-    settings = Settings(workspace=workspace, job_poll_s=0.05, progress_s=0.1, job_attempts=3, lease_s=lease_s)
+    attempts = int(os.environ.get("QUEUE_WORKER_ATTEMPTS", "3"))
+    settings = Settings(workspace=workspace, job_poll_s=0.05, progress_s=0.1, job_attempts=attempts, lease_s=lease_s)
     opened = Workspace(settings)
     run(opened, kinds_of(opened), partial(open_kinds, settings), clean, unclean, os.getppid())

@@ -135,6 +135,7 @@ def test_jobs_without_any_worker_are_reported_and_resumed_by_the_next(
     (tmp_path / "gate").touch()
     workers.start()
     assert finished(queue, job.id).result == {"version": 1}
+    assert (tmp_path / "log").read_text().split() == ["count", "count"]  # the step that was under way began again
     assert crew_of(workspace).complaint is None and watch.look() is None
 
 

@@ -44,17 +44,25 @@ def run(*command: str, workspace: Path, code: int = 0) -> dict | list:
     return json.loads(ended.stdout or ended.stderr)
 
 
-@pytest.fixture
-def small(tmp_path: Path, weather_files: tuple[Path, Path]) -> Settings:
+def two_versions(root: Path, data: Path) -> Settings:
     """A workspace with two versions of one model."""
-    settings = Settings(workspace=tmp_path / "workspace")
-    request = TrainRequest(
-        uris=[str(weather_files[0])], target="class", learner="nb", parameters={"m": 1.0}, model="m", holdout=0
-    )
+    settings = Settings(workspace=root)
+    request = TrainRequest(uris=[str(data)], target="class", learner="nb", parameters={"m": 1.0}, model="m", holdout=0)
     with Workspace(settings) as workspace:
         product.train(workspace, request)
         product.train(workspace, request.model_copy(update={"learner": "tan", "aliases": ["champion"]}))
     return settings
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]) -> Path:
+    return two_versions(tmp_path_factory.mktemp("trained") / "workspace", weather_files[0]).workspace
+
+
+@pytest.fixture
+def small(trained: Path, tmp_path: Path) -> Settings:
+    """A copy of the trained workspace."""
+    return Settings(workspace=shutil.copytree(trained, tmp_path / "workspace"))
 
 
 def contents(root: Path) -> dict[str, str]:
@@ -310,9 +318,9 @@ def read_by_others(root: Path) -> set[str]:
 
 
 def test_other_users_of_the_machine_read_nothing(
-    umask_022: None, request: pytest.FixtureRequest, tmp_path: Path
+    umask_022: None, weather_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    small: Settings = request.getfixturevalue("small")
+    small = two_versions(tmp_path / "workspace", weather_files[0])
     with Workspace(small) as workspace:
         made = product.create_webhook(workspace, "http://8.8.8.8/hook", [])
         workspace_secret(small.workspace)

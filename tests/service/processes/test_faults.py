@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -54,15 +55,24 @@ needs_mount = pytest.mark.skipif(not can_mount(), reason="a small disk can only 
 
 
 def settings_of(root: Path, **given: object) -> Settings:
-    fast = {"job_poll_s": 0.05, "progress_s": 0.1, "generation_poll_s": 0.05}
+    # A busy machine gives up no request.
+    fast = {"job_poll_s": 0.05, "progress_s": 0.1, "generation_poll_s": 0.05, "request_timeout_s": 600}
     return Settings(workspace=root / "workspace", **(fast | given))
 
 
-@pytest.fixture
-def trained(tmp_path: Path, weather_files: tuple[Path, Path]) -> Settings:
-    """The settings of a workspace with two versions of a model, and the older as its champion."""
-    settings = settings_of(tmp_path)
+@pytest.fixture(scope="module")
+def two_versions(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]) -> Path:
+    """A workspace with two versions of a model, and the older as its champion."""
+    settings = settings_of(tmp_path_factory.mktemp("trained"))
     train_two(settings, weather_files[0])
+    return settings.workspace
+
+
+@pytest.fixture
+def trained(two_versions: Path, tmp_path: Path) -> Settings:
+    """The settings of a copy of that workspace."""
+    settings = settings_of(tmp_path)
+    shutil.copytree(two_versions, settings.workspace)
     return settings
 
 
@@ -103,13 +113,15 @@ def test_a_killed_worker_is_replaced_and_its_training_succeeds(trained: Settings
         wait_for(lambda: (client.get(f"/v1/jobs/{job_id}").json()["progress"] or {}).get("stage"))
         kill(workers_of(server)[0])
         assert client.post("/v1/models/weather/predict", json=ASKED).status_code == 200
-        job = job_at_end(client, job_id)
+        job = job_at_end(client, job_id)  # by a worker that was started in the place of the killed one
         assert job["state"] == "succeeded" and job["attempts"] == 2, job
         assert client.post("/v1/models/long/predict", json=ASKED).status_code == 200
     assert_sound(trained)
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["the server", "everything"])
+@pytest.mark.parametrize(
+    "whole", [False, pytest.param(True, marks=pytest.mark.faults)], ids=["the server", "everything"]
+)
 def test_what_was_acknowledged_before_a_kill_is_there_after_it(trained: Settings, weather_files, whole: bool) -> None:
     acknowledged: list[tuple[str, str]] = []
     stop = threading.Event()
@@ -286,7 +298,7 @@ def test_two_servers_on_one_workspace_share_models_and_run_each_job_once(trained
             wait_for(partial(answers_with, second, version))
         jobs = [
             (first, second)[number % 2].post("/v1/jobs", json=body | {"model": f"shared-{number}"}).json()["id"]
-            for number in range(6)
+            for number in range(4)
         ]
         for number, job_id in enumerate(jobs):
             job = job_at_end(first, job_id)

@@ -188,6 +188,8 @@ def test_metrics_of_all_processes_are_added_up(server: LocalServer) -> None:
     before = rows_counted(server)
     assert {ask(server).status_code for _ in range(40)} == {200}
     assert rows_counted(server) == before + 40
+    with client_of(server) as client:
+        assert client.get("/v1/jobs").status_code == 404  # of a server that only predicts
 
 
 def test_what_is_forked_has_no_pandas_and_looks_for_garbage_as_usual() -> None:

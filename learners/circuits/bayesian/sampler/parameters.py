@@ -55,12 +55,6 @@ class Counted(Protocol):
 def drawn_parameters(random: np.random.Generator, prior: Prior, tallies: Counted) -> Parameters:
     """Weights and leaf parameters from their posterior given the rows at each sum and leaf.
 
-    Parameters
-    ----------
-    random : Generator
-    prior : Prior
-    tallies : Counted
-
     References
     ----------
     Yokoi, Sato (2024), algorithm 2 and table 8.

@@ -146,12 +146,6 @@ def lazy(prior: Prior, rows: RowBlocks, moves: Moves = Moves()) -> SamplingAlgor
     States of sums that the tree does not reach integrate out of the paper's target exactly, so both have the same distribution
     of induced trees.
 
-    Parameters
-    ----------
-    prior : Prior
-    rows : RowBlocks
-    moves : Moves
-
     References
     ----------
     Yokoi, Sato (2024), section 3.3; the lazy state and moves of subtrees are ours.

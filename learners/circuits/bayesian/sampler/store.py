@@ -109,11 +109,6 @@ class FileStore:
 
     So a chain goes on from its last complete sweep when its process was killed. Where power failed, what did not reach the disk
     is told by its checksum, and the chain starts anew.
-
-    Parameters
-    ----------
-    folder : Path
-    n_columns : int
     """
 
     def __init__(self, folder: Path, n_columns: int) -> None:

@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=False, check-untyped-defs=False
-"""The reduction of MAP to MAX: one kernel for queries and for the stages of the exact search."""
+"""The reduction of MAP to MAX."""
 
 from __future__ import annotations
 
@@ -322,20 +322,20 @@ def reduction_room(arrays):
 
 
 @inner_kernel
-def room_for_circuits(arrays, n_circuits, n_rows, n_entries):
-    """Uninitialised arrays for n_circuits circuits of this size in all, and n_rows rows of value starts."""
+def room_for_circuit(arrays, n_entries):
+    """Uninitialised arrays for a circuit that is reduced from this one, with at most n_entries values at leaves."""
     n_inner, n_edges = arrays.is_sum.size, arrays.children.size
-    most_leaves = n_circuits * (arrays.leaf_variable.size + n_inner)
+    most_leaves = arrays.leaf_variable.size + n_inner
     return MaxArrays(
-        np.empty(n_rows * arrays.value_starts.size, dtype=np.int64),
+        np.empty(arrays.value_starts.size, dtype=np.int64),
         np.empty(most_leaves, dtype=np.int64),
-        np.empty(most_leaves + n_rows, dtype=np.int64),
-        np.empty(n_circuits * n_entries),
-        np.empty(n_circuits * n_inner, dtype=np.uint8),
-        np.empty(n_circuits * n_inner + n_rows, dtype=np.int64),
-        np.empty(n_circuits * n_inner, dtype=np.int64),
-        np.empty(n_circuits * n_edges, dtype=np.int64),
-        np.empty(n_circuits * n_edges),
+        np.empty(most_leaves + 1, dtype=np.int64),
+        np.empty(n_entries),
+        np.empty(n_inner, dtype=np.uint8),
+        np.empty(n_inner + 1, dtype=np.int64),
+        np.empty(n_inner, dtype=np.int64),
+        np.empty(n_edges, dtype=np.int64),
+        np.empty(n_edges),
     )
 
 
@@ -372,9 +372,7 @@ def closed(arrays, room, sizes, out):
 def reduced_circuit(arrays, allowed, hidden, log_bound):
     """The reduced circuit and the variables that stay, renumbered in their order; OUT log_bound (1,) float64."""
     room = reduction_room(arrays)
-    out = room_for_circuits(arrays, 1, 1, room.table.size)
+    out = room_for_circuit(arrays, room.table.size)
     sizes = np.empty(4, dtype=np.int64)
-    log_bound[0] = reduce(
-        arrays, allowed, hidden.copy(), room, out, sizes
-    )  # writable, as where the search reduces: one compiled form
+    log_bound[0] = reduce(arrays, allowed, hidden, room, out, sizes)
     return closed(arrays, room, sizes, out)

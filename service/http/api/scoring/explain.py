@@ -45,12 +45,7 @@ class ExplainResponse(msgspec.Struct):
 
 
 class Explain:
-    """The endpoint; it reads rows as the predict endpoint does.
-
-    Parameters
-    ----------
-    predict : Predict
-    """
+    """The endpoint; it reads rows as the predict endpoint does."""
 
     def __init__(self, predict: Predict) -> None:
         self.predict = predict

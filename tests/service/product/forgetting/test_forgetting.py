@@ -198,7 +198,7 @@ def test_files_outside_the_data_roots_are_not_searched(workspace, folder, tmp_pa
         mark.run(Run("job-1", ForgetRequest(dataset="rows", where=WHERE).model_dump(), {}, silent))
 
 
-CIRCUITS = [{"learning": "adf"}, {"learning": "em", "passes": 2}]
+CIRCUITS = [{"learning": "adf", "states": 2}, {"learning": "em", "states": 2, "passes": 2}]
 
 
 @pytest.mark.parametrize("parameters", CIRCUITS, ids=["stream", "em"])
@@ -248,24 +248,24 @@ def test_a_circuit_goes_on_from_the_newest_version(workspace, folder):
         assert [each["n_files_read"] for each in passes] == [1]
 
 
-@pytest.mark.parametrize(
-    ("column", "given"),
-    [
-        (pa.array([101, 205, 103], pa.int64()), "nominal"),
-        (pa.array([101, 205, 103], pa.decimal128(6, 0)), "nominal"),
-        (pa.array([101.0, 205.0, 103.0]), {"kind": "nominal"}),
-        (pa.array([101, 205, 103], pa.int32()), {"kind": "nominal", "order": [103, 101, 205]}),
-    ],
-    ids=["integers", "decimals", "floats", "an order of one's own"],
-)
-@pytest.mark.parametrize("learner", ["nb", "xgboost"])
-def test_numbers_that_are_declared_to_be_names_are_forgotten_and_proved(workspace, folder, column, given, learner):
+SHOPS = {
+    "integers": (pa.array([101, 205, 103], pa.int64()), "nominal"),
+    "decimals": (pa.array([101, 205, 103], pa.decimal128(6, 0)), "nominal"),
+    "floats": (pa.array([101.0, 205.0, 103.0]), {"kind": "nominal"}),
+    "in an order of one's own": (pa.array([101, 205, 103], pa.int32()), {"kind": "nominal", "order": [103, 101, 205]}),
+}
+
+
+@pytest.mark.parametrize(("learner", "parameters"), [("nb", {}), ("xgboost", {"rounds": 5})])
+def test_numbers_that_are_declared_to_be_names_are_forgotten_and_proved(workspace, folder, learner, parameters):
     for path in folder.glob("*.parquet"):
         table = pq.read_table(path)
-        shops = column.take(pa.array([1 if user == 3 else user % 2 * 2 for user in table["user"].to_pylist()]))
-        pq.write_table(table.append_column("shop", shops), path)
-    columns = COLUMNS | {"shop": given}
-    product.train(workspace, request_of(folder, learner=learner, parameters={}, columns=columns))
+        shop = pa.array([1 if user == 3 else user % 2 * 2 for user in table["user"].to_pylist()])
+        for name, (column, _) in SHOPS.items():
+            table = table.append_column(name, column.take(shop))
+        pq.write_table(table, path)
+    columns = COLUMNS | {name: given for name, (_, given) in SHOPS.items()}
+    product.train(workspace, request_of(folder, learner=learner, parameters=parameters, columns=columns))
     request = ForgetRequest(model="daily", where=WHERE)
     done = product.forget(workspace, request)
     assert [proof["is_equal"] for proof in done["proofs"]] == [True]
@@ -293,26 +293,25 @@ def test_a_proof_that_fails_leaves_no_statistic_with_the_rows(workspace, folder,
     assert [proof["is_equal"] for proof in again["proofs"]] == [True]
 
 
-@pytest.mark.parametrize(
-    ("where", "reason"),
-    [
-        ("usr = 3", r"names the column 'usr', which is not in the data \(similar: user\)"),
-        ("user = 3) FROM rows --", "closes a parenthesis too many"),
-        ("CAST(user AS INT) = 3", "Write TRY_CAST"),
-        ("60 // user = 3", "fails where the divisor is 0"),
-        ("NOT " * 900 + "user = 3", "nested"),
-    ],
-)
-@pytest.mark.parametrize("is_registered", [True, False])
-def test_a_condition_that_cannot_stand_is_refused_before_the_job(workspace, folder, where, reason, is_registered):
-    if is_registered:
+UNUSABLE = {
+    "usr = 3": r"names the column 'usr', which is not in the data \(similar: user\)",
+    "user = 3) FROM rows --": "closes a parenthesis too many",
+    "CAST(user AS INT) = 3": "Write TRY_CAST",
+    "60 // user = 3": "fails where the divisor is 0",
+    "NOT " * 900 + "user = 3": "nested",
+}
+
+
+@pytest.mark.parametrize("name", [{"dataset": "rows"}, {"model": "daily"}], ids=["a data set", "a model"])
+def test_a_condition_that_cannot_stand_is_refused_before_the_job(workspace, folder, name):
+    if "dataset" in name:
         register(workspace, folder)
     else:
         product.train(workspace, request_of(folder, learner="nb", parameters={}))
-    request = ForgetRequest(where=where, **({"dataset": "rows"} if is_registered else {"model": "daily"}))
-    with pytest.raises((InvalidPredicate, InvalidRequest), match=reason) as refused:
-        product.submit(workspace, request, is_remote=True)
-    assert problems.problem_of(refused.value).status == 422
+    for where, reason in UNUSABLE.items():
+        with pytest.raises((InvalidPredicate, InvalidRequest), match=reason) as refused:
+            product.submit(workspace, ForgetRequest(where=where, **name), is_remote=True)
+        assert problems.problem_of(refused.value).status == 422
 
 
 def test_a_value_that_comes_later_does_not_end_the_trainings(workspace, folder):

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.http.security import needed_role
 from service.jobs.steps import run_now
 from service.product.promotion.promotion import Measured, verdict
 from service.requests import problems
@@ -25,7 +24,6 @@ from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, PromotionRule, RefreshRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control.keys import Role
 from storage.errors import Conflict, NotFound
 from storage.models import models, promotions
 from tests.processes import wait_for
@@ -384,11 +382,3 @@ def test_a_decision_about_another_champion_is_refused(workspace: Workspace) -> N
     with pytest.raises(Conflict, match="was moved in the meantime"):
         promotions.record_promotion(workspace.control, decision)
     assert promotions.list_promotions(workspace.control, "weather").items == ()
-
-
-@pytest.mark.parametrize("verb", ["PUT retention", "POST prune", "POST import"])
-def test_what_removes_versions_or_brings_them_in_is_for_administrators(verb: str) -> None:
-    method, word = verb.split()
-    assert needed_role(method, f"/v1/models/income/{word}") == Role.ADMIN
-    assert needed_role("POST", "/v1/schedules/nightly/run") == Role.TRAIN
-    assert needed_role("GET", "/v1/models/income/retention") == Role.READ
