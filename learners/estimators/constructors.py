@@ -24,12 +24,15 @@ class Common:
         What to make of single columns: "nominal", "numeric", "drop", or a mapping with kind, order or cuts.
     threads : int, optional
         By default one per core; the model does not depend on it.
+    verbose : bool
+        Whether `fit` shows a bar, on standard error or in the notebook.
     """
 
     target: str | None = None
     schema: Schema | None = None
     columns: Overrides | None = None
     threads: int | None = None
+    verbose: bool = False
 
 
 COMMON = tuple(field.name for field in fields(Common))

@@ -174,7 +174,7 @@ def _two_learners(text: str, learners: list[str]) -> tuple[str, str]:
 def _in_words(at: "TrialProgress") -> JSONObject:
     latest = "" if at.latest is None else f"{at.latest.data}, {at.latest.learner}"
     step = f"{at.n_done:,} of {at.n_total:,} trials"
-    return {"step": step, "stage": latest, "rows_done": at.n_done, "rows_total": at.n_total}
+    return {"step": step, "stage": latest, "rows_done": at.n_done, "rows_total": at.n_total, "unit": "trials"}
 
 
 def _protocol(repetitions: int, folds: int, seed: int, threads: int) -> str:
@@ -231,17 +231,17 @@ def _three_digits(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def next_steps(name: str, learner: str, target: str | None, workspace: str | None) -> str:
-    """Which commands come next for a new model."""
+def next_steps(name: str, learner: str, column: str | None, workspace: str | None) -> str:
+    """Which commands come next for a new model; `column` is what it can be asked for, if there is any."""
     where = "" if workspace is None else f" -w {workspace}"
     if learner == "xgboost":
         first = f"fewpass predict {name} FILE --out scored.parquet{where}"
-    elif target is None:
-        first = (
-            f"fewpass models structure {name}{where}" if learner == "orders" else f"fewpass models show {name}{where}"
-        )
+    elif learner == "orders":
+        first = f"fewpass models structure {name}{where}"
+    elif column is None:
+        first = f"fewpass models show {name}{where}"
     else:
-        first = f"fewpass query {name} --of {target}{where}"
+        first = f"fewpass query {name} --of {shlex.quote(column)}{where}"
     return f"next: {first} · fewpass serve{where}"
 
 

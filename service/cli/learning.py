@@ -109,7 +109,7 @@ def train(
         settings = settings.model_copy(update={"cluster": cluster})
     with Workspace(settings) as here, progress_bar(not json_output) as report:
         version, passes = product.train_with_passes(here, request, report, _warn)
-        predicted = product.served(here, f"{version.name}@{version.version}").schema.target
+        schema = product.served(here, f"{version.name}@{version.version}").schema
     if json_output:
         show_json(version)
         return
@@ -121,7 +121,10 @@ def train(
         out.print(what_was_read(passes), highlight=False)
     if words := verdict(version.metrics):
         out.print(words, highlight=False)
-    steps = next_steps(version.name, version.learner, predicted, None if workspace is None else str(workspace))
+    nominal = next((each.name for each in schema.attributes if each.kind == "nominal"), None)
+    steps = next_steps(
+        version.name, version.learner, schema.target or nominal, None if workspace is None else str(workspace)
+    )
     out.print(f"[dim]{escape(steps)}[/]", highlight=False, soft_wrap=True)
 
 
@@ -280,7 +283,7 @@ def evaluate(
     if n_more:
         show_beside(told)
         return
-    out.print(verdict(told), highlight=False)
+    out.print(f"[bold]{told.pop('model')}@{told.pop('version')}[/]: {verdict(told)}", highlight=False)
     show_metrics(told)
 
 

@@ -120,3 +120,9 @@ def test_a_port_in_use_is_one_sentence() -> None:
     free = ServerConfig("any", host="127.0.0.1", port=0).bind_socket()
     assert free.getsockname()[1] > 0
     free.close()
+
+
+def test_a_query_answers_first_in_words(trained: Path) -> None:
+    lines = run("query", "rain", "--given", "humidity=2.5", "-w", trained / "workspace").splitlines()
+    assert "class" in lines[1] and lines[-1].startswith("log probability of what is given: ")
+    assert not any("-inf" in line or "log_" in line for line in lines)
