@@ -35,6 +35,7 @@ class Settings(BaseSettings):
     )
     control_url: str | None = Field(
         default=None,
+        repr=False,
         validate_default=True,
         description="SQLAlchemy URL of the control database. Default: SQLite in the workspace.",
     )
@@ -58,6 +59,12 @@ class Settings(BaseSettings):
         repr=False,
         validate_default=True,
         description="A token with the role admin, in addition to the keys in the workspace. Meant for containers.",
+    )
+    requests_per_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="Requests a second that one API key may make in each serving process; more are answered 429. Default: no limit.",
     )
     trusted_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
