@@ -213,6 +213,10 @@ class Settings(BaseSettings):
     log_format: Literal["json", "console"] = Field(
         default="json", description="One JSON object per line, or coloured text."
     )
+    traces: bool = Field(
+        default=False,
+        description="Send a span of each request to OpenTelemetry, where OTEL_EXPORTER_OTLP_ENDPOINT says. Needs the extra otel.",
+    )
     slow_request_s: float = Field(
         default=1.0, gt=0, description="Predictions slower than this many seconds get a log line each."
     )
