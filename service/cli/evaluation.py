@@ -201,7 +201,7 @@ def _show(compared: "Comparison", output: Path | None) -> None:
         record = "" if name == first else f"{versus.record} (p {versus.p_value:.2g})"
         rows.append([name, *means, float(ranks[j]), record])
     title = f"means over {len(compared.data_sets)} data sets"
-    show_table(title, ["learner", "0-1", "RMSE", "log loss", "ECE", "train s", "rank", f"RMSE against {first}"], rows)
+    show_table(title, ["learner", "error", "RMSE", "log loss", "ECE", "train s", "rank", f"RMSE against {first}"], rows)
     for one in compared.failures[:10]:
         err.print(f"[red]failed[/] {escape(one.data)}, {escape(one.learner)}: {escape(str(one.error))}")
     if output is not None:

@@ -45,7 +45,7 @@ def train(
         list[str] | None, typer.Option("--set", help="Another parameter, as name=value; may be repeated.")
     ] = None,
     test: Annotated[
-        list[str] | None, typer.Option("--test", help="Files to evaluate on instead of a hold-out.")
+        list[str] | None, typer.Option("--test", help="Files to evaluate on instead of rows kept back.")
     ] = None,
     holdout: Annotated[float, typer.Option("--holdout", min=0, max=0.99, help="Share of rows to evaluate on.")] = 0.2,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows are kept back.")] = 0,
