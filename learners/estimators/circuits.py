@@ -67,6 +67,15 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     feature_names_in_ : (n_columns,) array of str
         Where the columns had names.
     n_features_in_ : int
+
+    Examples
+    --------
+    >>> from fewpass import Conditional, SumProductNetwork
+    >>> orders = {"weather": ["rain", "sun"] * 30, "day": ["Mon", "Tue", "Wed"] * 20, "late": ["yes", "no"] * 30}
+    >>> joint = SumProductNetwork(states=2).fit(orders)
+    >>> answer = joint.query(Conditional("weather", {"late": "yes"}))
+    >>> max(answer["distributions"]["weather"].items(), key=lambda each: each[1])[0]
+    'rain'
     """
 
     target: str | None

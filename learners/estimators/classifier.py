@@ -71,7 +71,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "_learner" in vars(cls) and "__init__" not in vars(cls):
-            construct_from(cls, recipes.recipe(cls._learner).parameters)
+            construct_from(cls, recipes.recipe(cls._learner).parameters, base=Classifier)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, on_progress: OnProgress | None = None) -> Self:
         """Learn from a table.

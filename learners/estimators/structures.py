@@ -73,6 +73,18 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
     References
     ----------
     Wang, Wicker, Kwiatkowska (2022), Tractable uncertainty for structure learning; Koivisto, Sood (2004).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fewpass import StructurePosterior
+    >>> rng = np.random.default_rng(0)
+    >>> cause, other = rng.normal(size=200), rng.normal(size=200)
+    >>> table = {"cause": cause, "effect": cause + rng.normal(size=200), "other": other}
+    >>> posterior = StructurePosterior().fit(table)
+    >>> edges = posterior.edge_probabilities_
+    >>> bool(edges[0, 1] + edges[1, 0] > 0.99)  # an edge between them, either way
+    True
     """
 
     def __init__(

@@ -285,7 +285,7 @@ def show_beside(told: JSONObject) -> None:
         mean, error = difference["log_loss"], difference["standard_error"]
         size = f"by {abs(mean):.4f} ± {error:.4f} (one standard error)"
         if abs(mean) <= 2 * error:
-            words = f"{name} and {names[0]} differ {size}: no more than chance explains"
+            words = f"The log losses of {names[0]} and {name} differ {size}: no more than chance explains."
         else:
-            words = f"{name} has the {'lower' if mean < 0 else 'higher'} log loss, {size}"
-        out.print(escape(words), highlight=False, soft_wrap=True)
+            words = f"{name} has the {'lower' if mean < 0 else 'higher'} log loss, {size}."
+        out.print(escape(words), highlight=False)

@@ -21,6 +21,7 @@ from service.terminal import (
     err,
     escape,
     existing,
+    number_of,
     out,
     progress_bar,
     settings_of,
@@ -168,14 +169,16 @@ def forget(
     if json_output:
         show_json(done)
         return
+    held = f"{number_of(done['n_rows'], 'row')} in {number_of(len(done['files']), 'file')}"
+    found = f"{held} where {escape(where)}"
     if dry_run:
-        out.print(f"{done['n_rows']:,} rows in {len(done['files'])} files would be forgotten: {escape(where)}")
+        out.print(f"Would be forgotten: {found}.", highlight=False)
         out.print(f"Models that would be trained again: {', '.join(done['would_retrain']) or 'none'}")
         out.print(f"Versions that know these rows: {', '.join(done['holding']) or 'none'}")
         if "served" in done:
             out.print(f"Predictions that would be forgotten: {done['served']['predictions']:,}")
         return
-    out.print(f"{done['n_rows']:,} rows in {len(done['files'])} files are forgotten: {escape(where)}")
+    out.print(f"Forgotten: {found}.", highlight=False)
     if served := done.get("served"):
         out.print(
             f"{served['predictions']:,} predictions and {served['labels']:,} labels are forgotten, {served['subtracted']:,} "
