@@ -8,18 +8,27 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from learners.passes.engine import ROWS, OnProgress
 from learners.passes.engine import Progress as Told
+
+
+class Description(ProgressColumn):
+    """What is being done: the only column that gives way where the line is too short."""
+
+    def render(self, task: Task) -> Text:
+        """One line."""
+        return Text(task.description, no_wrap=True, overflow="ellipsis")
 
 
 def bar_on(console: Console, *, is_shown: bool = True) -> Progress:
     """A bar with words before it, then how much is done, and the time left; its tasks have a field `amount`."""
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(20),
+        Description(),
+        BarColumn(12),
         TextColumn("{task.fields[amount]}"),
         TimeRemainingColumn(compact=True),
     )

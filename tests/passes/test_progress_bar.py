@@ -1,11 +1,15 @@
 """The bar of a training: on standard error if it is asked for, in units that are true."""
 
+import io
+
 import numpy as np
 import pytest
+from rich.console import Console
+from rich.text import Text
 
 from learners import NB, FewPassClassifier
 from learners.passes.engine import Progress
-from learners.passes.progress_bar import amount
+from learners.passes.progress_bar import amount, bar_on
 
 
 @pytest.mark.parametrize(
@@ -42,3 +46,14 @@ def test_units_are_those_of_the_work():
     )
     assert {unit for stage, unit in seen.items() if stage.startswith(("reading", "counting"))} == {"rows"}
     assert (seen["weighting"], seen["cross-fitting"]) == ("networks", "folds")
+
+
+def test_a_bar_takes_one_line_however_long_the_words_are():
+    console = Console(width=80, file=io.StringIO(), force_terminal=True)
+    with bar_on(console) as bar:
+        bar.add_task(
+            "choosing a circuit: a mixture of four hidden trees of six states, and more", amount="45 of 100 networks"
+        )
+        bar.refresh()
+    lines = [text.plain for text in Text.from_ansi(console.file.getvalue().replace("\r", "\n")).split("\n")]
+    assert max(map(len, lines)) <= 80 and any("circuit" in line and "45 of 100 networks" in line for line in lines)
