@@ -275,12 +275,13 @@ def show_metrics(metrics: JSONMapping) -> None:
 def show_beside(told: JSONObject) -> None:
     """Print the metrics of several models side by side, and what each has more than the first."""
     names = [f"{each['model']}@{each['version']}" for each in told["models"]]
+    last = ["difference"] if len(names) == 2 else []
     rows = [
-        [METRIC_WORDS[metric], *(text_of(each.get(metric)) for each in told["models"])]
+        [METRIC_WORDS[metric], *map(text_of, values), *(_difference(metric, *values) for _ in last)]
         for metric in COMPARED
-        if metric in told["models"][0]
+        if (values := [each.get(metric) for each in told["models"]])[0] is not None
     ]
-    show_table(None, ["metric", *names], rows)
+    show_table(None, ["metric", *names, *last], rows)
     for name, difference in zip(names[1:], told["differences"], strict=True):
         mean, error = difference["log_loss"], difference["standard_error"]
         size = f"by {abs(mean):.4f} ± {error:.4f} (one standard error)"
@@ -289,3 +290,7 @@ def show_beside(told: JSONObject) -> None:
         else:
             words = f"{name} has the {'lower' if mean < 0 else 'higher'} log loss, {size}."
         out.print(escape(words), highlight=False)
+
+
+def _difference(metric: str, first: float, second: float | None) -> str:
+    return "" if second is None or metric == "n_test_rows" else f"{second - first:+.4f}"

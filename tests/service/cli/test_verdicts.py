@@ -65,7 +65,9 @@ def test_two_versions_side_by_side(trained: Path) -> None:
     (difference,) = told["differences"]
     assert difference["log_loss"] == pytest.approx(singly[1]["log_loss"] - singly[0]["log_loss"])
     assert 0 < difference["standard_error"] < abs(difference["log_loss"])
-    assert "rain@2 has the higher log loss, by" in run(*arguments)
+    shown = run(*arguments)
+    assert "rain@2 has the higher log loss, by" in shown and f"{difference['log_loss']:+.4f}" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
     run("evaluate", "rain@1", "rain@2", "-w", trained / "workspace", code=2)
 
 
