@@ -233,7 +233,7 @@ def predict(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Score files into one of Parquet, batch by batch, with as little memory as one batch needs."""
+    """Predict the class of each row of files, into a Parquet file; batch by batch, so that memory does not grow."""
     from service.workspace import Workspace
 
     started = time.perf_counter()
@@ -303,7 +303,7 @@ def schema(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Infer the schema in one pass: kinds, values, missing values, and the columns that are left out."""
+    """Show how columns would be learned, in one pass: kinds, values, missing values, and what is left out."""
     with progress_bar(not json_output) as report:
         found = product.schema_of_files(uris, target, _read_json(columns) if columns else {}, report)
     if json_output:

@@ -91,7 +91,7 @@ def query(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Ask a joint distribution, where what is neither given nor asked for is summed out; or how probable structures are."""
+    """Ask how probable values are, given what you know of other columns; or how probable structures are."""
     from service.workspace import Workspace
 
     asked: JSONObject = {"kind": kind}
