@@ -226,6 +226,8 @@ def _show(answer: JSONObject, target: str | None) -> None:
         names = list(answer["rows"][0])
         show_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
     _show_numbers(answer, BESIDES)
+    if "of" in answer:  # which circuit of a posterior over circuits has answered
+        out.print(f"of {answer['of']}")
     if "sampled" in answer:
         out.print(_samples(answer["sampled"]))
     if "intervention" in answer:
