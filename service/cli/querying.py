@@ -225,7 +225,8 @@ def _show(answer: JSONObject, target: str | None) -> None:
     if answer.get("rows"):
         names = list(answer["rows"][0])
         show_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
-    _show_numbers(answer, BESIDES)
+    has_evidence = answer.get("log_evidence") is None or abs(answer["log_evidence"]) >= ROUNDING
+    _show_numbers(answer, {name: words for name, words in BESIDES.items() if has_evidence or name != "log_evidence"})
     if "of" in answer:  # which circuit of a posterior over circuits has answered
         out.print(f"of {answer['of']}")
     if "sampled" in answer:
