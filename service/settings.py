@@ -35,6 +35,7 @@ class Settings(BaseSettings):
     )
     control_url: str | None = Field(
         default=None,
+        repr=False,
         validate_default=True,
         description="SQLAlchemy URL of the control database. Default: SQLite in the workspace.",
     )
@@ -58,6 +59,12 @@ class Settings(BaseSettings):
         repr=False,
         validate_default=True,
         description="A token with the role admin, in addition to the keys in the workspace. Meant for containers.",
+    )
+    requests_per_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="Requests a second that one API key may make in each serving process; more are answered 429. Default: no limit.",
     )
     trusted_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
@@ -205,6 +212,10 @@ class Settings(BaseSettings):
     )
     log_format: Literal["json", "console"] = Field(
         default="json", description="One JSON object per line, or coloured text."
+    )
+    traces: bool = Field(
+        default=False,
+        description="Send a span of each request to OpenTelemetry, where OTEL_EXPORTER_OTLP_ENDPOINT says. Needs the extra otel.",
     )
     slow_request_s: float = Field(
         default=1.0, gt=0, description="Predictions slower than this many seconds get a log line each."

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
@@ -132,6 +132,19 @@ def metrics_text() -> bytes:
     return generate_latest(registry)
 
 
+class Spans(Protocol):
+    """What makes spans of requests for OpenTelemetry."""
+
+    def start(self, method: str, path: str, traceparent: str) -> Any:
+        """The span of a request; None if it gets none."""
+
+    def traceparent(self, span: Any) -> str:
+        """The header by which others go on with its trace."""
+
+    def end(self, span: Any, method: str, route: str, status: int) -> None:
+        """Say what came of the request."""
+
+
 class Telemetry:
     """ASGI middleware: gives each request an id, counts it, times it, and logs it unless it is a quick prediction.
 
@@ -142,6 +155,8 @@ class Telemetry:
         Predictions that take longer are logged one by one.
     headers_of : callable
         What every answer says besides, by the path of its request.
+    spans : Spans, optional
+        Without them a trace that a client names is told in logs and to webhooks alone.
     """
 
     def __init__(
@@ -149,8 +164,9 @@ class Telemetry:
         app: ASGIApp,
         slow_request_s: float,
         headers_of: Callable[[str], list[tuple[bytes, bytes]]] = lambda _: [],
+        spans: Spans | None = None,
     ) -> None:
-        self.app = app
+        self.app, self.spans = app, spans
         self.headers_of = headers_of
         self.slow_request_s = slow_request_s
         self.log = structlog.get_logger("access")
@@ -170,7 +186,11 @@ class Telemetry:
         request_id = _given_id(scope) or f"{self.prefix}-{next(self.numbers):x}"
         REQUEST_ID.set(request_id)
         told = [(b"x-request-id", request_id.encode())]
-        traceparent = _traceparent(scope["fewpass.headers"].get(b"traceparent"))
+        traceparent, span = _traceparent(scope["fewpass.headers"].get(b"traceparent")), None
+        if self.spans is not None:
+            given = str(scope["fewpass.headers"].get(b"traceparent", b"")[:128], "latin-1") if traceparent else ""
+            span = self.spans.start(scope["method"], scope["path"], given)
+            traceparent = traceparent if span is None else self.spans.traceparent(span)
         TRACEPARENT.set(traceparent)
         if traceparent:
             told.append((b"traceresponse", traceparent.encode()))
@@ -187,6 +207,8 @@ class Telemetry:
             await self.app(scope, receive, send_with_id)
         finally:
             self.finish(scope, status, time.perf_counter() - started)
+            if self.spans is not None and span is not None:
+                self.spans.end(span, scope["method"], _route_of(scope), status)
 
     def finish(self, scope: Scope, status: int, seconds: float) -> None:
         """Count and time one finished request, and log it if it is worth a line."""

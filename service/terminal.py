@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from service.requests.json_values import JSONMapping, JSONObject
@@ -174,6 +173,11 @@ def text_of(value: Any) -> str:
     return words_of(value)
 
 
+def number_of(n: int, noun: str) -> str:
+    """How many there are: "1 row", "2 rows"."""
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
 def words_of(value: Any) -> str:
     """A value within others: `name=value, …` for a mapping, without what is not set."""
     if isinstance(value, Mapping):
@@ -208,26 +212,20 @@ class CommandProcess:
 
 @contextmanager
 def progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], None]]:
-    """A bar on standard error with pass k of n, rows/s and time left; yields the report to call.
+    """A bar on standard error with what is done, how much of it, and the time left; yields the report to call.
 
     Parameters
     ----------
     is_shown : bool
         False with --json; a terminal is needed besides.
     """
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
     from learners.kernels.jit import noticing_compilation
+    from learners.passes.progress_bar import amount, bar_on
 
     logs_to_standard_error()
     if CommandProcess.is_own:
         spare_pandas()
-    bar = Progress(*columns, console=err, transient=True, disable=not (is_shown and err.is_terminal))
+    bar = bar_on(err, is_shown=is_shown and err.is_terminal)
 
     def tell() -> None:
         if CommandProcess.is_own:
@@ -236,25 +234,21 @@ def progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], None]]:
             err.print(COMPILING)
 
     with noticing_compilation(tell), bar as progress:
-        task = progress.add_task("starting", total=None, rate="")
+        task = progress.add_task("starting", total=None, amount="")
 
         def report(at: JSONObject) -> None:
             CommandProcess.loaded()
-            progress.update(
-                task,
-                description=describe(at),
-                completed=at.get("rows_done", 0),
-                total=at.get("rows_total") or None,
-                rate=f"{at['rows_per_s']:,.0f} rows/s" if at.get("rows_per_s") else "",
-            )
+            n_done, n_total = at.get("rows_done", 0), at.get("rows_total") or None
+            words = amount(at.get("unit", "rows"), n_done, n_total, at.get("rows_per_s"))
+            progress.update(task, description=describe(at), completed=n_done, total=n_total, amount=words)
 
         yield report
 
 
 def describe(progress: JSONMapping) -> str:
-    """Progress in words: "learn, pass 2 of 3 (pairs)"."""
+    """Progress in words: "learn, pass 2 of 3 (pairs)"; what is done between two passes has no number."""
     words = str(progress.get("step", ""))
-    if progress.get("pass_number"):
+    if progress.get("pass_number") and progress.get("unit", "rows") == "rows":
         words += f", pass {progress['pass_number']}"
         words += f" of {progress['n_passes']}" if progress.get("n_passes") else ""
     stage = ": ".join(str(progress[name]) for name in ("stage", "note") if progress.get(name))

@@ -297,7 +297,7 @@ def bayesian(
     schema, coding = coded(schema, histograms, parameters.leaves or BY_COLUMN, in_intervals, parameters.seed)
     facts = {"learner": "spn", "parameters": asdict(parameters)}
     sampling = Sampling(schema, coding, parameters, facts, parameters.seed)
-    model: CircuitModel = yield RowWork("sampling", schema, sampling.learn)
+    model: CircuitModel = yield RowWork("sampling", schema, sampling.learn, "")
     return model
 
 
@@ -305,7 +305,7 @@ def sampled_further(known: BayesianCircuit) -> Passes[CircuitModel]:
     """Sampling goes on with more rows: those that the model has, in the same order, and behind them new ones."""
     told: Any = known.facts["parameters"]
     sampling = sampling_of(known, CircuitParameters(**told))
-    model: CircuitModel = yield RowWork("sampling", known.schema, partial(sampling.go_on, known))
+    model: CircuitModel = yield RowWork("sampling", known.schema, partial(sampling.go_on, known), "")
     return model
 
 

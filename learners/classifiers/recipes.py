@@ -304,14 +304,14 @@ def measuring(schema: Schema, structure: Structure, families: FamilyCounts, para
     def run(_: int, advance: Advance) -> Measure:
         return measure(schema, structure, each_grown(families, advance), families.class_counts, mixes, prunes)
 
-    return Work("growing trees", run)
+    return Work("growing trees", run, "trees")
 
 
 def growing(structure: Structure, families: FamilyCounts, parameters: NetworkParameters) -> Work:
     """The structure and its trees; without parents that tell nothing, if these are dropped."""
     if isinstance(parameters, StructureParameters) and parameters.is_pruned:
-        return Work("growing trees", lambda _, advance: pruned(structure, each_grown(families, advance)))
-    return Work("growing trees", lambda _, advance: (structure, trees_of(families, advance)))
+        return Work("growing trees", lambda _, advance: pruned(structure, each_grown(families, advance)), "trees")
+    return Work("growing trees", lambda _, advance: (structure, trees_of(families, advance)), "trees")
 
 
 def fitted(

@@ -222,12 +222,15 @@ class _Training:
         """Solve, weight, pool and correct."""
         class_counts = self.families.counts.class_counts
         solved: Solved = yield Work(
-            "solving", lambda threads, advance: solved_trees(self.families.counts, self.members, threads, advance)
+            "solving",
+            lambda threads, advance: solved_trees(self.families.counts, self.members, threads, advance),
+            "trees",
         )
         by_views = self.views.chunk(self.rows)
         fitted: tuple[tuple[FittedMember, ...], Floats, Rows] = yield Work(
             "weighting",
             lambda threads, advance: fit_members(self.members, solved, class_counts, by_views, threads, advance),
+            "networks",
         )
         members, scores, rows = fitted
         pool, words = self.choice.within_bytes(Pool(members, 1.0, solved), self.schema.n_classes)
@@ -238,7 +241,9 @@ class _Training:
 
         if self._is_small:
             n_kept = len(pool.members)
-            scores = yield Work("cross-fitting", lambda threads, advance: self._out_of_fold(n_kept, threads, advance))
+            scores = yield Work(
+                "cross-fitting", lambda threads, advance: self._out_of_fold(n_kept, threads, advance), "folds"
+            )
             assert self.rows.y is not None
             rows = Rows(self.rows.y, left_out_prior(class_counts, self.rows.y))
         elif len(pool.members) < len(members):
@@ -261,7 +266,7 @@ class _Training:
                 margins = np.concatenate([scores, others])
                 return self._corrected(log_softmax(pool.temperature * margins), threads, advance, facts)
 
-            share, correction = yield Work("correcting", correct)
+            share, correction = yield Work("correcting", correct, "rounds")
         networks: tuple[LookupModel, ...] = yield Work(
             "solving", lambda threads, _: tuple(self._joint_model(joint, threads) for joint in joints)
         )

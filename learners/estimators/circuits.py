@@ -30,6 +30,7 @@ from learners.models.evidence import RawValue
 from learners.models.query import How, Query
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
+from learners.passes.progress_bar import shown
 from learners.passes.row_weights import with_weights
 from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.null_class import with_classes
@@ -66,12 +67,22 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     feature_names_in_ : (n_columns,) array of str
         Where the columns had names.
     n_features_in_ : int
+
+    Examples
+    --------
+    >>> from fewpass import Conditional, SumProductNetwork
+    >>> orders = {"weather": ["rain", "sun"] * 30, "day": ["Mon", "Tue", "Wed"] * 20, "late": ["yes", "no"] * 30}
+    >>> joint = SumProductNetwork(states=2).fit(orders)
+    >>> answer = joint.query(Conditional("weather", {"late": "yes"}))
+    >>> max(answer["distributions"]["weather"].items(), key=lambda each: each[1])[0]
+    'rain'
     """
 
     target: str | None
     schema: Schema | None
     columns: Overrides | None
     threads: int | None
+    verbose: bool
 
     def fit(self, X: Any, y: Any = None, on_progress: OnProgress | None = None) -> Self:
         """Learn from a table.
@@ -101,7 +112,8 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         given = self.get_params(deep=False).items()
         parameters = {own.get(name, name): value for name, value in given if name not in COMMON}
         made = recipes.learner("spn", parameters, target, self.schema, self.columns)
-        model = drive(made, source, threads=self.threads, on_progress=on_progress)
+        with shown(self.verbose, on_progress) as report:
+            model = drive(made, source, threads=self.threads, on_progress=report)
         assert isinstance(model, CircuitModel)
         self._take(model, source.arrow_schema, is_named=is_named)
         self._is_frame = is_pandas_frame(X)

@@ -32,6 +32,7 @@ from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.passes.engine import OnProgress
 from learners.passes.learner import Part, drive
+from learners.passes.progress_bar import shown
 from learners.passes.row_weights import Weight, by_weight, with_weights
 from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.null_class import with_classes
@@ -65,11 +66,12 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
     schema: Schema | None
     columns: Mapping[str, Any] | None
     threads: int | None
+    verbose: bool
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "_learner" in vars(cls) and "__init__" not in vars(cls):
-            construct_from(cls, recipes.recipe(cls._learner).parameters)
+            construct_from(cls, recipes.recipe(cls._learner).parameters, base=Classifier)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, on_progress: OnProgress | None = None) -> Self:
         """Learn from a table.
@@ -182,7 +184,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             made = replace(made, passes=knowing(made.passes, self._declared))
         for told in [hint for part in parts for hint in part.source.hints]:
             warn(told)  # before learning, which may fail for want of columns
-        model = drive(made, parts, threads=self.threads, on_progress=on_progress)
+        with shown(self.verbose, on_progress) as report:
+            model = drive(made, parts, threads=self.threads, on_progress=report)
         self.parts_ = tuple(parts)
         self._take(model, [name for name in parts[0].source.arrow_schema.names if name != target], is_named=is_named)
         if self.schema is None:

@@ -24,18 +24,34 @@ class Common:
         What to make of single columns: "nominal", "numeric", "drop", or a mapping with kind, order or cuts.
     threads : int, optional
         By default one per core; the model does not depend on it.
+    verbose : bool
+        Whether `fit` shows a bar, on standard error or in the notebook.
     """
 
     target: str | None = None
     schema: Schema | None = None
     columns: Overrides | None = None
     threads: int | None = None
+    verbose: bool = False
 
 
 COMMON = tuple(field.name for field in fields(Common))
 
+# Of every classifier, at the end of its docstring.
+EXAMPLE = """Examples
+--------
+>>> from fewpass import {name}
+>>> orders = {{"weather": ["rain", "sun"] * 30, "day": ["Mon", "Tue", "Wed"] * 20, "late": ["yes", "no"] * 30}}
+>>> model = {name}(target="late").fit(orders)
+>>> model.predict({{"weather": ["rain", "sun"], "day": ["Mon", "Mon"]}}).tolist()
+['yes', 'no']
+>>> int(model.predict_proba({{"weather": ["rain"]}}).argmax())  # columns may be missing; classes_ has the order
+1"""
 
-def construct_from(cls: type, parameters: type[Parameters], renamed: Mapping[str, str] | None = None) -> None:
+
+def construct_from(
+    cls: type, parameters: type[Parameters], renamed: Mapping[str, str] | None = None, base: type | None = None
+) -> None:
     """Give an estimator the constructor that scikit-learn asks for, and say in its docstring what it takes.
 
     The constructor takes keywords only, keeps them as attributes and checks nothing: `fit` does, as `clone` and
@@ -47,6 +63,8 @@ def construct_from(cls: type, parameters: type[Parameters], renamed: Mapping[str
     parameters : class
     renamed : mapping of str to str, optional
         Parameters that have another name here, as theirs is that of a method.
+    base : class, optional
+        Of classifiers: its docstring has their attributes.
     """
     renamed = renamed or {}
     signature = inspect.Signature(
@@ -77,7 +95,11 @@ def construct_from(cls: type, parameters: type[Parameters], renamed: Mapping[str
     cls.__init__ = __init__  # type: ignore[misc]
     told = (described(parameters) | described(Common)).items()
     entries = "".join(f"{_renamed(head, renamed)}\n{text}" for head, text in told)
-    cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nParameters\n----------\n{entries}"
+    summary, separator, rest = inspect.cleandoc(cls.__doc__ or "").partition("\n\nAttributes\n")
+    if base is not None:
+        _, separator, rest = inspect.cleandoc(base.__doc__ or "").partition("\n\nAttributes\n")
+        rest = f"{rest}\n\n{EXAMPLE.format(name=cls.__name__)}"
+    cls.__doc__ = f"{summary}\n\nParameters\n----------\n{entries.rstrip()}{separator}{rest}"
 
 
 def _renamed(head: str, renamed: Mapping[str, str]) -> str:

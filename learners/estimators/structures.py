@@ -19,6 +19,7 @@ from learners.orders.formats.network_files import chosen_format
 from learners.orders.model import OrderModel
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
+from learners.passes.progress_bar import shown
 from learners.passes.row_weights import with_weights
 from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.source import Source
@@ -32,7 +33,7 @@ from learners.schema import Schema
 if TYPE_CHECKING:
     import networkx
 
-COMMON = ("schema", "columns", "threads")
+COMMON = ("schema", "columns", "threads", "verbose")
 
 
 class NetworkxMissing(LearnerError, ImportError):
@@ -56,6 +57,8 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
         What to make of single columns: "nominal", "numeric", "drop", or a mapping with kind, order or cuts.
     threads : int, optional
         By default one per core; the posterior does not depend on it.
+    verbose : bool
+        Whether `fit` shows a bar, on standard error or in the notebook.
 
     Attributes
     ----------
@@ -70,6 +73,18 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
     References
     ----------
     Wang, Wicker, Kwiatkowska (2022), Tractable uncertainty for structure learning; Koivisto, Sood (2004).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fewpass import StructurePosterior
+    >>> rng = np.random.default_rng(0)
+    >>> cause, other = rng.normal(size=200), rng.normal(size=200)
+    >>> table = {"cause": cause, "effect": cause + rng.normal(size=200), "other": other}
+    >>> posterior = StructurePosterior().fit(table)
+    >>> edges = posterior.edge_probabilities_
+    >>> bool(edges[0, 1] + edges[1, 0] > 0.99)  # an edge between them, either way
+    True
     """
 
     def __init__(
@@ -99,6 +114,7 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
         schema: Schema | None = None,
         columns: Mapping[str, Any] | None = None,
         threads: int | None = None,
+        verbose: bool = False,
     ) -> None:
         self.score, self.method, self.candidates, self.max_parents = score, method, candidates, max_parents
         self.prior, self.required, self.forbidden, self.tiers = prior, required, forbidden, tiers
@@ -106,7 +122,7 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
         self.standardise, self.ess, self.n_bins = standardise, ess, n_bins
         self.max_states, self.max_values, self.keep_rows = max_states, max_values, keep_rows
         self.sets, self.draws, self.seed = sets, draws, seed
-        self.schema, self.columns, self.threads = schema, columns, threads
+        self.schema, self.columns, self.threads, self.verbose = schema, columns, threads, verbose
 
     _network: tuple[OrderModel, CircuitModel] | None = None
 
@@ -130,7 +146,8 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
         parameters["edge_log_odds"] = dict(self.edge_log_odds or {})
         made = recipes.learner("orders", parameters, None, self.schema, self.columns)
         source = with_weights(self._source_of(X), self.columns)
-        model = drive(made, source, threads=self.threads, on_progress=on_progress)
+        with shown(self.verbose, on_progress) as report:
+            model = drive(made, source, threads=self.threads, on_progress=report)
         assert isinstance(model, OrderModel)
         return self._taking(model)
 

@@ -121,6 +121,11 @@ def blamed(window: ServedCounts, moved: Sequence[Finding]) -> list[tuple[str, fl
     return sorted(effects.items(), key=lambda item: -score[item[0]])
 
 
+def _size(nats: float) -> str:
+    """A divergence as what it costs whoever still believes the reference, in a unit that people know."""
+    return f"{nats:.3g} of log loss a row"
+
+
 def _of_family(window: ServedCounts, reference: Reference, name: str, effect: float) -> Cause:
     i = window.watched.names.index(name)
     parents = [window.watched.names[parent] for parent in window.watched.parents[i]]
@@ -129,8 +134,8 @@ def _of_family(window: ServedCounts, reference: Reference, name: str, effect: fl
     if clipped is not None:
         return Cause("clipped", (name,), effect, "nats", f"{name} never {clipped} any more: it looks cut off there")
     if not parents:
-        return Cause("covariate", (name,), effect, "nats", f"the values of {name} have changed by {effect:.3g} nats")
-    words = f"{name} given {', '.join(parents)} has changed by {effect:.3g} nats"
+        return Cause("covariate", (name,), effect, "nats", f"the values of {name} have changed: {_size(effect)}")
+    words = f"{name} given {', '.join(parents)} has changed: {_size(effect)}"
     return Cause("mechanism", (name,), effect, "nats", words)
 
 

@@ -28,6 +28,7 @@ S = TypeVar("S", bound=Statistic)
 
 REPORT_EVERY_S = 0.1
 MOST_GATHERED = 2_000_000  # rows of a fragment whose columns are read one after the other
+ROWS = "rows"
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,13 @@ class Progress:
     n_passes : int or None
         How many there will be, where that is known.
     rows_done, rows_total : int
-        Rows of this pass; or units of work of a computation between passes.
+        Rows of this pass; or of a computation between passes, whatever its `unit` is.
     seconds : float
         Since this pass began.
     note : str
         How a computation goes, in words, where there is more to say than how far it is.
+    unit : str
+        What `rows_done` counts: rows, trees, rounds; empty where only the share means something.
     """
 
     stage: str
@@ -57,10 +60,20 @@ class Progress:
     rows_total: int
     seconds: float
     note: str = ""
+    unit: str = ROWS
+
+    @property
+    def words(self) -> str:
+        """What is being done: "pass 2 of 3 (counting pairs)", or "boosting trees" between passes."""
+        stage = f"{self.stage}: {self.note}" if self.note else self.stage
+        if self.unit != ROWS:
+            return stage
+        number = f"pass {self.pass_number}" + (f" of {self.n_passes}" if self.n_passes else "")
+        return f"{number} ({stage})"
 
     @property
     def rows_per_s(self) -> float:
-        """Rows per second so far."""
+        """Rows, or units, per second so far."""
         return self.rows_done / max(self.seconds, 1e-9)
 
     @property

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from learners.models.model import Model
 from learners.passes.cluster import Cluster
 from learners.passes.engine import (
+    ROWS,
     Advance,
     Checkpoints,
     OnProgress,
@@ -42,10 +43,13 @@ class Work:
         What it does, in words.
     run : callable
         `run(threads, advance)`; it calls `advance(n_done, n_total)` now and then, which may raise.
+    unit : str
+        What is counted by that, such as trees or rounds; by default only the share of the work means something.
     """
 
     stage: str
     run: Callable[[int, Advance], object]
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,14 @@ class RowWork:
     run : callable
         `run(rows, threads, advance)`; it may walk the rows several times, and calls `advance(n_done, n_total)` now and
         then, which may raise.
+    unit : str
+        As of `Work`.
     """
 
     stage: str
     schema: Schema
     run: Callable[[Rows, int, Advance], object]
+    unit: str = ROWS
 
 
 S = TypeVar("S", bound=Statistic)
@@ -207,7 +214,7 @@ class _Driver:
     def answer(self, wanted: Request) -> object:
         if isinstance(wanted, RowWork):
             self.pass_number += 1
-            wanted = Work(wanted.stage, partial(wanted.run, self._rows(wanted.schema)))
+            wanted = Work(wanted.stage, partial(wanted.run, self._rows(wanted.schema)), wanted.unit)
         if isinstance(wanted, Work):
             threads = self.threads or available_cores()
             return _run(wanted, threads, self.on_progress, self.pass_number, self.n_passes)
@@ -251,7 +258,7 @@ def _run(work: Work, threads: int, on_progress: OnProgress | None, pass_number: 
     def advance(n_done: int, n_total: int, note: str = "", /) -> None:
         if on_progress is not None:
             seconds = time.perf_counter() - started
-            on_progress(Progress(work.stage, pass_number, n_passes, n_done, n_total, seconds, note))
+            on_progress(Progress(work.stage, pass_number, n_passes, n_done, n_total, seconds, note, work.unit))
 
     advance(0, 1)
     return work.run(threads, advance)

@@ -53,5 +53,5 @@ def losses(schema: Schema, costs: Mapping[str, FoldingCost] = NO_COSTS) -> list[
 def _of_folding(attribute: Attribute, cost: FoldingCost | None) -> str:
     text = f"Column {attribute.name!r} keeps {len(attribute.values):,} values; {attribute.n_folded:,} rarer ones share one code"
     if cost is not None:
-        text += f", in {cost.share:.1%} of the rows: told apart, they could say at most {cost.most_nats:.3g} nats more of the class"
+        text += f", in {cost.share:.1%} of the rows: told apart, they could lower the log loss by at most {cost.most_nats:.3g}"
     return f"{text}. Raise max_values to keep more."

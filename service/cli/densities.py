@@ -44,7 +44,7 @@ def score(
     _show(told, output, started, json_output)
     if not json_output:
         mean = told["log_likelihood"]
-        out.print("no row is possible" if mean is None else f"mean log likelihood {mean:.4f} nats a row")
+        out.print("no row is possible" if mean is None else f"mean log likelihood {mean:.4f} a row")
         if told["n_impossible"]:
             out.print(f"{told['n_impossible']:,} rows have probability zero")
         if told["densities"]:

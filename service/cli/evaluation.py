@@ -174,7 +174,7 @@ def _two_learners(text: str, learners: list[str]) -> tuple[str, str]:
 def _in_words(at: "TrialProgress") -> JSONObject:
     latest = "" if at.latest is None else f"{at.latest.data}, {at.latest.learner}"
     step = f"{at.n_done:,} of {at.n_total:,} trials"
-    return {"step": step, "stage": latest, "rows_done": at.n_done, "rows_total": at.n_total}
+    return {"step": step, "stage": latest, "rows_done": at.n_done, "rows_total": at.n_total, "unit": "trials"}
 
 
 def _protocol(repetitions: int, folds: int, seed: int, threads: int) -> str:
@@ -201,7 +201,7 @@ def _show(compared: "Comparison", output: Path | None) -> None:
         record = "" if name == first else f"{versus.record} (p {versus.p_value:.2g})"
         rows.append([name, *means, float(ranks[j]), record])
     title = f"means over {len(compared.data_sets)} data sets"
-    show_table(title, ["learner", "0-1", "RMSE", "log loss", "ECE", "train s", "rank", f"RMSE against {first}"], rows)
+    show_table(title, ["learner", "error", "RMSE", "log loss", "ECE", "train s", "rank", f"RMSE against {first}"], rows)
     for one in compared.failures[:10]:
         err.print(f"[red]failed[/] {escape(one.data)}, {escape(one.learner)}: {escape(str(one.error))}")
     if output is not None:
@@ -231,17 +231,17 @@ def _three_digits(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def next_steps(name: str, learner: str, target: str | None, workspace: str | None) -> str:
-    """Which commands come next for a new model."""
+def next_steps(name: str, learner: str, column: str | None, workspace: str | None) -> str:
+    """Which commands come next for a new model; `column` is what it can be asked for, if there is any."""
     where = "" if workspace is None else f" -w {workspace}"
     if learner == "xgboost":
         first = f"fewpass predict {name} FILE --out scored.parquet{where}"
-    elif target is None:
-        first = (
-            f"fewpass models structure {name}{where}" if learner == "orders" else f"fewpass models show {name}{where}"
-        )
+    elif learner == "orders":
+        first = f"fewpass models structure {name}{where}"
+    elif column is None:
+        first = f"fewpass models show {name}{where}"
     else:
-        first = f"fewpass query {name} --of {target}{where}"
+        first = f"fewpass query {name} --of {shlex.quote(column)}{where}"
     return f"next: {first} · fewpass serve{where}"
 
 
@@ -275,17 +275,22 @@ def show_metrics(metrics: JSONMapping) -> None:
 def show_beside(told: JSONObject) -> None:
     """Print the metrics of several models side by side, and what each has more than the first."""
     names = [f"{each['model']}@{each['version']}" for each in told["models"]]
+    last = ["difference"] if len(names) == 2 else []
     rows = [
-        [METRIC_WORDS[metric], *(text_of(each.get(metric)) for each in told["models"])]
+        [METRIC_WORDS[metric], *map(text_of, values), *(_difference(metric, *values) for _ in last)]
         for metric in COMPARED
-        if metric in told["models"][0]
+        if (values := [each.get(metric) for each in told["models"]])[0] is not None
     ]
-    show_table(None, ["metric", *names], rows)
+    show_table(None, ["metric", *names, *last], rows)
     for name, difference in zip(names[1:], told["differences"], strict=True):
         mean, error = difference["log_loss"], difference["standard_error"]
         size = f"by {abs(mean):.4f} ± {error:.4f} (one standard error)"
         if abs(mean) <= 2 * error:
-            words = f"{name} and {names[0]} differ {size}: no more than chance explains"
+            words = f"The log losses of {names[0]} and {name} differ {size}: no more than chance explains."
         else:
-            words = f"{name} has the {'lower' if mean < 0 else 'higher'} log loss, {size}"
-        out.print(escape(words), highlight=False, soft_wrap=True)
+            words = f"{name} has the {'lower' if mean < 0 else 'higher'} log loss, {size}."
+        out.print(escape(words), highlight=False)
+
+
+def _difference(metric: str, first: float, second: float | None) -> str:
+    return "" if second is None or metric == "n_test_rows" else f"{second - first:+.4f}"

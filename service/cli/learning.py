@@ -21,6 +21,7 @@ from service.terminal import (
     err,
     escape,
     existing,
+    number_of,
     out,
     progress_bar,
     settings_of,
@@ -45,7 +46,7 @@ def train(
         list[str] | None, typer.Option("--set", help="Another parameter, as name=value; may be repeated.")
     ] = None,
     test: Annotated[
-        list[str] | None, typer.Option("--test", help="Files to evaluate on instead of a hold-out.")
+        list[str] | None, typer.Option("--test", help="Files to evaluate on instead of rows kept back.")
     ] = None,
     holdout: Annotated[float, typer.Option("--holdout", min=0, max=0.99, help="Share of rows to evaluate on.")] = 0.2,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows are kept back.")] = 0,
@@ -109,7 +110,7 @@ def train(
         settings = settings.model_copy(update={"cluster": cluster})
     with Workspace(settings) as here, progress_bar(not json_output) as report:
         version, passes = product.train_with_passes(here, request, report, _warn)
-        predicted = product.served(here, f"{version.name}@{version.version}").schema.target
+        schema = product.served(here, f"{version.name}@{version.version}").schema
     if json_output:
         show_json(version)
         return
@@ -121,7 +122,10 @@ def train(
         out.print(what_was_read(passes), highlight=False)
     if words := verdict(version.metrics):
         out.print(words, highlight=False)
-    steps = next_steps(version.name, version.learner, predicted, None if workspace is None else str(workspace))
+    nominal = next((each.name for each in schema.attributes if each.kind == "nominal"), None)
+    steps = next_steps(
+        version.name, version.learner, schema.target or nominal, None if workspace is None else str(workspace)
+    )
     out.print(f"[dim]{escape(steps)}[/]", highlight=False, soft_wrap=True)
 
 
@@ -165,14 +169,16 @@ def forget(
     if json_output:
         show_json(done)
         return
+    held = f"{number_of(done['n_rows'], 'row')} in {number_of(len(done['files']), 'file')}"
+    found = f"{held} where {escape(where)}"
     if dry_run:
-        out.print(f"{done['n_rows']:,} rows in {len(done['files'])} files would be forgotten: {escape(where)}")
+        out.print(f"Would be forgotten: {found}.", highlight=False)
         out.print(f"Models that would be trained again: {', '.join(done['would_retrain']) or 'none'}")
         out.print(f"Versions that know these rows: {', '.join(done['holding']) or 'none'}")
         if "served" in done:
             out.print(f"Predictions that would be forgotten: {done['served']['predictions']:,}")
         return
-    out.print(f"{done['n_rows']:,} rows in {len(done['files'])} files are forgotten: {escape(where)}")
+    out.print(f"Forgotten: {found}.", highlight=False)
     if served := done.get("served"):
         out.print(
             f"{served['predictions']:,} predictions and {served['labels']:,} labels are forgotten, {served['subtracted']:,} "
@@ -227,7 +233,7 @@ def predict(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Score files into one of Parquet, batch by batch, with as little memory as one batch needs."""
+    """Predict the class of each row of files, into a Parquet file; batch by batch, so that memory does not grow."""
     from service.workspace import Workspace
 
     started = time.perf_counter()
@@ -280,7 +286,7 @@ def evaluate(
     if n_more:
         show_beside(told)
         return
-    out.print(verdict(told), highlight=False)
+    out.print(f"[bold]{told.pop('model')}@{told.pop('version')}[/]: {verdict(told)}", highlight=False)
     show_metrics(told)
 
 
@@ -297,7 +303,7 @@ def schema(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Infer the schema in one pass: kinds, values, missing values, and the columns that are left out."""
+    """Show how columns would be learned, in one pass: kinds, values, missing values, and what is left out."""
     with progress_bar(not json_output) as report:
         found = product.schema_of_files(uris, target, _read_json(columns) if columns else {}, report)
     if json_output:

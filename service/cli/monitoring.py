@@ -32,7 +32,7 @@ def drift(
     q: Annotated[
         float, typer.Option("--q", help="Greatest rate of false discoveries of an alarm.", min=0, max=1)
     ] = 0.01,
-    nats: Annotated[float, typer.Option("--nats", help="Least divergence of an alarm.", min=0)] = 0.01,
+    nats: Annotated[float, typer.Option("--nats", help="Least change of an alarm, as log loss a row.", min=0)] = 0.01,
     points: Annotated[float, typer.Option("--points", help="Least change of a rate of an alarm.", min=0)] = 1.0,
     check: Annotated[bool, typer.Option("--check", help=f"Exit with {EXIT_DRIFT} if there is an alarm.")] = False,
     workspace: WorkspaceOption = None,
@@ -67,7 +67,7 @@ def show_drift(found: JSONObject) -> None:
         [column["column"], column["family_nats"], column["family_q"], column["psi"], column["js"], _worst(column)]
         for column in found["columns"][:MOST_COLUMNS]
     ]
-    show_table(None, ["column", "nats", "q", "PSI", "JS", "quality"], shown)
+    show_table(None, ["column", "change", "q", "PSI", "JS", "quality"], shown)
     if len(found["columns"]) > MOST_COLUMNS:
         out.print(f"The {MOST_COLUMNS} largest of {len(found['columns']):,} columns; --json tells all.")
     estimated = found["estimated"]

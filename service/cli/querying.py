@@ -8,23 +8,26 @@ import typer
 
 from service import product
 from service.cli.structures import coverage_words, show_answer, show_intervention
-from service.requests.json_values import JSONObject
+from service.product.inference.metric_words import interval
+from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.written_evidence import evidence_of, likely_of, scalar
 from service.terminal import JsonOption, WorkspaceOption, existing, out, show_json, show_records, show_table
 
-TOLD = (
-    "log_probability",
-    "probability",
-    "density",
-    "log_evidence",
-    "log_likelihood",
-    "rank",
-    "upper_bound",
-    "is_optimal",
-    "standard_error",
-    "of",
-)
+# What an answer may be in one number, and what it may say besides; each with its words.
+ONE_NUMBER = {
+    "probability": "probability",
+    "density": "density",
+    "log_likelihood": "log likelihood",
+    "rank": "share of rows that are at most as likely",
+    "standard_error": "standard error",
+}
+BESIDES = {
+    "log_probability": "log probability",
+    "upper_bound": "no assignment has a log probability above",
+    "is_optimal": "proved to be the most probable",
+    "log_evidence": "log probability of what is given",
+}
 LOGARITHMS = {"log_probability", "log_evidence", "log_likelihood", "upper_bound"}
 ROUNDING = 1e-12
 MOST_CELLS = 50
@@ -88,7 +91,7 @@ def query(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Ask a joint distribution, where what is neither given nor asked for is summed out; or how probable structures are."""
+    """Ask how probable values are, given what you know of other columns; or how probable structures are."""
     from service.workspace import Workspace
 
     asked: JSONObject = {"kind": kind}
@@ -116,13 +119,14 @@ def query(
         asked["best"] = best
     with Workspace(existing(workspace)) as here:
         answer = product.query(here, model, [_read_query(asked)])[0]
+        target = product.served(here, model).schema.target
     if json_output:
         show_json(answer)
         return
     if answer["kind"] in STRUCTURES:
         show_answer(answer)
     else:
-        _show(answer)
+        _show(answer, target)
 
 
 def _edges_of(path: Path) -> list[str]:
@@ -156,23 +160,31 @@ def _written(read: Callable[..., Any], *texts: Any) -> Any:
         raise typer.BadParameter(str(error)) from error
 
 
-def _show(answer: JSONObject) -> None:
-    for name in TOLD:
+def _show_numbers(answer: JSONObject, words: JSONMapping) -> None:
+    for name in words:
         if name in answer:
             value = answer[name]
             if isinstance(value, float) and name in LOGARITHMS and abs(value) < ROUNDING:
                 value = 0.0  # a sum of probabilities that is one but for rounding
             if value is None and name in LOGARITHMS:  # JSON has no infinities
                 value = float("-inf")
-            out.print(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}")
+            said = ("yes" if value else "no") if isinstance(value, bool) else f"{value:.6g}"
+            out.print(f"{words[name]}: {said}", highlight=False)
+
+
+def _show(answer: JSONObject, target: str | None) -> None:
+    """The answer, the class before other columns; then what it says besides."""
+    _show_numbers(answer, ONE_NUMBER)
     level = f"{answer.get('level', 0):.0%} interval"
     if "interval" in answer:
         out.print(f"{level} {_ends(answer['interval'])}")
-    for column, distribution in answer.get("distributions", {}).items():
+    distributions = answer.get("distributions", {})
+    for column in sorted(distributions, key=lambda name: name != target):
+        distribution = distributions[column]
         ends = answer.get("intervals", {}).get(column)
         errors = answer.get("standard_errors", {}).get(column)
         rows = [
-            [label, f"{p:.4f}"]
+            [interval(label), f"{p:.4f}"]
             + ([f"{errors[label]:.2g}"] if errors is not None else [])
             + ([_ends(ends[label])] if ends is not None else [])
             for label, p in distribution.items()
@@ -206,13 +218,17 @@ def _show(answer: JSONObject) -> None:
             + [f"{each['log_probability']:.6g}", "yes" if each["is_optimal"] else "no"]
             for each in answer["best"]
         ]
-        show_records([*names, "log_probability", "is_optimal"], rows)
+        show_records([*names, "log probability", "proved"], rows)
     elif "assignment" in answer:
         rows = [[name, _word(value)] for name, value in answer["assignment"].items()]
         show_table(None, ["column", "most probable"], rows, empty="")
     if answer.get("rows"):
         names = list(answer["rows"][0])
         show_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
+    has_evidence = answer.get("log_evidence") is None or abs(answer["log_evidence"]) >= ROUNDING
+    _show_numbers(answer, {name: words for name, words in BESIDES.items() if has_evidence or name != "log_evidence"})
+    if "of" in answer:  # which circuit of a posterior over circuits has answered
+        out.print(f"of {answer['of']}")
     if "sampled" in answer:
         out.print(_samples(answer["sampled"]))
     if "intervention" in answer:
@@ -248,7 +264,7 @@ def _cell(values: JSONObject) -> str:
 def _word(value: Any) -> str:
     if value is None:
         return MISSING
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else interval(str(value))
 
 
 def _read_query(asked: JSONObject) -> Any:

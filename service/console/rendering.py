@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
@@ -14,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.console.assets import asset_url
-from service.product.inference.metric_words import METRIC_WORDS
+from service.product.inference.metric_words import METRIC_WORDS, interval
 from service.requests.json_values import JSONMapping
 from service.version import VERSION
 from storage.control.keys import Role
@@ -23,7 +22,6 @@ HTML = "text/html; charset=utf-8"
 # Pages are a few kilobytes: the fastest level that finds repetitions is the one that pays.
 GZIP_LEVEL = 5
 LEAST_PACKED = 1_000
-INTERVAL = re.compile(r"\((\S+), (\S+)\]")
 UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
@@ -151,17 +149,6 @@ def digits(number: object, places: int = 4) -> str:
 def metric_word(name: str) -> str:
     """What a metric is called."""
     return METRIC_WORDS.get(name, name)
-
-
-def interval(label: str) -> str:
-    """The label of an interval of numbers as people write it: "(-inf, 86.35]" is "≤ 86.35"; other labels as they are."""
-    found = INTERVAL.fullmatch(label)
-    if found is None:
-        return label
-    low, high = found.groups()
-    if low == "-inf":
-        return "any number" if high == "inf" else f"≤ {high}"
-    return f"> {low}" if high == "inf" else f"{low} to {high}"
 
 
 def short(text: object, length: int = 60) -> str:

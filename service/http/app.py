@@ -33,6 +33,7 @@ from service.http.memory_in_flight import InFlight
 from service.http.paths import EVENTS
 from service.http.security import Guard
 from service.http.threads import Openings
+from service.http.tracing import Spans
 from service.http.warm_up import warm_up
 from service.jobs.leases import CrewWatch
 from service.product.monitoring_loop import Looker
@@ -83,7 +84,8 @@ class Application(FastAPI):
         control_plane = BodyLimit(super().__call__, settings, in_flight)
         self.deadlines = Deadlines(HotPath(control_plane, self.predict), settings.request_timeout_s)
         self.guard = Guard(self.deadlines, settings)
-        self.entrance = Telemetry(self.guard, settings.slow_request_s, protection_of)
+        self.spans = Spans() if settings.traces else None
+        self.entrance = Telemetry(self.guard, settings.slow_request_s, protection_of, self.spans)
 
     def openapi(self) -> JSONObject:
         """The OpenAPI document, predictions included."""
@@ -156,6 +158,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         if predictor.observer is not None and looker is not None:
             await anyio.to_thread.run_sync(looker.close)
             await anyio.to_thread.run_sync(predictor.observer.close)
+        if app.spans is not None:
+            await anyio.to_thread.run_sync(app.spans.close)
         gc.unfreeze()  # or else what is frozen outlives the interpreter, and libraries complain
         workspace.close()
 

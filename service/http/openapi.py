@@ -46,6 +46,7 @@ MEANINGS = {
     413: "The body or the batch is beyond the limits.",
     415: "A content type that is not read here.",
     422: "A readable request that cannot be meant.",
+    429: "The key makes more requests than it may; Retry-After says when to try again.",
     500: "Our fault, or a damaged file; the log has the request id.",
     503: "Starting, stopping, too slow, or the control database does not answer.",
     507: "The workspace cannot be written.",
@@ -112,7 +113,7 @@ def _failures(path: str, method: str, operation: JSONObject, *, is_open: bool) -
     changes = method != "get" and not PREDICTING.has(method.upper(), path)
     places = {parameter["in"] for parameter in operation.get("parameters", ())}
     found = {403, 500, 503}
-    found |= set() if is_open else {401}
+    found |= set() if is_open else {401, 429}
     found |= {404} if "path" in places or "requestBody" in operation else set()
     found |= {422} if places or "requestBody" in operation else set()
     found |= {409, 507} if changes else set()

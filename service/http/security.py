@@ -19,8 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.http.api.bodies.bodies import send_problem
 from service.http.browser_security import Visitors
 from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS, is_hot
+from service.http.request_rates import RequestRates
 from service.http.sessions import Sessions, check_of_page, origin_of, session_cookie
-from service.requests.problems import Forbidden, KeyNeeded
+from service.requests.problems import Forbidden, KeyNeeded, TooManyRequests
 from service.settings import Settings
 from storage.control.control import Control
 from storage.control.keys import ApiKey, Role, hashed_keys
@@ -84,7 +85,7 @@ def needed_role(method: str, path: str) -> Role | None:
 
 
 class Guard:
-    """ASGI middleware: 401 without a valid key where one is needed, 403 with one whose role does not suffice.
+    """ASGI middleware: 401 without a valid key where one is needed, 403 with one whose role does not suffice, 429 with one that asks too often.
 
     All keys are in memory, by the SHA-256 of their token, and are read again when the registry's generation grows; so
     a revoked key is refused within the poll interval, and no request waits for the database.
@@ -105,6 +106,7 @@ class Guard:
         self.app = app
         self.needs_keys = settings.needs_keys
         self.visitors = Visitors(settings)
+        self.rates = None if settings.requests_per_s is None else RequestRates(settings.requests_per_s)
         self._fixed: dict[str, Holder] = {}
         if settings.admin_key is not None:
             sha256 = hashlib.sha256(settings.admin_key.encode()).hexdigest()
@@ -139,7 +141,7 @@ class Guard:
                 if session_id is None or self._control is None:
                     return _refuse(error, scope, receive, send)
                 return self._by_session(session_id, self._control, scope, receive, send)
-            except (InvalidKey, Forbidden) as error:
+            except (InvalidKey, Forbidden, TooManyRequests) as error:
                 return send_problem(error, scope, send)
         return self.app(scope, receive, send)
 
@@ -148,7 +150,7 @@ class Guard:
         try:
             holder = await self._holder_of(session_id, control, scope)
             self._admit(holder, needed_role(scope["method"], get_route_path(scope)), scope)
-        except (KeyNeeded, Forbidden, StorageError, TimeoutError) as error:
+        except (KeyNeeded, Forbidden, TooManyRequests, StorageError, TimeoutError) as error:
             await _refuse(error, scope, receive, send)
             return
         await self.app(scope, receive, send)
@@ -181,11 +183,15 @@ class Guard:
             401: there is no key, or none that is valid.
         Forbidden
             403: the key's role does not suffice, or a web page of somebody else asks.
+        TooManyRequests
+            429: the key has made more requests than it may.
         """
         headers = scope["fewpass.headers"]
         known = self._verified.get(headers.get(b"authorization"))
         if known is not None and is_hot(scope["method"], scope["path"]) and known.may_predict():
             scope["fewpass.key"] = known.name
+            if self.rates is not None:
+                self.rates.take(known.name)
             return
         token = token_of(headers)
         if token is None and not self.needs_keys:
@@ -209,13 +215,15 @@ class Guard:
         self._admit(holder, needed, scope)
 
     def _admit(self, holder: Holder, needed: Role | None, scope: Scope) -> None:
-        """Note who asks, unless the role does not suffice.
+        """Note who asks, unless the role does not suffice or the key asks too often.
 
         Raises
         ------
-        Forbidden
+        Forbidden, TooManyRequests
         """
         scope["fewpass.key"] = holder.name
+        if self.rates is not None:
+            self.rates.take(holder.name)
         has = scope["fewpass.role"] = list(Role)[holder.rank]
         if needed is not None and holder.rank < RANKS[needed]:
             raise Forbidden(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from learners.passes.engine import Progress
+from learners.passes.engine import ROWS, Progress
 from service.requests.json_values import JSONObject
 
 Report = Callable[[JSONObject], None]
@@ -23,7 +23,8 @@ def reporting(report: Report) -> Callable[[Progress], None]:
                 "n_passes": progress.n_passes,
                 "rows_done": progress.rows_done,
                 "rows_total": progress.rows_total,
-                "rows_per_s": round(progress.rows_per_s),
+                "unit": progress.unit,
+                "rows_per_s": round(progress.rows_per_s) if progress.unit == ROWS else None,
                 "eta_s": None if progress.eta_s is None else round(progress.eta_s, 1),
                 "seconds": round(progress.seconds, 3),
             }

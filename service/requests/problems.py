@@ -5,6 +5,7 @@ References
 RFC 9457, Problem Details for HTTP APIs.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -69,6 +70,10 @@ class Overloaded(ServiceError, RuntimeError):
     """The requests under way hold all the memory that they may; this one may be sent again."""
 
 
+class TooManyRequests(ServiceError, RuntimeError):
+    """A key makes more requests a second than it may."""
+
+
 class NotReady(ServiceError, RuntimeError):
     """The server is starting, stopping, or lacks what this call needs."""
 
@@ -91,6 +96,7 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (OutsideRoots, 403, "Outside the data roots"),
     (KeyNeeded, 401, "API key needed"),
     (Forbidden, 403, "Forbidden"),
+    (TooManyRequests, 429, "Too many requests"),
     (TooSlow, 503, "Too slow"),
     (NotReady, 503, "Not ready"),
     (Overloaded, 503, "Overloaded"),
@@ -200,6 +206,8 @@ def headers_of(problem: Problem) -> dict[str, str]:
     """What a problem says in headers: how to prove who asks, and when to ask again."""
     if problem.status == HTTPStatus.UNAUTHORIZED:
         return {"www-authenticate": "Bearer"}
+    if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return {"retry-after": str(math.ceil(problem.fields["retry_after_s"]))}
     return {"retry-after": "1"} if problem.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
 
 

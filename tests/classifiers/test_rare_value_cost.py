@@ -62,8 +62,8 @@ def test_costs_are_those_of_raw_rows_and_bound_what_is_lost(seed: int, max_value
 def test_the_cost_is_told() -> None:
     model = learned(pa.table({"x": list("aaabbbcdef") * 10, "class": list("uvuvuvuvuv") * 10}), 2)
     assert losses(model.schema, {"x": FoldingCost(0.4, 0.27725)}) == [
-        "Column 'x' keeps 2 values; 4 rarer ones share one code, in 40.0% of the rows: told apart, they could say at most 0.277 "
-        "nats more of the class. Raise max_values to keep more."
+        "Column 'x' keeps 2 values; 4 rarer ones share one code, in 40.0% of the rows: told apart, they could lower the "
+        "log loss by at most 0.277. Raise max_values to keep more."
     ]
     assert folding_costs(model)["x"].most_nats == pytest.approx(0.4 * log(2))
     assert losses(model.schema) == [

@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize("cls", [NB, TAN, KDB, SKDB, ESKDB, FewPassClassifier])
 def test_an_estimator_takes_the_parameters_of_its_learner(cls):
     parameters = recipes.recipe(cls._learner).parameters
-    defaults = {field.name: field.default for field in fields(parameters)} | dict.fromkeys(COMMON)
+    defaults = {field.name: field.default for field in fields(parameters)} | dict.fromkeys(COMMON) | {"verbose": False}
     taken = inspect.signature(cls).parameters
     assert {name: parameter.default for name, parameter in taken.items()} == defaults
     assert cls().get_params() == defaults

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from service.cli import app
 from service.processes import supervisor
 from service.requests.problems import problem_of
-from service.settings import Settings, unknown_variables
+from service.settings import SECRETS, Settings, unknown_variables
 from storage.errors import Unwritable
 from storage.files.workspace_layout import Layout
 
@@ -54,7 +55,17 @@ def test_a_key_that_is_refused_is_not_told(monkeypatch: pytest.MonkeyPatch) -> N
     assert "at least 16 characters" in told and "hush" not in told
 
 
-@pytest.mark.parametrize(("name", "value"), [("admin_key", "a-key-of-24-characters-x"), ("control_url", "sqlite:///x")])
+OF_SECRETS = {"admin_key": "a-key-of-24-characters-x", "control_url": "sqlite:///x"}
+
+
+def test_every_secret_is_hidden_and_may_stand_in_a_file() -> None:
+    hidden = {name for name, field in Settings.model_fields.items() if not field.repr}
+    named = {name for name in Settings.model_fields if re.search("key$|secret|password|token|_url$", name)}
+    assert hidden == named == set(SECRETS) == set(OF_SECRETS)
+    assert not any(value in repr(Settings(**OF_SECRETS)) for value in OF_SECRETS.values())
+
+
+@pytest.mark.parametrize(("name", "value"), OF_SECRETS.items())
 def test_a_secret_may_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str) -> None:
     file, variable = tmp_path / "secret", f"FEWPASS_{name.upper()}_FILE"
     file.write_text(f"{value}\n")

@@ -36,7 +36,7 @@ def xgboost(
         summaries = yield ColumnSummaries(target, overrides or {}, max_values=parameters.max_values)
         schema = binned_schema(summaries, parameters.max_bin)
     with (yield RowWork("binning rows", schema, partial(build_matrix, parameters=parameters))) as matrix:
-        booster = yield Work("boosting trees", partial(matrix.boost, parameters=parameters))
+        booster = yield Work("boosting trees", partial(matrix.boost, parameters=parameters), "rounds")
         facts = {
             "learner": "xgboost",
             "parameters": asdict(parameters),

@@ -29,7 +29,7 @@ class HoldOut(DrawnRows):
         Every row with a hash up to this one is in the sample.
     """
 
-    stage = "drawing the hold-out"
+    stage = "drawing rows"
 
     def __init__(self, schema: Schema, capacity: int = MAX_ROWS, room: int = ROOM) -> None:
         self.capacity, self.room = capacity, room

@@ -5,7 +5,8 @@ from starlette.requests import Request
 from learners.orders.model import OrderModel
 from service import product
 from service.console.pages import page, workspace_of
-from service.console.rendering import Call, interval
+from service.console.rendering import Call
+from service.product.inference.metric_words import interval
 from service.product.inference.what_if import asked_schema, choices
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Predictor, Served

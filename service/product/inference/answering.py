@@ -151,6 +151,6 @@ def answer_queries(workspace: Workspace, run: Run) -> JSONObject:
     model = map_version(version).model
     found = []
     for number, query in enumerate(request.queries):
-        run.report({"stage": "answering", "rows_done": number, "rows_total": len(request.queries)})
+        run.report({"stage": "answering", "rows_done": number, "rows_total": len(request.queries), "unit": "queries"})
         found += queries.answers(model, [query])
     return {"model": version.name, "version": version.version, "answers": found}

@@ -1,4 +1,6 @@
-"""What metrics are called where people read them; files, REST and JSON keep the names on the left."""
+"""What metrics and intervals are called where people read them; files, REST and JSON keep the names on the left."""
+
+import re
 
 METRIC_WORDS = {
     "zero_one_loss": "share of wrong answers",
@@ -8,9 +10,22 @@ METRIC_WORDS = {
     "brier": "Brier score",
     "ece": "calibration error",
     "log_likelihood": "log likelihood per row",
+    "n_impossible": "rows of probability zero",
     "n_test_rows": "rows measured",
     "evaluated_on": "measured on",
     "train_s": "seconds of training",
     "rows_per_s": "rows per second",
 }
 ROWS_MEASURED = {"hold-out": "rows kept back", "test data": "rows of test data"}
+INTERVAL = re.compile(r"\((\S+), (\S+)\]")
+
+
+def interval(label: str) -> str:
+    """The label of an interval of numbers as people write it: "(-inf, 86.35]" is "≤ 86.35"; other labels as they are."""
+    found = INTERVAL.fullmatch(label)
+    if found is None:
+        return label
+    low, high = found.groups()
+    if low == "-inf":
+        return "any number" if high == "inf" else f"≤ {high}"
+    return f"> {low}" if high == "inf" else f"{low} to {high}"

@@ -85,7 +85,7 @@ def test_evaluate_models_and_schema_print_json_and_tables(workspace: Path, weath
     metrics = json.loads(fewpass("evaluate", "weather@1", weather_files[1], "--json", workspace=workspace).stdout)
     assert metrics["n_test_rows"] == 500 and 0 < metrics["log_loss"] < 1
     told = fewpass("evaluate", "weather", weather_files[1], workspace=workspace).stdout
-    assert "share of wrong answers" in told and re.search(r"^right \d\d\.\d%, log loss \.?\d", told)
+    assert "share of wrong answers" in told and re.search(r"^weather@1: right \d\d\.\d%, log loss \.?\d", told)
     pq.write_table(pq.read_table(weather_files[1]).drop_columns(["outlook"]), workspace / "fewer.parquet")
     told = fewpass("evaluate", "weather", workspace / "fewer.parquet", workspace=workspace)
     assert (

@@ -65,7 +65,9 @@ def test_two_versions_side_by_side(trained: Path) -> None:
     (difference,) = told["differences"]
     assert difference["log_loss"] == pytest.approx(singly[1]["log_loss"] - singly[0]["log_loss"])
     assert 0 < difference["standard_error"] < abs(difference["log_loss"])
-    assert "rain@2 has the higher log loss, by" in run(*arguments)
+    shown = run(*arguments)
+    assert "rain@2 has the higher log loss, by" in shown and f"{difference['log_loss']:+.4f}" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
     run("evaluate", "rain@1", "rain@2", "-w", trained / "workspace", code=2)
 
 
@@ -120,3 +122,9 @@ def test_a_port_in_use_is_one_sentence() -> None:
     free = ServerConfig("any", host="127.0.0.1", port=0).bind_socket()
     assert free.getsockname()[1] > 0
     free.close()
+
+
+def test_a_query_answers_first_in_words(trained: Path) -> None:
+    lines = run("query", "rain", "--given", "humidity=2.5", "-w", trained / "workspace").splitlines()
+    assert "class" in lines[1] and lines[-1].startswith("log probability of what is given: ")
+    assert not any("-inf" in line or "log_" in line for line in lines)

@@ -60,7 +60,7 @@ def test_a_sampled_circuit_on_the_command_line(tmp_path):
     answer = json.loads(fewpass("query", "sky", "moments", "--given", "class=yes", "--json", **here).stdout)
     low, high = answer["moments"]["humidity"]["interval"]
     assert low < answer["moments"]["humidity"]["mean"] < high
-    assert "standard_error" in fewpass("query", "sky", "marginal", "--given", "windy=true", **here).stdout
+    assert "standard error: " in fewpass("query", "sky", "marginal", "--given", "windy=true", **here).stdout
     best = fewpass("query", "sky", "map", "--of", "outlook", "--of", "windy", "--given", "class=yes", **here).stdout
     assert "of the posterior mean circuit" in best
 

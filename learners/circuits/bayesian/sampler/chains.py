@@ -181,7 +181,7 @@ def _through(chains: Sequence[_Chain], phase: Phase, n_draws: int, threads: int,
                 if any(future.done() and future.exception() for future in working):
                     break
                 done = sum(chain.sweep for chain in chains)
-                advance(done, phase.last * len(chains), _in_words(chains))
+                advance(done, phase.last * len(chains), f"{done:,} sweeps{_in_words(chains)}")
         finally:
             stopped.set()
     failed = [error for future in working if (error := future.exception()) is not None]
@@ -194,7 +194,7 @@ def _in_words(chains: Sequence[_Chain]) -> str:
     if not last.size:
         return ""
     whole, parts = (_share(last[:, first : first + 3]) for first in (1, 4))
-    return f"log joint {last[:, 0].max():,.0f}, accepted {whole:.0%} of trees and {parts:.0%} of subtrees"
+    return f", log joint {last[:, 0].max():,.0f}, accepted {whole:.0%} of trees and {parts:.0%} of subtrees"
 
 
 def _share(proposals: Floats) -> float:

@@ -123,7 +123,7 @@ def tuned(
             with kept.open("a") as file:
                 file.write(json.dumps([value, values]) + "\n")
         best = max(value for value, _ in done)
-        advance(number + 1, parameters.trials, f"best {best:.3f} nats a row")
+        advance(number + 1, parameters.trials, f"best {best:.3f} a row")
     _, values = max(done, key=lambda trial: trial[0])
     return replace(_chosen(start, values), trials=tuple(done))
 

@@ -1,0 +1,75 @@
+"""A bar that shows how far a training is: in terminals, in notebooks, on the command line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from learners.passes.engine import ROWS, OnProgress
+from learners.passes.engine import Progress as Told
+
+
+class Description(ProgressColumn):
+    """What is being done: the only column that gives way where the line is too short."""
+
+    def render(self, task: Task) -> Text:
+        """One line."""
+        return Text(task.description, no_wrap=True, overflow="ellipsis")
+
+
+def bar_on(console: Console, *, is_shown: bool = True) -> Progress:
+    """A bar with words before it, then how much is done, and the time left; its tasks have a field `amount`."""
+    columns = (
+        SpinnerColumn(),
+        Description(),
+        BarColumn(12),
+        TextColumn("{task.fields[amount]}"),
+        TimeRemainingColumn(compact=True),
+    )
+    return Progress(*columns, console=console, transient=True, disable=not is_shown)
+
+
+def amount(unit: str, n_done: int, n_total: int | None, per_s: float | None) -> str:
+    """How much is done: rows by their speed, other units by their number, and what has no unit as a share."""
+    if unit == ROWS:
+        return f"{per_s:,.0f} rows/s" if per_s else ""
+    if not n_total or not n_done:
+        return ""
+    return f"{n_done:,} of {n_total:,} {unit}" if unit else f"{n_done / n_total:.0%}"
+
+
+@contextmanager
+def shown(is_wanted: bool, on_progress: OnProgress | None) -> Iterator[OnProgress | None]:
+    """Show a bar while something learns, and say in the end how long that took; yields the callback for the driver.
+
+    Parameters
+    ----------
+    is_wanted : bool
+    on_progress : callable, optional
+        Called besides.
+    """
+    if not is_wanted:
+        yield on_progress
+        return
+    console = Console(stderr=True)
+    if console.is_jupyter and find_spec("ipywidgets") is None:  # without which rich shows nothing there but a warning
+        console = Console(stderr=True, force_jupyter=False, force_terminal=True)
+    started = time.perf_counter()
+    with bar_on(console) as bar:
+        task = bar.add_task("starting", total=None, amount="")
+
+        def report(at: Told) -> None:
+            if on_progress is not None:
+                on_progress(at)
+            speed = at.rows_per_s if at.unit == ROWS else None
+            words = amount(at.unit, at.rows_done, at.rows_total, speed)
+            bar.update(task, description=at.words, completed=at.rows_done, total=at.rows_total or None, amount=words)
+
+        yield report
+    console.print(f"learned in {time.perf_counter() - started:.1f} s", highlight=False)

@@ -1,0 +1,138 @@
+"""What stands in deploy/: manifests that Kubernetes takes, of settings, commands and probes that there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+from typer.main import get_command
+
+from service.cli import app
+from service.http.security import OPEN
+from service.settings import SECRETS, Settings, unknown_variables
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+KUBERNETES = "1.37"
+FOLDERS = sorted((DEPLOY / "kubernetes").iterdir())
+
+
+def manifests(folder):
+    """Every object of a folder, the kustomization apart."""
+    names = read(folder)["resources"]
+    return [each for name in names for each in yaml.safe_load_all((folder / name).read_text())]
+
+
+def read(folder):
+    return yaml.safe_load((folder / "kustomization.yaml").read_text())
+
+
+def pods(folder):
+    """(kind, labels, specification) of what makes pods."""
+    for each in manifests(folder):
+        spec = each["spec"]["jobTemplate"]["spec"] if each["kind"] == "CronJob" else each.get("spec", {})
+        if "template" in spec:
+            yield each, spec["template"]["metadata"]["labels"], spec["template"]["spec"]
+
+
+def containers(folder):
+    for _, _, spec in pods(folder):
+        yield from ((each, spec) for each in [*spec.get("initContainers", ()), *spec["containers"]])
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_kubernetes_takes_every_manifest(folder):
+    for each in manifests(folder):
+        kubernetes_validate.validate(each, KUBERNETES, strict=True)
+    known = {path.name for path in folder.iterdir()} - {"kustomization.yaml"}
+    assert set(read(folder)["resources"]) == known
+
+
+def test_a_manifest_that_is_wrong_is_noticed():
+    server = next(each for each, labels, _ in pods(DEPLOY / "kubernetes" / "cluster") if labels["part"] == "server")
+    server["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError, match="readinesProbe"):
+        kubernetes_validate.validate(server, KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_settings_are_settings_and_no_secret_stands_in_a_manifest(folder, monkeypatch, tmp_path):
+    (generated,) = read(folder)["configMapGenerator"]
+    environment = dict(text.split("=", 1) for text in generated["literals"])
+    for container, _ in containers(folder):
+        assert {each["configMapRef"]["name"] for each in container.get("envFrom", ())} <= {generated["name"]}
+        environment |= {each["name"]: each["value"] for each in container.get("env", ())}
+    assert not unknown_variables(environment)
+    hidden = {f"FEWPASS_{name.upper()}" for name in SECRETS}
+    assert not hidden & environment.keys() and {"FEWPASS_ADMIN_KEY_FILE"} <= environment.keys()
+    for name, value in environment.items():
+        if name.endswith("_FILE"):
+            assert value.startswith("/run/secrets/fewpass/")
+            (tmp_path / Path(value).name).write_text("sqlite:///a-key-of-24-characters")
+            value = str(tmp_path / Path(value).name)
+        monkeypatch.setenv(name, value)
+    assert Settings().needs_keys is False  # until it listens on another address, as the command says
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_commands_probes_and_volumes_are_there(folder):
+    known = get_command(app).commands
+    claims = {each["metadata"]["name"] for each in manifests(folder) if each["kind"] == "PersistentVolumeClaim"}
+    for container, spec in containers(folder):
+        shell = " ".join(container["command"])
+        for name, rest in re.findall(r"^(?:\s*)fewpass (\w+)(.*)$", shell, re.MULTILINE):
+            options = re.findall(r"--[a-z-]+", rest)
+            taken = {option for parameter in known[name].params for option in parameter.opts}
+            assert set(options) <= taken, name
+        for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert ("ports" in container) == (kind in container)
+            if kind in container:
+                asked = container[kind]["httpGet"]
+                assert asked["path"] in OPEN and asked["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
+        volumes = {each["name"]: each for each in spec["volumes"]}
+        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes.keys()
+        assert {
+            v["persistentVolumeClaim"]["claimName"] for v in volumes.values() if "persistentVolumeClaim" in v
+        } <= claims
+        locked = {"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert container["securityContext"] == locked and spec["securityContext"]["runAsNonRoot"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_selectors_find_pods(folder):
+    labels = [found for _, found, _ in pods(folder)]
+    asked = [
+        each["spec"]["selector"]
+        for each in manifests(folder)
+        if each["kind"] in ("Service", "PodDisruptionBudget", "Deployment")
+    ]
+    wanted = [selector.get("matchLabels", selector) for selector in asked]
+    assert wanted and all(any(each.items() <= found.items() for found in labels) for each in wanted)
+
+
+def test_a_cluster_survives_the_drain_of_a_node_and_is_backed_up():
+    folder = DEPLOY / "kubernetes" / "cluster"
+    budgets = [
+        each["spec"]["selector"]["matchLabels"]["part"]
+        for each in manifests(folder)
+        if each["kind"] == "PodDisruptionBudget"
+    ]
+    assert sorted(budgets) == ["server", "worker"]
+    (workspace, _) = (each for each in manifests(folder) if each["kind"] == "PersistentVolumeClaim")
+    assert workspace["spec"]["accessModes"] == ["ReadWriteMany"]
+    for each in FOLDERS:
+        assert [one["kind"] for one, _, _ in pods(each)].count("CronJob") == 1
+
+
+def test_proxies_say_who_was_asked_and_hold_no_events_back():
+    nginx, caddy = (DEPLOY / "nginx.conf").read_text(), (DEPLOY / "Caddyfile").read_text()
+    for line in ("proxy_set_header Host $host;", "proxy_set_header X-Forwarded-Proto $scheme;", "proxy_buffering off;"):
+        assert line in nginx
+    port = Settings.model_fields["port"].default
+    assert (
+        f"server 127.0.0.1:{port};" in nginx
+        and f"reverse_proxy 127.0.0.1:{port}" in caddy
+        and "flush_interval -1" in caddy
+    )
