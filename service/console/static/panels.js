@@ -6,7 +6,7 @@ const MOST_ROWS = 12;
 const body = (id) => document.querySelector(`#${id} [data-body]`);
 
 function put(id, ...content) {
-  body(id).replaceChildren(...content.filter(Boolean));
+  body(id)?.replaceChildren(...content.filter(Boolean)); // a page has the panels that it has room for
 }
 
 function whyNot(words) {
@@ -34,6 +34,7 @@ export function distributionOf(answer) {
 
 export function answerPanel(answer, start, prior, wordsOf) {
   const told = distributionOf(answer);
+  if (!body("p-answer")) return;
   document.getElementById("h-answer").textContent = answer.target ? `Answer: ${answer.target}` : "Answer";
   if (!told) {
     put("p-answer", whyNot(answer.parts.posterior?.why_no_question ?? answer.absent.posterior ?? answer.absent.prediction));
@@ -51,10 +52,12 @@ export function answerPanel(answer, start, prior, wordsOf) {
     before ? signed(told.now[i] - before[i]) : "",
     told.joint ? digits(told.joint[told.labels[i]]) : "",
   ]);
-  const heads = ["answer", "line: without evidence", "#probability", band ? `#${band.level * 100} % interval` : "#", "#change", told.joint ? "#joint" : "#"];
+  const isBrief = document.getElementById("p-contributions") === null; // beside a picture
+  const heads = ["answer", isBrief ? "" : "line: without evidence", "#probability", band ? `#${band.level * 100} % interval` : "#", "#change", told.joint ? "#joint" : "#"];
+  if (isBrief) for (const each of [heads, ...rows]) each.splice(band ? 4 : 3);
   const notes = [];
-  if (told.joint) notes.push("joint: what the model's joint distribution says, which sums out what is not known; predictions skip it");
-  if (!band && answer.absent.interval && start.target) notes.push(`No interval: ${answer.absent.interval}`);
+  if (told.joint && !isBrief) notes.push("joint: what the model's joint distribution says, which sums out what is not known; predictions skip it");
+  if (!band && answer.absent.interval && start.target && !isBrief) notes.push(`No interval: ${answer.absent.interval}`);
   if (!answer.parts.prediction && answer.absent.prediction) notes.push(answer.absent.prediction);
   if (told.labels.length > MOST_ROWS) notes.push(`${told.labels.length - MOST_ROWS} less probable answers are not shown.`);
   put("p-answer", table(heads, rows), ...notes.map((words) => el("p", { class: "why-not" }, words)));

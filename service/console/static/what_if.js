@@ -2,17 +2,21 @@
 
 import { bar, digits, el, keepingFocus, setBar } from "./dom.js";
 import { answerPanel, askPanel, besidePanel, completionPanel, contributionsPanel, edgesPanel, surprisePanel } from "./panels.js";
+import { numberWords, pictureOf } from "./picture.js";
 import { whenReleased } from "./press.js";
 import { ask, curl } from "./rest.js";
 
 const MOST_LISTED = 60;
 const OPEN_AT_FIRST = 6;
 const TYPING_MS = 60;
-const QUICK = ["prediction", "contributions", "posterior"];
-const SLOW = ["interval", "completion"];
+// The parts of an answer that a page has room for.
+const room = (parts) => parts.filter((part) => document.getElementById({ contributions: "p-contributions", completion: "p-completion", interval: "p-answer" }[part] ?? "what-if"));
+const QUICK = room(["prediction", "contributions", "posterior"]);
+const SLOW = room(["interval", "completion"]);
+const KEPT = /\/(graph|regions|what-if)$/; // pages that show the same case
 
 const place = document.getElementById("what-if");
-if (place) explore(JSON.parse(document.getElementById("start").textContent));
+if (document.getElementById("start")) explore(JSON.parse(document.getElementById("start").textContent));
 
 function explore(start) {
   const path = `/v1/models/${encodeURIComponent(start.reference)}/whatif`.replaceAll("%40", "@");
@@ -26,6 +30,11 @@ function explore(start) {
   let latest = null;
   let number = 0;
   let inFlight = null;
+  const classes = { name: start.target, values: start.classes.map((each) => ({ label: String(each), value: each, words: String(each) })) };
+  const drawn = document.querySelector(".structure");
+  const picture = drawn && pictureOf(drawn, new Map([...byName, [start.target, classes]]), {
+    toggle, turn: start.is_of_structures ? (edge) => turnEdge(edge) : null,
+  });
 
   // The address
 
@@ -47,12 +56,24 @@ function explore(start) {
   }
 
   function write() {
-    const told = new URLSearchParams();
+    const told = new URLSearchParams(location.search);
+    for (const name of ["case", "beside"]) told.delete(name);
     if (Object.keys(compact(state)).length) told.set("case", JSON.stringify(compact(state)));
     if (kept) told.set("beside", JSON.stringify(compact(kept.state)));
     const text = told.toString();
     history.replaceState(null, "", text ? `?${text}` : location.pathname);
   }
+
+  // Links to other views of this model take the case along.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a");
+    const to = link && new URL(link.href.baseVal ?? link.href, location.href);
+    if (!to || to.origin !== location.origin || !KEPT.test(to.pathname) || event.ctrlKey || event.metaKey || event.button) return;
+    const here = new URLSearchParams(location.search);
+    for (const name of ["case", "beside"]) if (here.has(name)) to.searchParams.set(name, here.get(name));
+    event.preventDefault();
+    location.assign(to);
+  });
 
   // Asking
 
@@ -74,7 +95,7 @@ function explore(start) {
     whenReleased("chosen", chosen);
     marks();
     try {
-      const answer = await ask("POST", path, request(state, QUICK, [...open.keys()]), signal);
+      const answer = await ask("POST", path, request(state, QUICK, [...open.keys(), ...(picture?.names ?? [])]), signal);
       if (mine !== number) return; // a later click has asked meanwhile
       paint(mine, answer, "answered");
       if (start.is_of_structures) return paint(mine, answer, "settled");
@@ -128,18 +149,23 @@ function explore(start) {
     const nEvidence = Object.keys(state.evidence).length;
     if (start.is_of_structures) {
       edgesPanel(latest, document.getElementById("find").value.toLowerCase(), state, toggleEdge);
+      picture?.fillEdges(latest.parts.edges?.edges ?? [], state);
     } else {
+      picture?.fill(shown);
+      const noBars = document.getElementById("no-bars");
+      if (noBars) noBars.textContent = latest.absent.posterior ? `Bars stay empty: ${latest.absent.posterior}` : "";
       answerPanel(latest, start, priors.get(latest.target), wordsOf);
       contributionsPanel(latest);
       askPanel(latest, pick);
       surprisePanel(latest, nEvidence);
       if (latest.parts.completion || latest.absent.completion) completionPanel(latest, take, wordsOf);
-      besidePanel(latest, kept, swap, drop);
+      if (document.getElementById("p-beside")) besidePanel(latest, kept, swap, drop);
       for (const [name, details] of open) fillColumn(name, details);
     }
     const best = latest.parts.prediction;
+    const isGiven = latest.target in state.evidence; // its own value is nothing to predict it by
     document.getElementById("said").textContent = best
-      ? `${latest.target}: ${best.prediction}, ${digits(Math.max(...best.probabilities))}, with ${nEvidence} given values.`
+      ? `${isGiven ? `${latest.target} is supposed. By the other values it is ` : `${latest.target}: `}${best.prediction}, ${digits(Math.max(...best.probabilities))}, with ${nEvidence - isGiven} given values.`
       : `${nEvidence + state.present.length + state.absent.length} things are supposed.`;
     code();
   }
@@ -156,7 +182,26 @@ function explore(start) {
       el("li", {}, el("button", { type: "button", onclick: away, "aria-label": `Take out ${name} = ${value}` }, `${name} = ${value} ×`))));
   }
 
+  /** What the picture shows of a column: probabilities by place, now and without evidence, and what is supposed. */
+  function shown(name) {
+    const { posterior, prediction } = latest.parts;
+    const isClass = name === start.target;
+    const { values } = isClass ? classes : byName.get(name);
+    const value = state.evidence[name];
+    const byPlace = (own) => own && values.map(({ label }) => own[label]);
+    const label = value === undefined ? undefined : (posterior?.given?.[name] ?? (isClass ? String(value) : undefined));
+    const free = isClass && prediction ? prediction.probabilities : byPlace(posterior?.distributions?.[name]);
+    return {
+      now: value === undefined ? free : label && values.map((each) => Number(each.label === label)),
+      before: isClass && prediction ? prediction.prior : byPlace(priors.get(name)),
+      moments: posterior?.moments?.[name],
+      chosen: value === undefined ? -1 : values.findIndex((each) => each.value === value),
+      given: value,
+    };
+  }
+
   function code() {
+    if (!document.getElementById("as-curl")) return;
     const body = request(state, undefined, undefined);
     delete body.parts;
     document.getElementById("as-curl").textContent = curl("POST", path, body);
@@ -168,7 +213,7 @@ function explore(start) {
   const isChosen = (name, value) => name in state.evidence && state.evidence[name] === value;
 
   function list() {
-    if (start.is_of_structures) return;
+    if (start.is_of_structures || !document.getElementById("columns")) return;
     const wanted = document.getElementById("find").value.toLowerCase();
     const all = start.columns.filter((column) => column.name.toLowerCase().includes(wanted));
     open.clear();
@@ -238,11 +283,12 @@ function explore(start) {
       const given = latest.parts.posterior?.given?.[name];
       const share = now?.[label] ?? (given === undefined ? undefined : Number(given === label));
       setBar(button.children[1], share ?? 0, before?.[label]);
+      button.children[1].style.visibility = share === undefined ? "hidden" : ""; // not known is not zero
       button.children[2].textContent = share === undefined ? "" : digits(share);
     }
     const moments = latest.parts.posterior?.moments?.[name];
     const words = details.querySelector(".moments");
-    if (words) words.textContent = moments ? `mean ${digits(moments.mean)}, standard deviation ${digits(Math.sqrt(Math.max(0, moments.variance)))}` : "";
+    if (words) words.textContent = moments ? `mean ${numberWords(byName.get(name), moments.mean)}, standard deviation ${numberWords(byName.get(name), Math.sqrt(Math.max(0, moments.variance)), true)}` : "";
   }
 
   function marks() {
@@ -282,6 +328,11 @@ function explore(start) {
     state[other] = state[other].filter((each) => each !== edge);
     state[which] = state[which].includes(edge) ? state[which].filter((each) => each !== edge) : [...state[which], edge];
     update();
+  }
+
+  /** From open to required to forbidden to open. */
+  function turnEdge(edge) {
+    toggleEdge(state.present.includes(edge) || state.absent.includes(edge) ? "absent" : "present", edge);
   }
 
   function pick(name) {
@@ -326,7 +377,7 @@ function explore(start) {
     state = { ...empty(), target: state.target };
     update();
   });
-  document.getElementById("pin").addEventListener("click", () => {
+  document.getElementById("pin")?.addEventListener("click", () => {
     if (!latest) return;
     kept = { state: structuredClone(state), answer: latest };
     write();
@@ -356,13 +407,15 @@ function explore(start) {
   });
 
   async function begin() {
-    for (const id of start.is_of_structures ? ["p-answer", "p-contributions", "p-ask", "p-surprise", "p-completion"] : []) document.getElementById(id).hidden = true;
-    document.getElementById("p-edges").hidden = !start.is_of_structures;
+    for (const panel of document.querySelectorAll("#what-if .panel:has([data-body])")) {
+      if (panel.id !== "p-beside") panel.hidden = start.is_of_structures !== (panel.id === "p-edges");
+    }
     const [here, beside] = read();
     state = here;
     questions();
     list();
-    if (beside) {
+    if (picture) learnPriors(picture.names.filter((name) => name !== start.target));
+    if (beside && document.getElementById("p-beside")) {
       try {
         kept = { state: beside, answer: await ask("POST", path, request(beside, QUICK, [])) };
       } catch (error) {
