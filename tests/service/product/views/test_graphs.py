@@ -47,7 +47,7 @@ def test_parents_stand_above_and_nothing_touches(drawn: tuple[int, list[tuple[in
         assert len(route) == 2 * (layer[child] - layer[parent]) + 1
     for a in range(n):
         assert spots.x[a] - widths[a] / 2 > 0 and spots.x[a] + widths[a] / 2 < spots.width
-        assert 0 < spots.y[a] - heights[a] / 2 and spots.y[a] + heights[a] / 2 < spots.height
+        assert spots.y[a] - heights[a] / 2 > 0 and spots.y[a] + heights[a] / 2 < spots.height
         for b in range(a):
             is_beside = abs(spots.y[a] - spots.y[b]) < (heights[a] + heights[b]) / 2
             assert not is_beside or abs(spots.x[a] - spots.x[b]) >= (widths[a] + widths[b]) / 2 + GAP - 1e-6
@@ -130,7 +130,10 @@ def test_pages_of_the_graph(site: Site, network: str, circuit: object) -> None:
     assert "<text" in page(f"{network}/graph") and "windy" in page(f"{network}/graph")
     assert "columns around windy" in page(f"{network}/graph?around=windy").lower()
     assert "Given class" in page(f"{network}/graph/windy")
-    assert "A circuit of" in page("sky/graph") and "structure.svg" not in page("sky/graph").partition("The same over REST")[0]
+    assert (
+        "A circuit of" in page("sky/graph")
+        and "structure.svg" not in page("sky/graph").partition("The same over REST")[0]
+    )
     folded = page("sky/regions?open=")
     assert folded.count('class="node') == 1 and "unfold " in folded and "fold " in page("sky/regions")
     assert 'data-value="0"' in page("sky/regions") and 'data-value="0"' not in folded
