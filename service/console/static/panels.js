@@ -1,8 +1,10 @@
 // What the explorer shows of an answer, one function a panel; each table is also what a screen reader reads.
 
-import { bar, digits, el, signed, stepBar, table } from "./dom.js";
+import { bar, digits, el, knownWords, signed, stepBar, table } from "./dom.js";
+import { LEAST_DRAWN } from "./picture.js";
 
 const MOST_ROWS = 12;
+const MOST_EDGES = 60;
 const body = (id) => document.querySelector(`#${id} [data-body]`);
 
 function put(id, ...content) {
@@ -69,7 +71,7 @@ export function besidePanel(answer, kept, onSwap, onDrop) {
   if (kept === null) return;
   const here = distributionOf(answer);
   const there = distributionOf(kept.answer);
-  const evidence = Object.entries(kept.state.evidence).map(([name, value]) => `${name} = ${value === null ? "missing" : value}`);
+  const evidence = Object.entries(kept.state.evidence).map(([name, value]) => `${name} ${knownWords(value)}`);
   const content = [el("p", {}, evidence.length ? evidence.join(", ") : "No evidence.")];
   if (here && there && answer.target === kept.answer.target) {
     content.push(table(["answer", "line: the other case", "#here", "#beside", "#difference"],
@@ -130,7 +132,7 @@ export function surprisePanel(answer, nEvidence) {
   put("p-surprise", el("p", {}, "The model holds what is supposed to be this rare: ", el("strong", {}, rarity(told)), "."));
 }
 
-export function completionPanel(answer, onTake, wordsOf) {
+export function completionPanel(answer, onTake, wordsOf, onMore) {
   const told = answer.parts.completion;
   if (!told) return put("p-completion", whyNot(answer.absent.completion));
   const rows = Object.entries(told.assignment).slice(0, 200).map(([name, value]) => [name, value === null ? "(missing)" : wordsOf(name, value)]);
@@ -138,23 +140,38 @@ export function completionPanel(answer, onTake, wordsOf) {
   put("p-completion",
     el("p", {}, `${found} Log probability ${digits(told.log_probability)}.`),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Completion" }, table(["column", "value"], rows, "")),
-    el("p", {}, el("button", { type: "button", onclick: () => onTake(told.assignment) }, "Suppose all of it")));
+    el("p", {}, el("button", { type: "button", onclick: () => onTake(told.assignment) }, "Suppose all of it"), " ",
+      told.best ? null : el("button", { type: "button", onclick: onMore }, "Show the next ones")),
+    told.best && told.best.length > 1 ? othersTable(told.best, wordsOf) : null);
+}
+
+/** The next most probable completions: how probable each is beside the first, and where it differs from it. */
+function othersTable([first, ...others], wordsOf) {
+  const changes = ({ assignment }) => Object.entries(assignment).filter(([name, value]) => value !== first.assignment[name])
+    .map(([name, value]) => `${name} = ${value === null ? "missing" : wordsOf(name, value)}`).join(", ");
+  return table(["next", "differs in", "#as probable as the first"],
+    others.map((each, i) => [String(i + 2), changes(each), digits(Math.exp(each.log_probability - first.log_probability))]), "");
 }
 
 export function edgesPanel(answer, wanted, state, onToggle) {
   const told = answer.parts.edges;
   if (!told) return put("p-edges", whyNot(answer.absent.edges));
   const matching = told.edges.filter((edge) => !wanted || `${edge.from} ${edge.to}`.toLowerCase().includes(wanted));
-  const most = matching.sort((a, b) => b.probability - a.probability).slice(0, 60);
+  const isSupposed = (edge) => [...state.present, ...state.absent].includes(`${edge.from}->${edge.to}`);
+  const sorted = matching.sort((a, b) => b.probability - a.probability);
+  const most = sorted.filter((edge) => edge.probability >= LEAST_DRAWN || isSupposed(edge)).slice(0, MOST_EDGES);
+  const rest = sorted.filter((edge) => !most.includes(edge));
+  const wasOpen = document.querySelector("#p-edges details")?.open;
   const toggle = (edge, list, words) => {
     const name = `${edge.from}->${edge.to}`;
     const isOn = state[list].includes(name);
     return el("button", { type: "button", "aria-pressed": String(isOn), "aria-label": `${words} ${edge.from} to ${edge.to}`, onclick: () => onToggle(list, name) }, words);
   };
-  put("p-edges",
-    table(["edge", "bar", "#probability", "suppose"], most.map((edge) => [
-      `${edge.from} → ${edge.to}`, bar(edge.probability), digits(edge.probability),
-      el("span", { class: "edge" }, toggle(edge, "present", "in"), toggle(edge, "absent", "out")),
-    ])),
-    matching.length > most.length ? el("p", { class: "why-not" }, `${matching.length - most.length} less probable edges are not shown.`) : null);
+  const rows = (edges) => table(["edge", "bar", "#probability", "suppose"], edges.map((edge) => [
+    `${edge.from} → ${edge.to}`, bar(edge.probability), digits(edge.probability),
+    el("span", { class: "edge" }, toggle(edge, "present", "in"), toggle(edge, "absent", "out")),
+  ]));
+  put("p-edges", rows(most),
+    rest.length ? el("details", { open: wasOpen }, el("summary", {}, `${rest.length} less probable edges`), rows(rest.slice(0, MOST_EDGES)),
+      rest.length > MOST_EDGES ? el("p", { class: "why-not" }, `${rest.length - MOST_EDGES} of them are not shown: find them by name.`) : null) : null);
 }

@@ -3,7 +3,7 @@
 import { digits } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const LEAST_DRAWN = 0.01; // less probable arrows are folded
+export const LEAST_DRAWN = 0.01; // less probable arrows are folded
 const [THINNEST, WIDEST, BEND] = [1, 6, 0.12];
 
 /** What stands for one value: its elements, and where they are. */
@@ -49,10 +49,10 @@ function fillSpread({ g, share, before, box, number }, column, moments, given) {
   share.setAttribute("width", right - left);
   before.setAttribute("x", moments ? place(moments.mean) - 1 : box.x);
   before.setAttribute("width", moments ? 2 : 0);
-  number.textContent = given !== undefined ? `= ${given ?? "missing"}` : moments ? `${numberWords(column, moments.mean)} ± ${numberWords(column, deviation, true)}` : "";
+  number.textContent = given !== undefined ? given : moments ? `${numberWords(column, moments.mean)} ± ${numberWords(column, deviation, true)}` : "";
 }
 
-/** The explorer's picture. `columns` maps names to columns with their values; `toggle(name, value)` and `turn(edge)` are what a click does. */
+/** The explorer's picture. `columns` maps names to columns with their values; `toggle(name, value, event)` and `turn(edge)` are what a click does. */
 export function pictureOf(root, columns, { toggle, turn }) {
   const boxes = new Map();
   for (const node of root.querySelectorAll(".node")) {
@@ -66,7 +66,7 @@ export function pictureOf(root, columns, { toggle, turn }) {
     const edge = event.target.closest(".edge-line");
     if (value) {
       const name = value.closest(".node").dataset.column;
-      toggle(name, columns.get(name).values[Number(value.dataset.value)].value);
+      toggle(name, columns.get(name).values[Number(value.dataset.value)].value, event);
     } else if (edge && turn) turn(edge.dataset.edge);
     return Boolean(value);
   }
@@ -79,12 +79,12 @@ export function pictureOf(root, columns, { toggle, turn }) {
   function fill(told) {
     for (const name of names) {
       const { node, rows, spread } = boxes.get(name);
-      const { now, before, moments, chosen, given } = told(name);
+      const { now, before, moments, isChosen, given } = told(name);
       const most = rows[0]?.isUpright ? Math.max(...[...(now ?? []), ...(before ?? []), 1e-12].filter((p) => p !== undefined)) : 1;
       for (const each of rows) {
         const place = Number(each.g.dataset.value);
         fillRow(each, now?.[place], before?.[place], most);
-        each.g.setAttribute("aria-pressed", String(place === chosen));
+        each.g.setAttribute("aria-pressed", String(isChosen(place)));
       }
       if (spread && columns.get(name).range) fillSpread(spread, columns.get(name), moments, given);
       node.classList.toggle("given", given !== undefined);

@@ -1,7 +1,7 @@
 // The what-if explorer: what is supposed stands in the address, what follows from it comes from one REST call.
 
-import { bar, digits, el, keepingFocus, setBar } from "./dom.js";
-import { answerPanel, askPanel, besidePanel, completionPanel, contributionsPanel, edgesPanel, surprisePanel } from "./panels.js";
+import { bar, digits, el, isSeveral, keepingFocus, knownWords, setBar } from "./dom.js";
+import { answerPanel, askPanel, besidePanel, completionPanel, contributionsPanel, distributionOf, edgesPanel, surprisePanel } from "./panels.js";
 import { numberWords, pictureOf } from "./picture.js";
 import { whenReleased } from "./press.js";
 import { ask, curl } from "./rest.js";
@@ -9,6 +9,7 @@ import { ask, curl } from "./rest.js";
 const MOST_LISTED = 60;
 const OPEN_AT_FIRST = 6;
 const TYPING_MS = 60;
+const MOST_BEST = 5;
 // The parts of an answer that a page has room for.
 const room = (parts) => parts.filter((part) => document.getElementById({ contributions: "p-contributions", completion: "p-completion", interval: "p-answer" }[part] ?? "what-if"));
 const QUICK = room(["prediction", "contributions", "posterior"]);
@@ -29,6 +30,7 @@ function explore(start) {
   let kept = null; // a case beside: its state and its answer
   let latest = null;
   let number = 0;
+  let nBest = 1; // explanations
   let inFlight = null;
   const classes = { name: start.target, values: start.classes.map((each) => ({ label: String(each), value: each, words: String(each) })) };
   const drawn = document.querySelector(".structure");
@@ -80,6 +82,7 @@ function explore(start) {
   function request(each, parts, columns) {
     if (start.is_of_structures) return { parts: ["edges"], present: each.present, absent: each.absent };
     const body = { evidence: each.evidence, parts };
+    if (nBest > 1 && (parts ?? SLOW).includes("completion")) body.best = nBest;
     if (each.target !== start.target) body.target = each.target;
     if (columns) body.columns = columns;
     return body;
@@ -158,14 +161,15 @@ function explore(start) {
       contributionsPanel(latest);
       askPanel(latest, pick);
       surprisePanel(latest, nEvidence);
-      if (latest.parts.completion || latest.absent.completion) completionPanel(latest, take, wordsOf);
+      if (latest.parts.completion || latest.absent.completion) completionPanel(latest, take, wordsOf, nextBest);
       if (document.getElementById("p-beside")) besidePanel(latest, kept, swap, drop);
       for (const [name, details] of open) fillColumn(name, details);
     }
-    const best = latest.parts.prediction;
+    const told = start.is_of_structures ? null : distributionOf(latest);
+    const best = told ? told.now.indexOf(Math.max(...told.now)) : -1;
     const isGiven = latest.target in state.evidence; // its own value is nothing to predict it by
-    document.getElementById("said").textContent = best
-      ? `${isGiven ? `${latest.target} is supposed. By the other values it is ` : `${latest.target}: `}${best.prediction}, ${digits(Math.max(...best.probabilities))}, with ${nEvidence - isGiven} given values.`
+    document.getElementById("said").textContent = told
+      ? `${isGiven ? `${latest.target} is supposed. By the other values it is ` : `${latest.target}: `}${wordsOf(latest.target, told.labels[best])}, ${digits(told.now[best])}, with ${nEvidence - isGiven} given values.`
       : `${nEvidence + state.present.length + state.absent.length} things are supposed.`;
     code();
   }
@@ -177,9 +181,9 @@ function explore(start) {
   function listChosen() {
     const items = start.is_of_structures
       ? [...state.present.map((edge) => [edge, "in", () => toggleEdge("present", edge)]), ...state.absent.map((edge) => [edge, "out", () => toggleEdge("absent", edge)])]
-      : Object.entries(state.evidence).map(([name, value]) => [name, value === null ? "missing" : value, () => retract(name)]);
-    document.getElementById("chosen").replaceChildren(...items.map(([name, value, away]) =>
-      el("li", {}, el("button", { type: "button", onclick: away, "aria-label": `Take out ${name} = ${value}` }, `${name} = ${value} ×`))));
+      : Object.entries(state.evidence).map(([name, value]) => [name, knownWords(value), () => retract(name)]);
+    document.getElementById("chosen").replaceChildren(...items.map(([name, words, away]) =>
+      el("li", {}, el("button", { type: "button", onclick: away, "aria-label": `Take out ${name} ${words}` }, `${name.replace("->", " → ")} ${words} ×`))));
   }
 
   /** What the picture shows of a column: probabilities by place, now and without evidence, and what is supposed. */
@@ -189,14 +193,14 @@ function explore(start) {
     const { values } = isClass ? classes : byName.get(name);
     const value = state.evidence[name];
     const byPlace = (own) => own && values.map(({ label }) => own[label]);
-    const label = value === undefined ? undefined : (posterior?.given?.[name] ?? (isClass ? String(value) : undefined));
+    const label = value === undefined ? undefined : (posterior?.given?.[name] ?? (isClass ? String(value) : undefined)); // of one value
     const free = isClass && prediction ? prediction.probabilities : byPlace(posterior?.distributions?.[name]);
     return {
-      now: value === undefined ? free : label && values.map((each) => Number(each.label === label)),
+      now: value === undefined || isSeveral(value) ? free : label && values.map((each) => Number(each.label === label)),
       before: isClass && prediction ? prediction.prior : byPlace(priors.get(name)),
       moments: posterior?.moments?.[name],
-      chosen: value === undefined ? -1 : values.findIndex((each) => each.value === value),
-      given: value,
+      isChosen: (place) => isChosen(name, values[place].value),
+      given: value === undefined ? undefined : knownWords(value),
     };
   }
 
@@ -210,7 +214,10 @@ function explore(start) {
 
   // The columns
 
-  const isChosen = (name, value) => name in state.evidence && state.evidence[name] === value;
+  function isChosen(name, value) {
+    const known = state.evidence[name];
+    return isSeveral(known) ? (known.none_of ?? (Array.isArray(known) ? known : [])).includes(value) : name in state.evidence && known === value;
+  }
 
   function list() {
     if (start.is_of_structures || !document.getElementById("columns")) return;
@@ -257,7 +264,7 @@ function explore(start) {
     const column = byName.get(name);
     const values = el("div", { role: "group", "aria-label": name });
     for (const { label, value, words } of listed(column)) {
-      values.append(el("button", { type: "button", class: "value", "aria-pressed": "false", "data-label": label, onclick: () => toggle(name, value) },
+      values.append(el("button", { type: "button", class: "value", "aria-pressed": "false", "data-label": label, onclick: (event) => toggle(name, value, event) },
         el("span", { class: "name" }, words), bar(0), el("span", { class: "n" }, "")));
     }
     details.append(values);
@@ -271,8 +278,18 @@ function explore(start) {
           else suppose({ [name]: column.is_time ? input.value : Number(input.value) });
         }, TYPING_MS);
       });
-      details.append(el("label", {}, "exactly ", input), el("p", { class: "why-not moments" }));
+      details.append(el("label", {}, "exactly ", input), column.is_continuous ? range(column) : "", el("p", { class: "why-not moments" }));
     }
+  }
+
+  /** Two fields, for the ends of a range. */
+  function range({ name, is_time: isTime }) {
+    const ends = ["low", "high"].map((end) => el("input", { type: isTime ? "text" : "number", step: "any", "aria-label": `${name}, ${end === "low" ? "from" : "to"}`, onchange: () => {
+      const told = Object.fromEntries(ends.flatMap((each, i) => (each.value === "" ? [] : [[["low", "high"][i], isTime ? each.value : Number(each.value)]])));
+      if (Object.keys(told).length) suppose({ [name]: told });
+      else retract(name);
+    } }));
+    return el("label", { class: "range" }, "from ", ends[0], " to ", ends[1]);
   }
 
   function fillColumn(name, details) {
@@ -300,7 +317,7 @@ function explore(start) {
     }
     for (const details of document.querySelectorAll("#columns details")) {
       const name = details.dataset.column;
-      details.querySelector(".picked").textContent = name in state.evidence ? `= ${state.evidence[name] ?? "missing"}` : "";
+      details.querySelector(".picked").textContent = name in state.evidence ? knownWords(state.evidence[name]) : "";
     }
   }
 
@@ -318,9 +335,19 @@ function explore(start) {
     update();
   }
 
-  function toggle(name, value) {
-    if (isChosen(name, value)) retract(name);
-    else suppose({ [name]: value });
+  /** A click supposes a value or takes it back; with the shift key one of several, with the alt key that it is not this. */
+  function toggle(name, value, event) {
+    const known = state.evidence[name];
+    const change = (list) => (list.includes(value) ? list.filter((each) => each !== value) : [...list, value]);
+    if (event?.altKey && value !== null) {
+      const excluded = change(known?.none_of ?? []);
+      return excluded.length ? suppose({ [name]: { none_of: excluded } }) : retract(name);
+    }
+    if (event?.shiftKey && value !== null) {
+      const possible = change(Array.isArray(known) ? known : name in state.evidence && !isSeveral(known) && known !== null ? [known] : []);
+      return possible.length ? suppose({ [name]: possible.length === 1 ? possible[0] : possible }) : retract(name);
+    }
+    return known === value ? retract(name) : suppose({ [name]: value });
   }
 
   function toggleEdge(which, edge) {
@@ -352,6 +379,11 @@ function explore(start) {
       return known ? [[name, known.value]] : isContinuous ? [[name, value]] : [];
     });
     suppose(Object.fromEntries(own));
+  }
+
+  function nextBest() {
+    nBest = MOST_BEST;
+    update();
   }
 
   function swap() {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -143,6 +144,50 @@ def test_a_click_on_a_bar_moves_all_others(browser, kinds: tuple[str, httpx.Clie
         tab.page.click("#reset")
         after(tab, before)
         assert in_picture(tab, start) == free
+        tab.check()
+
+
+def test_several_values_and_what_is_excluded(browser, kinds: tuple[str, httpx.Client]) -> None:
+    url, client = kinds
+    with visit(browser, url) as tab:
+        tab.go("/console/models/rain/graph")
+        tab.settled()
+        start = json.loads(tab.page.text_content("#start"))
+        bar = '.node[data-column=outlook] .value[data-words="outlook: {}"]'
+        for label, key, known in (
+            ("sunny", None, "sunny"),
+            ("rain", "Shift", ["sunny", "rain"]),
+            ("rain", "Alt", {"none_of": ["rain"]}),
+        ):
+            before = settled_number(tab)
+            tab.page.locator(bar.format(label)).click(modifiers=[key] if key else [])
+            after(tab, before)
+            assert case_of(tab) == {"evidence": {"outlook": known}}
+            query = {"kind": "conditional", "evidence": {"outlook": known}}
+            told = client.post("/v1/models/rain/query", json={"queries": [query]}).json()["answers"][0]["distributions"]
+            shown = in_picture(tab, start)
+            for name in ("windy", "class") if key else ("windy",):
+                assert shown[name] == {label: digits(p) for label, p in told[name].items()}, (known, name)
+            if key:
+                assert shown["outlook"] == {label: digits(p) for label, p in told["outlook"].items()}
+        assert tab.page.inner_text("#chosen") == "outlook is not rain ×"
+        tab.page.click(".tabs a:has-text('What-if')")
+        tab.settled()
+        before = settled_number(tab)
+        tab.page.click("text=Show the next ones")
+        after(tab, before)
+        query = {"kind": "map", "evidence": {"outlook": {"none_of": ["rain"]}}, "best": 5}
+        told = client.post("/v1/models/rain/query", json={"queries": [query]}).json()["answers"][0]["best"]
+        ratios = [digits(math.exp(each["log_probability"] - told[0]["log_probability"])) for each in told[1:]]
+        assert tab.page.locator("#p-completion table").last.locator("td.n").all_inner_texts() == ratios
+        tab.go("/console/models/drawn/what-if")
+        tab.settled()
+        before = settled_number(tab)
+        tab.page.fill("[aria-label='humidity, from']", "50")
+        tab.page.locator("[aria-label='humidity, from']").blur()
+        after(tab, before)
+        assert case_of(tab) == {"evidence": {"humidity": {"low": 50}}}
+        assert tab.page.inner_text("#chosen") == "humidity ≥ 50 ×"
         tab.check()
 
 
