@@ -14,7 +14,11 @@ function row(g) {
 }
 
 /** Let a row show a share, and as a line what it was; an unknown one shows nothing. */
-function fillRow({ g, share, before, box, number, isUpright }, p, was, most) {
+function fillRow(shown, p, was, most) {
+  const key = `${p} ${was} ${most}`;
+  if (shown.key === key) return; // what stays is not painted again
+  shown.key = key;
+  const { g, share, before, box, number, isUpright } = shown;
   const [now, then] = [(p ?? 0) / most, was === undefined ? undefined : was / most];
   if (isUpright) {
     share.setAttribute("y", box.y + box.height * (1 - now));

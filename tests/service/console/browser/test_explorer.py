@@ -113,6 +113,7 @@ def test_every_number_is_that_of_rest(browser, kinds: tuple[str, httpx.Client], 
             others = {text for name, own in shown.items() if name != start["target"] for text in own.values()}
             assert (others == {""}) == (model == "trees"), "only trees know no joint distribution"
             tab.check()
+            assert model not in {"drawn", "trees"} or not tab.findings()
 
 
 def test_a_click_on_a_bar_moves_all_others(browser, kinds: tuple[str, httpx.Client]) -> None:
@@ -242,6 +243,7 @@ def test_arrows_of_a_posterior_are_required_and_forbidden(browser, kinds: tuple[
         after(tab, before)
         assert case_of(tab)["present"]
         tab.check()
+        assert not tab.findings()
 
 
 def test_the_picture_is_found_sized_and_dragged(browser, kinds: tuple[str, httpx.Client]) -> None:
