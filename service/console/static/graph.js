@@ -8,6 +8,7 @@ const MOST = 4;
 const LEAST_READABLE = 0.7;
 const SHARE = 0.75; // of the window, as in the style sheet
 const STEP = 1.25;
+const JITTER = 3; // pixels
 
 // Size
 
@@ -46,10 +47,13 @@ if (svg) {
   picture.addEventListener("pointerdown", (event) => {
     if (event.pointerType !== "mouse" || event.button || event.target.closest("a, .value, .edge-line") || !event.target.closest(".structure")) return;
     held = { x: event.clientX + picture.scrollLeft, y: event.clientY + picture.scrollTop };
-    picture.setPointerCapture(event.pointerId);
   });
   picture.addEventListener("pointermove", (event) => {
-    if (held) picture.scrollTo(held.x - event.clientX, held.y - event.clientY);
+    if (!held) return;
+    const [left, top] = [held.x - event.clientX, held.y - event.clientY];
+    // Only what has moved is a drag; a click stays one of what is below it.
+    if (Math.hypot(left - picture.scrollLeft, top - picture.scrollTop) > JITTER) picture.setPointerCapture(event.pointerId);
+    if (picture.hasPointerCapture(event.pointerId)) picture.scrollTo(left, top);
   });
   for (const name of ["pointerup", "pointercancel"]) picture.addEventListener(name, () => { held = null; });
 }

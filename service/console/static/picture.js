@@ -65,13 +65,20 @@ export function pictureOf(root, columns, { toggle, turn }) {
   }
   const names = [...boxes.keys()].filter((name) => columns.has(name));
 
+  /** The arrow at a click, or within a finger of it: the thin ones are a pixel wide. */
+  function near({ target, clientX, clientY }) {
+    if (target.closest(".edge-line, .node")) return target.closest(".edge-line");
+    const around = [3, 6].flatMap((r) => [[r, 0], [-r, 0], [0, r], [0, -r]]);
+    return around.map(([dx, dy]) => document.elementFromPoint(clientX + dx, clientY + dy)?.closest(".edge-line")).find(Boolean);
+  }
+
   function act(event) {
     const value = event.target.closest(".value");
-    const edge = event.target.closest(".edge-line");
+    const edge = turn && !value && event.type === "click" && near(event);
     if (value) {
       const name = value.closest(".node").dataset.column;
       toggle(name, columns.get(name).values[Number(value.dataset.value)].value, event);
-    } else if (edge && turn) turn(edge.dataset.edge);
+    } else if (edge) turn(edge.dataset.edge);
     return Boolean(value);
   }
   root.addEventListener("click", act);

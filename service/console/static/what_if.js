@@ -170,7 +170,7 @@ function explore(start) {
     const isGiven = latest.target in state.evidence; // its own value is nothing to predict it by
     document.getElementById("said").textContent = told
       ? `${isGiven ? `${latest.target} is supposed. By the other values it is ` : `${latest.target}: `}${wordsOf(latest.target, told.labels[best])}, ${digits(told.now[best])}, with ${nEvidence - isGiven} given values.`
-      : `${nEvidence + state.present.length + state.absent.length} things are supposed.`;
+      : `Supposed: ${nEvidence + state.present.length + state.absent.length}.`;
     code();
   }
 

@@ -239,6 +239,17 @@ def test_arrows_of_a_posterior_are_required_and_forbidden(browser, kinds: tuple[
             after(tab, before)
             assert case_of(tab) == known and arrows(tab) == pytest.approx(wanted(**known), abs=1e-9)
         before = settled_number(tab)
+        line = "document.querySelector('.edge-line:not(.folded)')"
+        x, y = tab.page.evaluate(
+            f"(() => {{ const p = {line}.getPointAtLength({line}.getTotalLength() / 2).matrixTransform({line}.getScreenCTM()); return [p.x, p.y]; }})()"
+        )
+        tab.page.mouse.click(x + 5, y)
+        after(tab, before)
+        assert len(case_of(tab)["present"]) == 1, "a click beside a thin arrow is meant for it"
+        before = settled_number(tab)
+        tab.page.click("#reset")
+        after(tab, before)
+        before = settled_number(tab)
         tab.page.locator("#p-edges button").first.click()
         after(tab, before)
         assert case_of(tab)["present"]
