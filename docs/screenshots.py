@@ -24,7 +24,7 @@ CASE = {"evidence": {"contract": "monthly", "calls": 5}}
 PAGES = {
     "models": "/console",
     "model": "/console/models/churn",
-    "graph": "/console/models/churn@1/graph",
+    "graph": f"/console/models/churn@1/graph?case={quote(json.dumps(CASE))}",
     "what-if": f"/console/models/churn@1/what-if?case={quote(json.dumps(CASE))}",
 }
 
@@ -74,7 +74,7 @@ def main() -> None:
             tab = browser.new_page(viewport=SIZE)
             for name, path in PAGES.items():
                 tab.goto(server.url + path, wait_until="load")
-                if name == "what-if":
+                if name in ("graph", "what-if"):
                     tab.wait_for_selector("#what-if[data-state=settled]", timeout=120_000)
                 tab.screenshot(path=OUT / f"{name}.png")
             browser.close()

@@ -1,4 +1,4 @@
-"""The graph of a model: layers of columns, a neighbourhood where there are many, and the table behind each column."""
+"""The graph of a model, by which it is asked: columns in layers or regions of a circuit, and the table behind each column."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -10,47 +10,37 @@ from starlette.requests import Request
 
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
+from learners.registry.networks.model import NetworkModel
 from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call
 from service.console.screens.monitoring import moment_of
-from service.product.views.graphs import NoGraph, family_of, graph_of, outline
+from service.console.screens.what_if import start_of
+from service.product.views.graph_nodes import Bars
+from service.product.views.graphs import ColumnGraph, family_of, graph_of, outline
 from service.product.views.regions import unfolded
 from service.product.views.structure_svg import to_svg
 from service.requests.json_values import JSONObject
-from service.serving.predictor import Predictor
+from service.serving.predictor import Predictor, Served
 from service.workspace import Workspace
 
 # From so many columns on, a neighbourhood is shown.
 MANY = 100
 MOST_STEPS = 4
-MOST_DIGITS = 10
+# More intervals would be thinner than a click.
+MOST_UPRIGHT = 120
 # What an address of a graph with drift names: the window, its end and what it is compared with.
 ASKED_OF_DRIFT = ("drift", "until", "against")
 
 
 @page("graph.html")
 def graph(request: Request) -> JSONObject:
-    """All columns, or those around one; of a circuit its regions."""
-    reference = request.path_params["reference"]
-    predictor: Predictor = request.app.state.predictor
-    model = (predictor.served(reference) or predictor.resolve(reference)).model
-    shown = product.find_version(workspace_of(request), reference)
-    told: JSONObject = {
-        "name": shown.name,
-        "reference": reference,
-        "shown": shown,
-        "calls": [
-            Call("GET", f"/v1/models/{reference}/structure"),
-            Call("GET", f"/v1/models/{reference}/structure.svg"),
-        ],
-        "is_circuit": isinstance(model, CircuitModel) and not isinstance(model, GaussianModel),
-        "reason": None,
-    }
-    try:
-        whole = graph_of(model)
-    except NoGraph as reason:
-        return told | {"reason": str(reason)}
+    """All columns, or those around one, with a bar for each value; of a circuit its regions."""
+    served, reference = _served(request)
+    if isinstance(served.model, CircuitModel) and not isinstance(served.model, NetworkModel):
+        return _regions(request)
+    told, bars = _explorer(request, served, reference)
+    whole = graph_of(served.model)
     focus, steps = (
         request.query_params.get("around", ""),
         whole_number(request.query_params.get("steps"), 1, MOST_STEPS),
@@ -58,11 +48,13 @@ def graph(request: Request) -> JSONObject:
     if not focus and len(whole.columns) > MANY:
         focus = whole.target or (whole.columns[0] if whole.columns else "")
     near = whole.around(focus, steps) if focus else whole
+    has_tables = bool(whole.of_class)
     link = _link(reference)
     drift = {name: request.query_params[name] for name in ASKED_OF_DRIFT if request.query_params.get(name)}
     until = moment_of(drift.get("until"))
     blamed = blamed_columns(workspace_of(request), reference, drift, until) if "drift" in drift else {}
-    picture = to_svg(near, f"{shown.name}@{shown.version}", link, alone=False, blamed=blamed)
+    name = f"{told['name']}@{served.version}"
+    picture = to_svg(near, name, link if has_tables else _nowhere, alone=False, blamed=blamed, bars=bars)
     return told | {
         "focus": focus,
         "window": drift.get("drift"),
@@ -82,8 +74,72 @@ def graph(request: Request) -> JSONObject:
             name: f"/console/models/{quote(reference)}/graph?{urlencode({'around': name, **drift})}"
             for name in near.columns
         },
-        "links": {name: link(name) for name in near.columns},
+        "links": {name: link(name) for name in near.columns} if has_tables else {},
+        "regions": None,
     }
+
+
+@page("graph.html")
+def circuit(request: Request) -> JSONObject:
+    """The circuit of a model, or the one that its network compiles to, by regions that unfold."""
+    return _regions(request)
+
+
+def _regions(request: Request) -> JSONObject:
+    served, reference = _served(request)
+    told, bars = _explorer(request, served, reference)
+    asked = request.query_params.get("open")
+    opened = None if asked is None else {int(each) for each in asked.split(",") if each.isdecimal()}
+    if isinstance(served.model, GaussianModel):
+        columns = tuple(column["name"] for column in told["start"]["columns"])
+        found: JSONObject = {"graph": ColumnGraph(None, columns, (), {}, ""), "names": {}, "regions": {}}
+    else:
+        found = unfolded(served.model, opened)
+    numbers = {name: number for number, name in found["names"].items()}
+
+    def link(name: str) -> str | None:
+        number = numbers.get(name)
+        if number is None or not found["regions"][number].children:
+            return None
+        base = f"/console/models/{quote(reference)}/regions"
+        return f"{base}?open={','.join(map(str, sorted(found['opened'] ^ {number})))}"
+
+    graph = found.pop("graph")
+    picture = to_svg(graph, f"{told['name']}@{served.version}", link, alone=False, bars=bars)
+    links = {number: link(name) for name, number in numbers.items()}
+    calls = [*told["calls"], Call("GET", f"/v1/models/{reference}/circuit?format=json")]
+    return told | found | {"picture": Markup(picture), "links": links, "calls": calls}
+
+
+def _served(request: Request) -> tuple[Served, str]:
+    reference, predictor = request.path_params["reference"], request.app.state.predictor
+    return predictor.served(reference) or predictor.resolve(reference), reference
+
+
+def _explorer(request: Request, served: Served, reference: str) -> tuple[JSONObject, dict[str, Bars]]:
+    """What every picture of a model needs that can be asked by clicks, and the bars in its boxes."""
+    start = start_of(served, reference)
+    shown = product.find_version(workspace_of(request), reference)
+    calls = [
+        Call("GET", f"/v1/models/{reference}/structure"),
+        Call("GET", f"/v1/models/{reference}/structure.svg"),
+        Call("POST", f"/v1/models/{reference}/whatif", {"evidence": {}}),
+    ]
+    told = {"name": shown.name, "reference": reference, "shown": shown, "start": start, "calls": calls}
+    return told, {} if start["is_of_structures"] else bars_of(start)
+
+
+def bars_of(start: JSONObject) -> dict[str, Bars]:
+    """A bar for each value that the explorer knows; of numbers without intervals, where most of them lie."""
+    found = {}
+    for column in start["columns"]:
+        is_numeric = column["kind"] == "numeric"
+        has_list = not column["is_continuous"] and (not is_numeric or len(column["values"]) <= MOST_UPRIGHT)
+        words = [each["words"] for each in column["values"] if has_list or each["value"] is None]
+        found[column["name"]] = Bars(words, is_numeric, None if has_list else column["ends"])
+    if start["target"] is not None:
+        found[start["target"]] = Bars([str(each) for each in start["classes"]])
+    return found
 
 
 def blamed_columns(
@@ -119,27 +175,9 @@ def family(request: Request) -> JSONObject:
     }
 
 
-@page("regions.html")
-def circuit(request: Request) -> JSONObject:
-    """The circuit of a model, or the one that its network compiles to, by regions that unfold."""
-    reference, asked = request.path_params["reference"], request.query_params.get("region", "")
-    predictor: Predictor = request.app.state.predictor
-    model = (predictor.served(reference) or predictor.resolve(reference)).model
-    shown = product.find_version(workspace_of(request), reference)
-    told = unfolded(model, int(asked) if asked.isdecimal() and len(asked) < MOST_DIGITS else None)
-    base = f"/console/models/{quote(reference)}/regions"
-    numbers = {name: number for number, name in told["names"].items()}
-    title = f"{shown.name}@{shown.version}, region {told['number']}"
-    picture = to_svg(told.pop("graph"), title, lambda name: f"{base}?region={numbers[name]}", alone=False)
-    return told | {
-        "name": shown.name,
-        "reference": reference,
-        "shown": shown,
-        "base": base,
-        "picture": Markup(picture),  # every text in it was escaped where it was written
-        "calls": [Call("GET", f"/v1/models/{reference}/circuit?format=json")],
-    }
-
-
 def _link(reference: str) -> Callable[[str], str]:
     return lambda column: f"/console/models/{quote(reference)}/graph/{quote(column, safe='')}"
+
+
+def _nowhere(column: str) -> None:
+    """There is no table behind a column."""

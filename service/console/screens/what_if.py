@@ -1,17 +1,22 @@
 """The what-if explorer: what can be supposed of each column. The answers come from POST /v1/models/{name}/whatif."""
 
+import re
+
 from starlette.requests import Request
 
 from learners.orders.model import OrderModel
+from learners.schema import Attribute
 from service import product
 from service.console.pages import page, workspace_of
-from service.console.rendering import Call
+from service.console.rendering import Call, digits
 from service.product.inference.metric_words import interval
 from service.product.inference.what_if import asked_schema, choices
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Predictor, Served
 
 MOST_INTERVALS = 40
+DAY = len("2026-01-31")
+MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)\S*")
 
 
 @page("what_if.html")
@@ -43,11 +48,14 @@ def start_of(served: Served, reference: str) -> JSONObject:
             "type": attribute.arrow_type,
             "is_time": attribute.is_time or attribute.clock is not None,
             "values": [
-                {"label": label, "value": value, "words": interval(label) if attribute.kind == "numeric" else label}
+                {"label": label, "value": value, "words": words_of(attribute, label)}
                 for label, value in choices(attribute)
             ],
             "is_listed": attribute.kind == "nominal" or attribute.n_values <= MOST_INTERVALS,
             "is_continuous": attribute.distribution is not None,
+            "is_date": attribute.is_time,
+            "ends": _ends(attribute),
+            "range": [attribute.quantiles[0], attribute.quantiles[-1]] if attribute.quantiles else None,
         }
         for attribute in schema.attributes
     ]
@@ -62,3 +70,22 @@ def start_of(served: Served, reference: str) -> JSONObject:
         "is_of_structures": isinstance(served.model, OrderModel),
         "left_out": [{"name": column.name, "reason": column.reason} for column in served.schema.left_out],
     }
+
+
+def words_of(attribute: Attribute, label: str) -> str:
+    """The label of a value as people write it: intervals as such, and of moments the day where all cuts have days of their own."""
+    if attribute.kind == "nominal":
+        return label
+    words = interval(label)
+    if not attribute.is_time:
+        return words
+    n_days = len({word[:DAY] for word in attribute.cuts_in_words()})
+    return MOMENT.sub(r"\1" if n_days == len(attribute.cuts) else r"\1 \2", words)
+
+
+def _ends(attribute: Attribute) -> tuple[str, str] | None:
+    """The least and the greatest number that training saw, in words."""
+    if not attribute.quantiles:
+        return None
+    least, most = (attribute.number_in_words(end) for end in (attribute.quantiles[0], attribute.quantiles[-1]))
+    return (str(least)[:DAY], str(most)[:DAY]) if attribute.is_time else (digits(least), digits(most))

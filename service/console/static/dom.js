@@ -88,3 +88,17 @@ export function table(heads, rows, className = "bars") {
       el("th", { scope: "col", class: isNumber[i] ? "n" : null }, head.replace(/^#/, ""))))),
     el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map(cell)))));
 }
+
+/** Whether more than one value is possible. */
+export function isSeveral(known) {
+  return typeof known === "object" && known !== null;
+}
+
+/** What is known of a column, in words. */
+export function knownWords(known) {
+  const list = (values) => values.map((each) => each ?? "missing").join(" or ");
+  if (Array.isArray(known)) return `= ${list(known)}`;
+  if (known?.none_of) return `is not ${list(known.none_of)}`;
+  if (isSeveral(known)) return [known.low === undefined ? "" : `≥ ${known.low}`, known.high === undefined ? "" : `≤ ${known.high}`].filter(Boolean).join(" and ");
+  return `= ${known ?? "missing"}`;
+}

@@ -1,12 +1,14 @@
 // What the explorer shows of an answer, one function a panel; each table is also what a screen reader reads.
 
-import { bar, digits, el, signed, stepBar, table } from "./dom.js";
+import { bar, digits, el, knownWords, signed, stepBar, table } from "./dom.js";
+import { LEAST_DRAWN } from "./picture.js";
 
 const MOST_ROWS = 12;
+const MOST_EDGES = 60;
 const body = (id) => document.querySelector(`#${id} [data-body]`);
 
 function put(id, ...content) {
-  body(id).replaceChildren(...content.filter(Boolean));
+  body(id)?.replaceChildren(...content.filter(Boolean)); // a page has the panels that it has room for
 }
 
 function whyNot(words) {
@@ -34,6 +36,7 @@ export function distributionOf(answer) {
 
 export function answerPanel(answer, start, prior, wordsOf) {
   const told = distributionOf(answer);
+  if (!body("p-answer")) return;
   document.getElementById("h-answer").textContent = answer.target ? `Answer: ${answer.target}` : "Answer";
   if (!told) {
     put("p-answer", whyNot(answer.parts.posterior?.why_no_question ?? answer.absent.posterior ?? answer.absent.prediction));
@@ -51,10 +54,12 @@ export function answerPanel(answer, start, prior, wordsOf) {
     before ? signed(told.now[i] - before[i]) : "",
     told.joint ? digits(told.joint[told.labels[i]]) : "",
   ]);
-  const heads = ["answer", "line: without evidence", "#probability", band ? `#${band.level * 100} % interval` : "#", "#change", told.joint ? "#joint" : "#"];
+  const isBrief = document.getElementById("p-contributions") === null; // beside a picture
+  const heads = ["answer", isBrief ? "" : "line: without evidence", "#probability", band ? `#${band.level * 100} % interval` : "#", "#change", told.joint ? "#joint" : "#"];
+  if (isBrief) for (const each of [heads, ...rows]) each.splice(band ? 4 : 3);
   const notes = [];
-  if (told.joint) notes.push("joint: what the model's joint distribution says, which sums out what is not known; predictions skip it");
-  if (!band && answer.absent.interval && start.target) notes.push(`No interval: ${answer.absent.interval}`);
+  if (told.joint && !isBrief) notes.push("joint: what the model's joint distribution says, which sums out what is not known; predictions skip it");
+  if (!band && answer.absent.interval && start.target && !isBrief) notes.push(`No interval: ${answer.absent.interval}`);
   if (!answer.parts.prediction && answer.absent.prediction) notes.push(answer.absent.prediction);
   if (told.labels.length > MOST_ROWS) notes.push(`${told.labels.length - MOST_ROWS} less probable answers are not shown.`);
   put("p-answer", table(heads, rows), ...notes.map((words) => el("p", { class: "why-not" }, words)));
@@ -66,7 +71,7 @@ export function besidePanel(answer, kept, onSwap, onDrop) {
   if (kept === null) return;
   const here = distributionOf(answer);
   const there = distributionOf(kept.answer);
-  const evidence = Object.entries(kept.state.evidence).map(([name, value]) => `${name} = ${value === null ? "missing" : value}`);
+  const evidence = Object.entries(kept.state.evidence).map(([name, value]) => `${name} ${knownWords(value)}`);
   const content = [el("p", {}, evidence.length ? evidence.join(", ") : "No evidence.")];
   if (here && there && answer.target === kept.answer.target) {
     content.push(table(["answer", "line: the other case", "#here", "#beside", "#difference"],
@@ -127,7 +132,7 @@ export function surprisePanel(answer, nEvidence) {
   put("p-surprise", el("p", {}, "The model holds what is supposed to be this rare: ", el("strong", {}, rarity(told)), "."));
 }
 
-export function completionPanel(answer, onTake, wordsOf) {
+export function completionPanel(answer, onTake, wordsOf, onMore) {
   const told = answer.parts.completion;
   if (!told) return put("p-completion", whyNot(answer.absent.completion));
   const rows = Object.entries(told.assignment).slice(0, 200).map(([name, value]) => [name, value === null ? "(missing)" : wordsOf(name, value)]);
@@ -135,23 +140,38 @@ export function completionPanel(answer, onTake, wordsOf) {
   put("p-completion",
     el("p", {}, `${found} Log probability ${digits(told.log_probability)}.`),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Completion" }, table(["column", "value"], rows, "")),
-    el("p", {}, el("button", { type: "button", onclick: () => onTake(told.assignment) }, "Suppose all of it")));
+    el("p", {}, el("button", { type: "button", onclick: () => onTake(told.assignment) }, "Suppose all of it"), " ",
+      told.best ? null : el("button", { type: "button", onclick: onMore }, "Show the next ones")),
+    told.best && told.best.length > 1 ? othersTable(told.best, wordsOf) : null);
+}
+
+/** The next most probable completions: how probable each is beside the first, and where it differs from it. */
+function othersTable([first, ...others], wordsOf) {
+  const changes = ({ assignment }) => Object.entries(assignment).filter(([name, value]) => value !== first.assignment[name])
+    .map(([name, value]) => `${name} = ${value === null ? "missing" : wordsOf(name, value)}`).join(", ");
+  return table(["next", "differs in", "#as probable as the first"],
+    others.map((each, i) => [String(i + 2), changes(each), digits(Math.exp(each.log_probability - first.log_probability))]), "");
 }
 
 export function edgesPanel(answer, wanted, state, onToggle) {
   const told = answer.parts.edges;
   if (!told) return put("p-edges", whyNot(answer.absent.edges));
   const matching = told.edges.filter((edge) => !wanted || `${edge.from} ${edge.to}`.toLowerCase().includes(wanted));
-  const most = matching.sort((a, b) => b.probability - a.probability).slice(0, 60);
+  const isSupposed = (edge) => [...state.present, ...state.absent].includes(`${edge.from}->${edge.to}`);
+  const sorted = matching.sort((a, b) => b.probability - a.probability);
+  const most = sorted.filter((edge) => edge.probability >= LEAST_DRAWN || isSupposed(edge)).slice(0, MOST_EDGES);
+  const rest = sorted.filter((edge) => !most.includes(edge));
+  const wasOpen = document.querySelector("#p-edges details")?.open;
   const toggle = (edge, list, words) => {
     const name = `${edge.from}->${edge.to}`;
     const isOn = state[list].includes(name);
     return el("button", { type: "button", "aria-pressed": String(isOn), "aria-label": `${words} ${edge.from} to ${edge.to}`, onclick: () => onToggle(list, name) }, words);
   };
-  put("p-edges",
-    table(["edge", "bar", "#probability", "suppose"], most.map((edge) => [
-      `${edge.from} → ${edge.to}`, bar(edge.probability), digits(edge.probability),
-      el("span", { class: "edge" }, toggle(edge, "present", "in"), toggle(edge, "absent", "out")),
-    ])),
-    matching.length > most.length ? el("p", { class: "why-not" }, `${matching.length - most.length} less probable edges are not shown.`) : null);
+  const rows = (edges) => table(["edge", "bar", "#probability", "suppose"], edges.map((edge) => [
+    `${edge.from} → ${edge.to}`, bar(edge.probability), digits(edge.probability),
+    el("span", { class: "edge" }, toggle(edge, "present", "in"), toggle(edge, "absent", "out")),
+  ]));
+  put("p-edges", rows(most),
+    rest.length ? el("details", { open: wasOpen }, el("summary", {}, `${rest.length} less probable edges`), rows(rest.slice(0, MOST_EDGES)),
+      rest.length > MOST_EDGES ? el("p", { class: "why-not" }, `${rest.length - MOST_EDGES} of them are not shown: find them by name.`) : null) : null);
 }

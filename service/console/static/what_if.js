@@ -1,18 +1,23 @@
 // The what-if explorer: what is supposed stands in the address, what follows from it comes from one REST call.
 
-import { bar, digits, el, keepingFocus, setBar } from "./dom.js";
-import { answerPanel, askPanel, besidePanel, completionPanel, contributionsPanel, edgesPanel, surprisePanel } from "./panels.js";
+import { bar, digits, el, isSeveral, keepingFocus, knownWords, setBar } from "./dom.js";
+import { answerPanel, askPanel, besidePanel, completionPanel, contributionsPanel, distributionOf, edgesPanel, surprisePanel } from "./panels.js";
+import { numberWords, pictureOf } from "./picture.js";
 import { whenReleased } from "./press.js";
 import { ask, curl } from "./rest.js";
 
 const MOST_LISTED = 60;
 const OPEN_AT_FIRST = 6;
 const TYPING_MS = 60;
-const QUICK = ["prediction", "contributions", "posterior"];
-const SLOW = ["interval", "completion"];
+const MOST_BEST = 5;
+// The parts of an answer that a page has room for.
+const room = (parts) => parts.filter((part) => document.getElementById({ contributions: "p-contributions", completion: "p-completion", interval: "p-answer" }[part] ?? "what-if"));
+const QUICK = room(["prediction", "contributions", "posterior"]);
+const SLOW = room(["interval", "completion"]);
+const KEPT = /\/(graph|regions|what-if)$/; // pages that show the same case
 
 const place = document.getElementById("what-if");
-if (place) explore(JSON.parse(document.getElementById("start").textContent));
+if (document.getElementById("start")) explore(JSON.parse(document.getElementById("start").textContent));
 
 function explore(start) {
   const path = `/v1/models/${encodeURIComponent(start.reference)}/whatif`.replaceAll("%40", "@");
@@ -25,7 +30,13 @@ function explore(start) {
   let kept = null; // a case beside: its state and its answer
   let latest = null;
   let number = 0;
+  let nBest = 1; // explanations
   let inFlight = null;
+  const classes = { name: start.target, values: start.classes.map((each) => ({ label: String(each), value: each, words: String(each) })) };
+  const drawn = document.querySelector(".structure");
+  const picture = drawn && pictureOf(drawn, new Map([...byName, [start.target, classes]]), {
+    toggle, turn: start.is_of_structures ? (edge) => turnEdge(edge) : null,
+  });
 
   // The address
 
@@ -47,18 +58,31 @@ function explore(start) {
   }
 
   function write() {
-    const told = new URLSearchParams();
+    const told = new URLSearchParams(location.search);
+    for (const name of ["case", "beside"]) told.delete(name);
     if (Object.keys(compact(state)).length) told.set("case", JSON.stringify(compact(state)));
     if (kept) told.set("beside", JSON.stringify(compact(kept.state)));
     const text = told.toString();
     history.replaceState(null, "", text ? `?${text}` : location.pathname);
   }
 
+  // Links to other views of this model take the case along.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a");
+    const to = link && new URL(link.href.baseVal ?? link.href, location.href);
+    if (!to || to.origin !== location.origin || !KEPT.test(to.pathname) || event.ctrlKey || event.metaKey || event.button) return;
+    const here = new URLSearchParams(location.search);
+    for (const name of ["case", "beside"]) if (here.has(name)) to.searchParams.set(name, here.get(name));
+    event.preventDefault();
+    location.assign(to);
+  });
+
   // Asking
 
   function request(each, parts, columns) {
     if (start.is_of_structures) return { parts: ["edges"], present: each.present, absent: each.absent };
     const body = { evidence: each.evidence, parts };
+    if (nBest > 1 && (parts ?? SLOW).includes("completion")) body.best = nBest;
     if (each.target !== start.target) body.target = each.target;
     if (columns) body.columns = columns;
     return body;
@@ -74,7 +98,7 @@ function explore(start) {
     whenReleased("chosen", chosen);
     marks();
     try {
-      const answer = await ask("POST", path, request(state, QUICK, [...open.keys()]), signal);
+      const answer = await ask("POST", path, request(state, QUICK, [...open.keys(), ...(picture?.names ?? [])]), signal);
       if (mine !== number) return; // a later click has asked meanwhile
       paint(mine, answer, "answered");
       if (start.is_of_structures) return paint(mine, answer, "settled");
@@ -128,19 +152,25 @@ function explore(start) {
     const nEvidence = Object.keys(state.evidence).length;
     if (start.is_of_structures) {
       edgesPanel(latest, document.getElementById("find").value.toLowerCase(), state, toggleEdge);
+      picture?.fillEdges(latest.parts.edges?.edges ?? [], state);
     } else {
+      picture?.fill(shown);
+      const noBars = document.getElementById("no-bars");
+      if (noBars) noBars.textContent = latest.absent.posterior ? `Bars stay empty: ${latest.absent.posterior}` : "";
       answerPanel(latest, start, priors.get(latest.target), wordsOf);
       contributionsPanel(latest);
       askPanel(latest, pick);
       surprisePanel(latest, nEvidence);
-      if (latest.parts.completion || latest.absent.completion) completionPanel(latest, take, wordsOf);
-      besidePanel(latest, kept, swap, drop);
+      if (latest.parts.completion || latest.absent.completion) completionPanel(latest, take, wordsOf, nextBest);
+      if (document.getElementById("p-beside")) besidePanel(latest, kept, swap, drop);
       for (const [name, details] of open) fillColumn(name, details);
     }
-    const best = latest.parts.prediction;
-    document.getElementById("said").textContent = best
-      ? `${latest.target}: ${best.prediction}, ${digits(Math.max(...best.probabilities))}, with ${nEvidence} given values.`
-      : `${nEvidence + state.present.length + state.absent.length} things are supposed.`;
+    const told = start.is_of_structures ? null : distributionOf(latest);
+    const best = told ? told.now.indexOf(Math.max(...told.now)) : -1;
+    const isGiven = latest.target in state.evidence; // its own value is nothing to predict it by
+    document.getElementById("said").textContent = told
+      ? `${isGiven ? `${latest.target} is supposed. By the other values it is ` : `${latest.target}: `}${wordsOf(latest.target, told.labels[best])}, ${digits(told.now[best])}, with ${nEvidence - isGiven} given values.`
+      : `Supposed: ${nEvidence + state.present.length + state.absent.length}.`;
     code();
   }
 
@@ -151,12 +181,31 @@ function explore(start) {
   function listChosen() {
     const items = start.is_of_structures
       ? [...state.present.map((edge) => [edge, "in", () => toggleEdge("present", edge)]), ...state.absent.map((edge) => [edge, "out", () => toggleEdge("absent", edge)])]
-      : Object.entries(state.evidence).map(([name, value]) => [name, value === null ? "missing" : value, () => retract(name)]);
-    document.getElementById("chosen").replaceChildren(...items.map(([name, value, away]) =>
-      el("li", {}, el("button", { type: "button", onclick: away, "aria-label": `Take out ${name} = ${value}` }, `${name} = ${value} ×`))));
+      : Object.entries(state.evidence).map(([name, value]) => [name, knownWords(value), () => retract(name)]);
+    document.getElementById("chosen").replaceChildren(...items.map(([name, words, away]) =>
+      el("li", {}, el("button", { type: "button", onclick: away, "aria-label": `Take out ${name} ${words}` }, `${name.replace("->", " → ")} ${words} ×`))));
+  }
+
+  /** What the picture shows of a column: probabilities by place, now and without evidence, and what is supposed. */
+  function shown(name) {
+    const { posterior, prediction } = latest.parts;
+    const isClass = name === start.target;
+    const { values } = isClass ? classes : byName.get(name);
+    const value = state.evidence[name];
+    const byPlace = (own) => own && values.map(({ label }) => own[label]);
+    const label = value === undefined ? undefined : (posterior?.given?.[name] ?? (isClass ? String(value) : undefined)); // of one value
+    const free = isClass && prediction ? prediction.probabilities : byPlace(posterior?.distributions?.[name]);
+    return {
+      now: value === undefined || isSeveral(value) ? free : label && values.map((each) => Number(each.label === label)),
+      before: isClass && prediction ? prediction.prior : byPlace(priors.get(name)),
+      moments: posterior?.moments?.[name],
+      isChosen: (place) => isChosen(name, values[place].value),
+      given: value === undefined ? undefined : knownWords(value),
+    };
   }
 
   function code() {
+    if (!document.getElementById("as-curl")) return;
     const body = request(state, undefined, undefined);
     delete body.parts;
     document.getElementById("as-curl").textContent = curl("POST", path, body);
@@ -165,10 +214,13 @@ function explore(start) {
 
   // The columns
 
-  const isChosen = (name, value) => name in state.evidence && state.evidence[name] === value;
+  function isChosen(name, value) {
+    const known = state.evidence[name];
+    return isSeveral(known) ? (known.none_of ?? (Array.isArray(known) ? known : [])).includes(value) : name in state.evidence && known === value;
+  }
 
   function list() {
-    if (start.is_of_structures) return;
+    if (start.is_of_structures || !document.getElementById("columns")) return;
     const wanted = document.getElementById("find").value.toLowerCase();
     const all = start.columns.filter((column) => column.name.toLowerCase().includes(wanted));
     open.clear();
@@ -212,7 +264,7 @@ function explore(start) {
     const column = byName.get(name);
     const values = el("div", { role: "group", "aria-label": name });
     for (const { label, value, words } of listed(column)) {
-      values.append(el("button", { type: "button", class: "value", "aria-pressed": "false", "data-label": label, onclick: () => toggle(name, value) },
+      values.append(el("button", { type: "button", class: "value", "aria-pressed": "false", "data-label": label, onclick: (event) => toggle(name, value, event) },
         el("span", { class: "name" }, words), bar(0), el("span", { class: "n" }, "")));
     }
     details.append(values);
@@ -226,8 +278,18 @@ function explore(start) {
           else suppose({ [name]: column.is_time ? input.value : Number(input.value) });
         }, TYPING_MS);
       });
-      details.append(el("label", {}, "exactly ", input), el("p", { class: "why-not moments" }));
+      details.append(el("label", {}, "exactly ", input), column.is_continuous ? range(column) : "", el("p", { class: "why-not moments" }));
     }
+  }
+
+  /** Two fields, for the ends of a range. */
+  function range({ name, is_time: isTime }) {
+    const ends = ["low", "high"].map((end) => el("input", { type: isTime ? "text" : "number", step: "any", "aria-label": `${name}, ${end === "low" ? "from" : "to"}`, onchange: () => {
+      const told = Object.fromEntries(ends.flatMap((each, i) => (each.value === "" ? [] : [[["low", "high"][i], isTime ? each.value : Number(each.value)]])));
+      if (Object.keys(told).length) suppose({ [name]: told });
+      else retract(name);
+    } }));
+    return el("label", { class: "range" }, "from ", ends[0], " to ", ends[1]);
   }
 
   function fillColumn(name, details) {
@@ -238,11 +300,12 @@ function explore(start) {
       const given = latest.parts.posterior?.given?.[name];
       const share = now?.[label] ?? (given === undefined ? undefined : Number(given === label));
       setBar(button.children[1], share ?? 0, before?.[label]);
+      button.children[1].style.visibility = share === undefined ? "hidden" : ""; // not known is not zero
       button.children[2].textContent = share === undefined ? "" : digits(share);
     }
     const moments = latest.parts.posterior?.moments?.[name];
     const words = details.querySelector(".moments");
-    if (words) words.textContent = moments ? `mean ${digits(moments.mean)}, standard deviation ${digits(Math.sqrt(Math.max(0, moments.variance)))}` : "";
+    if (words) words.textContent = moments ? `mean ${numberWords(byName.get(name), moments.mean)}, standard deviation ${numberWords(byName.get(name), Math.sqrt(Math.max(0, moments.variance)), true)}` : "";
   }
 
   function marks() {
@@ -254,7 +317,7 @@ function explore(start) {
     }
     for (const details of document.querySelectorAll("#columns details")) {
       const name = details.dataset.column;
-      details.querySelector(".picked").textContent = name in state.evidence ? `= ${state.evidence[name] ?? "missing"}` : "";
+      details.querySelector(".picked").textContent = name in state.evidence ? knownWords(state.evidence[name]) : "";
     }
   }
 
@@ -272,9 +335,19 @@ function explore(start) {
     update();
   }
 
-  function toggle(name, value) {
-    if (isChosen(name, value)) retract(name);
-    else suppose({ [name]: value });
+  /** A click supposes a value or takes it back; with the shift key one of several, with the alt key that it is not this. */
+  function toggle(name, value, event) {
+    const known = state.evidence[name];
+    const change = (list) => (list.includes(value) ? list.filter((each) => each !== value) : [...list, value]);
+    if (event?.altKey && value !== null) {
+      const excluded = change(known?.none_of ?? []);
+      return excluded.length ? suppose({ [name]: { none_of: excluded } }) : retract(name);
+    }
+    if (event?.shiftKey && value !== null) {
+      const possible = change(Array.isArray(known) ? known : name in state.evidence && !isSeveral(known) && known !== null ? [known] : []);
+      return possible.length ? suppose({ [name]: possible.length === 1 ? possible[0] : possible }) : retract(name);
+    }
+    return known === value ? retract(name) : suppose({ [name]: value });
   }
 
   function toggleEdge(which, edge) {
@@ -282,6 +355,11 @@ function explore(start) {
     state[other] = state[other].filter((each) => each !== edge);
     state[which] = state[which].includes(edge) ? state[which].filter((each) => each !== edge) : [...state[which], edge];
     update();
+  }
+
+  /** From open to required to forbidden to open. */
+  function turnEdge(edge) {
+    toggleEdge(state.present.includes(edge) || state.absent.includes(edge) ? "absent" : "present", edge);
   }
 
   function pick(name) {
@@ -301,6 +379,11 @@ function explore(start) {
       return known ? [[name, known.value]] : isContinuous ? [[name, value]] : [];
     });
     suppose(Object.fromEntries(own));
+  }
+
+  function nextBest() {
+    nBest = MOST_BEST;
+    update();
   }
 
   function swap() {
@@ -326,7 +409,7 @@ function explore(start) {
     state = { ...empty(), target: state.target };
     update();
   });
-  document.getElementById("pin").addEventListener("click", () => {
+  document.getElementById("pin")?.addEventListener("click", () => {
     if (!latest) return;
     kept = { state: structuredClone(state), answer: latest };
     write();
@@ -356,13 +439,15 @@ function explore(start) {
   });
 
   async function begin() {
-    for (const id of start.is_of_structures ? ["p-answer", "p-contributions", "p-ask", "p-surprise", "p-completion"] : []) document.getElementById(id).hidden = true;
-    document.getElementById("p-edges").hidden = !start.is_of_structures;
+    for (const panel of document.querySelectorAll("#what-if .panel:has([data-body])")) {
+      if (panel.id !== "p-beside") panel.hidden = start.is_of_structures !== (panel.id === "p-edges");
+    }
     const [here, beside] = read();
     state = here;
     questions();
     list();
-    if (beside) {
+    if (picture) learnPriors(picture.names.filter((name) => name !== start.target));
+    if (beside && document.getElementById("p-beside")) {
       try {
         kept = { state: beside, answer: await ask("POST", path, request(beside, QUICK, [])) };
       } catch (error) {

@@ -57,7 +57,9 @@ class Case:
     present, absent : sequence of str
         Of posteriors over structures: known edges, each as "parent->child".
     time_limit_s : float
-        Of the most probable completion.
+        Of the most probable completions.
+    best : int
+        How many of them.
     likely : mapping of column to weights by value
         Soft evidence.
     """
@@ -70,6 +72,7 @@ class Case:
     present: Sequence[str] = ()
     absent: Sequence[str] = ()
     time_limit_s: float = 0.3
+    best: int = 1
     likely: Likely = field(default_factory=dict)
 
     @property
@@ -369,7 +372,8 @@ def _drops(weights: np.ndarray, each: Sequence[Mapping[str, Mapping[str, float]]
 
 def _completion(model: Model, case: Case) -> Told:
     """The most probable values of everything that is not given."""
-    asked = Map(evidence=query_evidence(model, case.evidence), likely=case.likely, time_limit_s=case.time_limit_s)
+    evidence = query_evidence(model, case.evidence)
+    asked = Map(evidence=evidence, likely=case.likely, time_limit_s=case.time_limit_s, best=case.best)
     return dict(answers(model, [asked])[0])
 
 

@@ -5,14 +5,19 @@ References
 Sugiyama, Tagawa, Toda (1981), Methods for visual understanding of hierarchical system structures.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 SWEEPS = 12
 GAP = 18.0
-LAYER_HEIGHT = 78.0
+# From the foot of a layer to the head of the next; and of a node that is no higher than its name.
+BETWEEN = 52.0
+HEIGHT = 26.0
+# Nodes without edges fill layers as wide as the widest one, or as this.
+LEAST_ROW = 900.0
 BEND_WIDTH = 8.0
 # Beyond so many bends, long edges are drawn straight: their bends would cost more than they clear up.
 MAX_BENDS = 4_000
@@ -28,7 +33,7 @@ class Placed(NamedTuple):
     x, y : list of float
         One for each node.
     routes : list of list of (x, y)
-        One for each edge, from its parent to its child; bends between them where it passes layers.
+        One for each edge, from the centre of its parent to that of its child; upright past the layers between them.
     width, height : float
     """
 
@@ -39,7 +44,7 @@ class Placed(NamedTuple):
     height: float
 
 
-def layered(widths: Sequence[float], edges: Sequence[Edge]) -> Placed:
+def layered(widths: Sequence[float], edges: Sequence[Edge], heights: Sequence[float] | None = None) -> Placed:
     """Place the nodes of an acyclic graph.
 
     Parameters
@@ -48,13 +53,18 @@ def layered(widths: Sequence[float], edges: Sequence[Edge]) -> Placed:
         Of the nodes, in pixels.
     edges : sequence of (parent, child)
         Without cycles.
+    heights : sequence of float, optional
+        Of the nodes, in pixels; `HEIGHT` unless given.
 
     Raises
     ------
     ValueError
         If there is a cycle.
     """
-    layer = layers_of(len(widths), edges)
+    n = len(widths)
+    heights = [HEIGHT] * n if heights is None else heights
+    layer = layers_of(n, edges)
+    _in_rows(layer, widths, {end for edge in edges for end in edge})
     n_bends = sum(layer[child] - layer[parent] - 1 for parent, child in edges)
     chains, sizes = [], list(widths)
     for parent, child in edges:
@@ -66,11 +76,32 @@ def layered(widths: Sequence[float], edges: Sequence[Edge]) -> Placed:
                 layer.append(between)
         chains.append([*chain, child])
     x = _across(sizes, layer, [pair for chain in chains for pair in zip(chain, chain[1:], strict=False)])
-    y = [LAYER_HEIGHT * (0.5 + each) for each in layer]
-    n = len(widths)
+    tall = [0.0] * (max(layer, default=0) + 1)
+    for node, height in enumerate(heights):
+        tall[layer[node]] = max(tall[layer[node]], height)
+    head = list(itertools.accumulate((height + BETWEEN for height in tall), initial=BETWEEN / 2))
+    # A node hangs from the head of its layer.
+    y = [head[layer[node]] + height / 2 for node, height in enumerate(heights)]
+    routes = []
+    for chain in chains:
+        past = [(x[node], at) for node in chain[:-1] for at in (head[layer[node]], head[layer[node] + 1] - BETWEEN)]
+        routes.append([(x[chain[0]], y[chain[0]]), *past[1:], (x[chain[-1]], y[chain[-1]])])
     width = max((place + size / 2 for place, size in zip(x, sizes, strict=True)), default=0.0) + GAP
-    height = LAYER_HEIGHT * (max(layer, default=0) + 1)
-    return Placed(x[:n], y[:n], [[(x[node], y[node]) for node in chain] for chain in chains], width, height)
+    return Placed(x[:n], y, routes, width, head[-1])
+
+
+def _in_rows(layer: list[int], widths: Sequence[float], linked: Collection[int]) -> None:
+    """Put nodes without edges where layers have room, and the rest in layers below."""
+    used = [0.0] * (max(layer, default=0) + 1)
+    for node in linked:
+        used[layer[node]] += widths[node] + GAP
+    longest, place = max([*used, LEAST_ROW]), 0
+    for node in (node for node in range(len(widths)) if node not in linked):
+        while used[place] and used[place] + widths[node] + GAP > longest:
+            place += 1
+            used += [0.0] * (place == len(used))
+        layer[node] = place
+        used[place] += widths[node] + GAP
 
 
 def layers_of(n_nodes: int, edges: Sequence[Edge]) -> list[int]:

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.parent_information import contexts_of, information_of_parents
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, UnknownColumn
 from learners.models.model import Model
 from learners.orders.model import OrderModel
+from learners.registry.networks.model import NetworkModel
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONObject
 from service.serving.predictor import map_version
@@ -24,7 +26,7 @@ class NoGraph(LearnerError, ValueError):
     def __init__(self, kind: str) -> None:
         super().__init__(
             f"A model of kind {kind!r} has no graph between columns. Networks (nb, tan, kdb, skdb), ensembles and posteriors over "
-            "structures have one; a circuit is drawn by its nodes: GET /v1/models/{ref}/structure.svg."
+            "structures have one; the picture of a circuit shows its regions."
         )
 
 
@@ -120,7 +122,9 @@ def graph_of(model: Model) -> ColumnGraph:
         edges = tuple(GraphEdge(*edge) for edge in model.best_edges())
         return ColumnGraph(None, tuple(model.names), edges, {}, "probability")
     if not isinstance(model, LookupModel):
-        raise NoGraph(model.kind)
+        if isinstance(model, CircuitModel) and not isinstance(model, NetworkModel):
+            raise NoGraph(model.kind)
+        return graph_of_structure(model.structure())
     names = [attribute.name for attribute in model.schema.attributes]
     edges_found: list[GraphEdge] = []
     of_class: dict[str, float] = {}

@@ -5,7 +5,6 @@ from io import BytesIO
 
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
-from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.models.model import Model
@@ -91,8 +90,7 @@ def draw(workspace: Workspace, reference: str, member: int | None = None) -> byt
 
 def structure_svg(model: Model, title: str, member: int | None = None) -> str:
     """The graph of a model, or of one member of an ensemble, in layers; see `structure_svg.to_svg`."""
-    has_gains = member is None and isinstance(model, LookupModel | EnsembleModel)
-    return to_svg(graph_of(model) if has_gains else graph_of_structure(structure_of(model, member)), title)
+    return to_svg(graph_of(model) if member is None else graph_of_structure(structure_of(model, member)), title)
 
 
 def draw_trace(workspace: Workspace, reference: str) -> bytes:

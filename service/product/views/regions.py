@@ -1,6 +1,6 @@
-"""A circuit as regions that unfold: one region, what it splits into, and what is below that."""
+"""A circuit as regions that unfold."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from learners.circuits.columns import columns_of
 from learners.circuits.formats.regions import Region, regions
@@ -12,25 +12,26 @@ from service.product.views.graphs import ColumnGraph, GraphEdge
 from service.requests.json_values import JSONObject
 
 MOST_DRAWN = 60
+# So many regions are unfolded at first.
+FEW = 30
 NAMED = 3
+FOLD, UNFOLD = "− ", "+ "
 
 
-def unfolded(model: Model, number: int | None = None, depth: int = 2) -> JSONObject:
-    """A region of a model's circuit, with the regions below it as a graph.
+def unfolded(model: Model, opened: Collection[int] | None = None) -> JSONObject:
+    """The regions of a model's circuit as a graph, from the root down to those that are folded.
 
     Parameters
     ----------
     model : Model
-    number : int, optional
-        Of the region; that of the root unless given.
-    depth : int
-        How far to unfold; fewer levels where more than `MOST_DRAWN` regions would be drawn.
+    opened : collection of int, optional
+        The regions that are unfolded; unless given, those nearest the root, as long as few are drawn.
 
     Returns
     -------
     dict
-        `number`, `region`, `columns`, `names` (number to name of all regions drawn), `graph` (a `ColumnGraph`), `children` and
-        `parents` (numbers), `n_regions`, `n_nodes`.
+        `graph` (a `ColumnGraph`), `names` (number to name of all regions drawn; of one column the column's), `regions` (number to
+        `Region`, of those), `columns` (number to the names of its columns), `opened`, `n_regions`, `n_nodes` and `is_compiled`.
 
     Raises
     ------
@@ -40,46 +41,59 @@ def unfolded(model: Model, number: int | None = None, depth: int = 2) -> JSONObj
     """
     circuit = written(model)
     found = regions(circuit.circuit)
-    if number is None:
-        number = len(found) - 1
-    if not 0 <= number < len(found):
-        raise InvalidParameter("region", number, f"there are {len(found):,}, from 0 to {len(found) - 1:,}")
-    shown = _below(found, number, depth)
+    root = len(found) - 1
+    for number in opened or ():
+        if not 0 <= number <= root:
+            raise InvalidParameter("open", number, f"there are {len(found):,}, from 0 to {root:,}")
+    opened = _few(found, root) if opened is None else frozenset(opened)
+    shown = _shown(found, root, opened)
     columns = columns_of(circuit.circuit, circuit.schema).names
-    names = {each: _name(found[each], each, columns) for each in shown}
+    sign = {each: "" if not found[each].children else FOLD if each in opened else UNFOLD for each in shown}
+    names = {each: sign[each] + _name(found[each], each, columns) for each in shown}
     edges = tuple(
         GraphEdge(names[parent], names[child], 1.0)
         for parent in shown
+        if parent in opened
         for child in found[parent].children
         if child in names
     )
     return {
-        "number": number,
-        "region": found[number],
-        "columns": [columns[v] for v in found[number].variables],
         "names": names,
         "graph": ColumnGraph(None, tuple(names.values()), edges, {}, ""),
-        "children": {child: _name(found[child], child, columns) for child in found[number].children},
-        "parents": {n: _name(each, n, columns) for n, each in enumerate(found) if number in each.children},
+        "regions": {each: found[each] for each in shown},
+        "columns": {each: [columns[v] for v in found[each].variables] for each in shown},
+        "opened": opened,
         "n_regions": len(found),
         "n_nodes": circuit.circuit.n_nodes,
         "is_compiled": not isinstance(model, CircuitModel),
     }
 
 
-def _below(found: Sequence[Region], number: int, depth: int) -> list[int]:
-    """A region and those below it, level by level, as long as they can be drawn."""
-    shown, level = [number], [number]
-    for _ in range(depth):
-        following = dict.fromkeys(child for each in level for child in found[each].children)
-        level = [child for child in following if child not in shown]
-        if len(shown) + len(level) > MOST_DRAWN:
-            return shown + level[: MOST_DRAWN - len(shown)] if len(shown) == 1 else shown
-        shown += level
-    return shown
+def _shown(found: Sequence[Region], root: int, opened: Collection[int]) -> list[int]:
+    """What is drawn, level by level: the children of each region that is unfolded."""
+    shown = {root: None}
+    waiting = [root]
+    for region in waiting:
+        for child in found[region].children if region in opened else ():
+            if child not in shown and len(shown) < MOST_DRAWN:
+                shown[child] = None
+                waiting.append(child)
+    return list(shown)
+
+
+def _few(found: Sequence[Region], root: int) -> frozenset[int]:
+    """The root, and what is below it as long as few regions are drawn."""
+    opened = [root]
+    for region in opened:
+        for child in found[region].children:
+            if child not in opened and found[child].children and len(_shown(found, root, [*opened, child])) <= FEW:
+                opened.append(child)
+    return frozenset(opened)
 
 
 def _name(region: Region, number: int, columns: Sequence[str]) -> str:
     own = [columns[v] for v in region.variables]
+    if len(own) == 1:
+        return own[0]
     said = ", ".join(own) if len(own) <= NAMED else f"{len(own)} columns"
     return f"{number}: {said}"

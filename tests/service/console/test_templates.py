@@ -42,6 +42,7 @@ def a(**parts: object) -> Strategy[Mapping[str, object]]:
     return st.fixed_dictionaries({k: v if isinstance(v, Strategy) else st.just(v) for k, v in parts.items()})
 
 
+region = {"n_sums": 1, "n_products": 2, "n_leaves": 0}
 version = st.builds(
     ModelVersion,
     name=st.just("rain"),
@@ -193,8 +194,13 @@ PAGES: dict[str, Strategy] = {
     ),
     "graph.html": a(
         **head,
-        is_circuit=st.booleans(),
-        reason=maybe("none"),
+        start=a(is_of_structures=st.booleans(), target=maybe("class")),
+        regions=st.sampled_from([None, {}, {1: region}]),
+        opened=frozenset(),
+        columns={1: ["size"]},
+        n_nodes=3,
+        n_regions=1,
+        is_compiled=st.booleans(),
         focus=st.sampled_from(["", "town"]),
         window=st.sampled_from(["", "24h"]),
         drift=st.sampled_from([{}, {"drift": "24h", "until": "2026-01-31T12:00:00+00:00"}]),
@@ -209,7 +215,7 @@ PAGES: dict[str, Strategy] = {
         outline=some(a(column="size", of_class=maybe(0.1), parents=some(edge))),
         target=maybe("class"),
         around={"size": "/"},
-        links={"size": "/"},
+        links=st.sampled_from([{"size": "/", 1: "/"}, {1: None}]),
     ),
     "monitoring_model.html": a(
         **head,
@@ -267,7 +273,6 @@ WHOLE = {
     "docs.html",
     "docs_read.html",
     "family.html",
-    "regions.html",
     "what_if.html",
     "train.html",
     "jobs.html",

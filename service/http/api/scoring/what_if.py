@@ -38,6 +38,7 @@ class WhatIfRequest(Body):
     )
     absent: list[str] = Field(default_factory=list, description="Edges that are known not to be.")
     time_limit_s: float = Field(default=0.3, ge=0, le=60, description="Of the search for the most probable completion.")
+    best: int = Field(default=1, ge=1, le=20, description="How many of the most probable completions are told.")
 
 
 class WhatIfResponse(BaseModel):

@@ -38,18 +38,24 @@ def graphs(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
 @given(graphs())
 def test_parents_stand_above_and_nothing_touches(drawn: tuple[int, list[tuple[int, int]]]) -> None:
     n, edges = drawn
-    widths = [30.0 + 10 * node for node in range(n)]
-    spots = layered(widths, edges)
+    widths, heights = [30.0 + 10 * node for node in range(n)], [26.0 + 30 * (node % 3) for node in range(n)]
+    spots = layered(widths, edges, heights)
     layer = layers_of(n, edges)
     for (parent, child), route in zip(edges, spots.routes, strict=True):
         assert layer[parent] < layer[child] and spots.y[parent] < spots.y[child]
         assert route[0] == (spots.x[parent], spots.y[parent]) and route[-1] == (spots.x[child], spots.y[child])
-        assert len(route) == layer[child] - layer[parent] + 1
+        assert len(route) == 2 * (layer[child] - layer[parent]) + 1
     for a in range(n):
-        assert spots.x[a] - widths[a] / 2 > 0 and spots.x[a] + widths[a] / 2 < spots.width and spots.y[a] < spots.height
+        assert spots.x[a] - widths[a] / 2 > 0 and spots.x[a] + widths[a] / 2 < spots.width
+        assert spots.y[a] - heights[a] / 2 > 0 and spots.y[a] + heights[a] / 2 < spots.height
         for b in range(a):
-            if layer[a] == layer[b]:
-                assert abs(spots.x[a] - spots.x[b]) >= (widths[a] + widths[b]) / 2 + GAP - 1e-6
+            is_beside = abs(spots.y[a] - spots.y[b]) < (heights[a] + heights[b]) / 2
+            assert not is_beside or abs(spots.x[a] - spots.x[b]) >= (widths[a] + widths[b]) / 2 + GAP - 1e-6
+
+
+def test_nodes_without_edges_fill_rows() -> None:
+    spots = layered([200.0] * 40, [])
+    assert spots.width < 1200 and len(set(spots.y)) == 10
 
 
 def test_a_cycle_is_refused() -> None:
@@ -124,10 +130,15 @@ def test_pages_of_the_graph(site: Site, network: str, circuit: object) -> None:
     assert "<text" in page(f"{network}/graph") and "windy" in page(f"{network}/graph")
     assert "columns around windy" in page(f"{network}/graph?around=windy").lower()
     assert "Given class" in page(f"{network}/graph/windy")
-    assert "has no graph between columns" in page("sky/graph")
-    assert "it is the whole" in page("sky/regions") and "it is a leaf" in page("sky/regions?region=0")
+    assert (
+        "A circuit of" in page("sky/graph")
+        and "structure.svg" not in page("sky/graph").partition("The same over REST")[0]
+    )
+    folded = page("sky/regions?open=")
+    assert folded.count('class="node') == 1 and "unfold " in folded and "fold " in page("sky/regions")
+    assert 'data-value="0"' in page("sky/regions") and 'data-value="0"' not in folded
     assert "the network was compiled to it" in page(f"{network}/regions")
-    refused = site.client.get("/console/models/sky/regions?region=99999", headers={"accept": "text/html"})
+    refused = site.client.get("/console/models/sky/regions?open=99999", headers={"accept": "text/html"})
     assert refused.status_code == 422 and "from 0 to" in refused.text
     assert "<text" in site.client.get(f"/v1/models/{network}/structure.svg").text
 

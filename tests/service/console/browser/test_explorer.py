@@ -1,0 +1,282 @@
+"""The picture of every kind of model as an explorer: what it shows is what REST answers, and what REST does not say is empty."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+
+from service import product
+from service.processes.local_server import local_server
+from service.requests.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service.asking import client_of
+from tests.service.cli.test_networks import NETWORK
+from tests.service.conftest import weather
+from tests.service.console.browser.driving import Visit, needs_browser, visit
+from tests.service.console.browser.test_what_if import after, case_of, digits, settled_number
+
+pytestmark = needs_browser
+LEARNERS = {
+    "rain": ("kdb", {"k": 2, "estimator": "hdp-map"}),
+    "many": ("eskdb", {"members": 2}),
+    "default": ("auto", {"members": 2}),
+    "sky": ("spn", {"passes": 2, "states": 2}),
+    "drawn": ("spn", {"learning": "gibbs", "iterations": 20, "draws": 10}),
+    "trees": ("xgboost", {}),
+}
+EVIDENCE = {model: {"outlook": "sunny", "windy": False} for model in LEARNERS} | {"garden": {"lawn": "wet"}}
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, httpx.Client]]:
+    """A server with one model of every kind."""
+    folder: Path = tmp_path_factory.mktemp("kinds")
+    pq.write_table(weather(600, 1), folder / "train.parquet")
+    (folder / "garden.bif").write_text(NETWORK)
+    settings = Settings(workspace=folder / "workspace", job_workers=0, request_timeout_s=600, query_s=60)
+    with Workspace(settings) as workspace:
+        asked = {"uris": [str(folder / "train.parquet")], "holdout": 0}
+        for model, (learner, parameters) in LEARNERS.items():
+            of_class = {"target": "class", "learner": learner, "parameters": parameters, "model": model}
+            product.train(workspace, TrainRequest(**asked, **of_class))
+        product.train(workspace, TrainRequest(uris=asked["uris"], learner="orders", model="posterior"))
+        product.import_network(workspace, folder / "garden.bif", "garden")
+    with local_server(settings) as server, client_of(server) as client:
+        yield server.url, client
+
+
+def told_by_rest(client: httpx.Client, model: str, evidence: dict, start: dict) -> dict[str, dict[str, float]]:
+    """Probabilities of every column's values by label: of the class as predicted, of others by the joint distribution."""
+    answer = client.post(f"/v1/models/{model}/query", json={"queries": [{"kind": "conditional", "evidence": evidence}]})
+    found = answer.json()["answers"][0]["distributions"] if answer.status_code == 200 else {}
+    for name, value in evidence.items():
+        values = next(each["values"] for each in start["columns"] if each["name"] == name)
+        found |= {name: {each["label"]: float(each["value"] == value) for each in values}} if found else {}
+    if start["target"]:
+        told = client.post(f"/v1/models/{model}/predict", json={"records": [evidence]}).json()
+        found[start["target"]] = dict(zip(map(str, told["classes"]), told["probabilities"][0], strict=True))
+    return found
+
+
+def in_picture(tab: Visit, start: dict) -> dict[str, dict[str, str]]:
+    """What the boxes show, by column and label; of bars that stand upright what they say."""
+    labels = {each["name"]: [value["label"] for value in each["values"]] for each in start["columns"]}
+    labels[start["target"]] = list(map(str, start["classes"]))
+    shown = tab.page.eval_on_selector_all(
+        ".structure .value",
+        """bars => bars.map((g) => [g.closest(".node").dataset.column, Number(g.dataset.value),
+          g.querySelector(".number") ? g.querySelector(".number").textContent
+            : g.getAttribute("aria-label").slice(g.dataset.words.length).replace(", ", "")])""",
+    )
+    found: dict[str, dict[str, str]] = {}
+    for name, place, text in shown:
+        found.setdefault(name, {})[labels[name][place]] = text
+    return found
+
+
+def in_list(tab: Visit) -> dict[str, dict[str, str]]:
+    shown = tab.page.eval_on_selector_all(
+        "#columns .value",
+        """rows => rows.map((each) => [each.closest("details").dataset.column, each.dataset.label, each.lastElementChild.textContent])""",
+    )
+    found: dict[str, dict[str, str]] = {}
+    for name, label, text in shown:
+        found.setdefault(name, {})[label] = text
+    return found
+
+
+@pytest.mark.parametrize("model", EVIDENCE)
+def test_every_number_is_that_of_rest(browser, kinds: tuple[str, httpx.Client], model: str) -> None:
+    url, client = kinds
+    evidence = EVIDENCE[model]
+    case = quote(json.dumps({"evidence": evidence}))
+    with visit(browser, url) as tab:
+        for page, read in (("graph", in_picture), ("what-if", lambda tab, _: in_list(tab))):
+            tab.go(f"/console/models/{model}/{page}?case={case}")
+            tab.settled()
+            start = json.loads(tab.page.text_content("#start"))
+            wanted = told_by_rest(client, model, evidence, start)
+            shown = read(tab, start)
+            assert evidence.keys() <= shown.keys(), "the columns of the case are there"
+            for name, own in shown.items():
+                for label, text in own.items():
+                    p = wanted.get(name, {}).get(label)
+                    assert text == ("" if p is None else digits(p)), (page, name, label, text, p)
+            others = {text for name, own in shown.items() if name != start["target"] for text in own.values()}
+            assert (others == {""}) == (model == "trees"), "only trees know no joint distribution"
+            tab.check()
+            assert model not in {"drawn", "trees"} or not tab.findings()
+
+
+def test_a_click_on_a_bar_moves_all_others(browser, kinds: tuple[str, httpx.Client]) -> None:
+    url, client = kinds
+    with visit(browser, url) as tab:
+        tab.go("/console/models/rain/graph")
+        tab.settled()
+        start = json.loads(tab.page.text_content("#start"))
+        free = in_picture(tab, start)
+        before = settled_number(tab)
+        tab.page.locator('.node[data-column=outlook] .value[data-words="outlook: sunny"]').click()
+        after(tab, before)
+        assert case_of(tab) == {"evidence": {"outlook": "sunny"}}
+        now, wanted = in_picture(tab, start), told_by_rest(client, "rain", {"outlook": "sunny"}, start)
+        assert now["class"] == {label: digits(p) for label, p in wanted["class"].items()} != free["class"]
+        assert now["windy"] == {label: digits(p) for label, p in wanted["windy"].items()} != free["windy"]
+        tab.page.click(".tabs a:has-text('What-if')")
+        tab.settled()
+        assert case_of(tab) == {"evidence": {"outlook": "sunny"}}, "the case goes along"
+        tab.page.click(".tabs a:has-text('Graph')")
+        tab.settled()
+        before = settled_number(tab)
+        tab.page.locator('.node[data-column=class] .value[data-words="class: yes"]').click()
+        after(tab, before)
+        query = {"kind": "conditional", "evidence": {"outlook": "sunny", "class": "yes"}}
+        told = client.post("/v1/models/rain/query", json={"queries": [query]}).json()["answers"][0]["distributions"]
+        assert in_picture(tab, start)["windy"] == {label: digits(p) for label, p in told["windy"].items()}
+        before = settled_number(tab)
+        tab.page.click("#reset")
+        after(tab, before)
+        assert in_picture(tab, start) == free
+        tab.check()
+
+
+def test_several_values_and_what_is_excluded(browser, kinds: tuple[str, httpx.Client]) -> None:
+    url, client = kinds
+    with visit(browser, url) as tab:
+        tab.go("/console/models/rain/graph")
+        tab.settled()
+        start = json.loads(tab.page.text_content("#start"))
+        bar = '.node[data-column=outlook] .value[data-words="outlook: {}"]'
+        for label, key, known in (
+            ("sunny", None, "sunny"),
+            ("rain", "Shift", ["sunny", "rain"]),
+            ("rain", "Alt", {"none_of": ["rain"]}),
+        ):
+            before = settled_number(tab)
+            tab.page.locator(bar.format(label)).click(modifiers=[key] if key else [])
+            after(tab, before)
+            assert case_of(tab) == {"evidence": {"outlook": known}}
+            query = {"kind": "conditional", "evidence": {"outlook": known}}
+            told = client.post("/v1/models/rain/query", json={"queries": [query]}).json()["answers"][0]["distributions"]
+            shown = in_picture(tab, start)
+            for name in ("windy", "class") if key else ("windy",):
+                assert shown[name] == {label: digits(p) for label, p in told[name].items()}, (known, name)
+            if key:
+                assert shown["outlook"] == {label: digits(p) for label, p in told["outlook"].items()}
+        assert tab.page.inner_text("#chosen") == "outlook is not rain ×"
+        tab.page.click(".tabs a:has-text('What-if')")
+        tab.settled()
+        before = settled_number(tab)
+        tab.page.click("text=Show the next ones")
+        after(tab, before)
+        query = {"kind": "map", "evidence": {"outlook": {"none_of": ["rain"]}}, "best": 5}
+        told = client.post("/v1/models/rain/query", json={"queries": [query]}).json()["answers"][0]["best"]
+        ratios = [digits(math.exp(each["log_probability"] - told[0]["log_probability"])) for each in told[1:]]
+        assert tab.page.locator("#p-completion table").last.locator("td.n").all_inner_texts() == ratios
+        tab.go("/console/models/drawn/what-if")
+        tab.settled()
+        before = settled_number(tab)
+        tab.page.fill("[aria-label='humidity, from']", "50")
+        tab.page.locator("[aria-label='humidity, from']").blur()
+        after(tab, before)
+        assert case_of(tab) == {"evidence": {"humidity": {"low": 50}}}
+        assert tab.page.inner_text("#chosen") == "humidity ≥ 50 ×"
+        tab.check()
+
+
+def test_regions_unfold_and_keep_the_case(browser, kinds: tuple[str, httpx.Client]) -> None:
+    with visit(browser, kinds[0]) as tab:
+        tab.go(f"/console/models/sky/regions?open=&case={quote(json.dumps({'evidence': {'outlook': 'sunny'}}))}")
+        tab.settled()
+        assert tab.page.locator(".node").count() == 1 and "structure.svg" not in tab.page.inner_text("main")
+        for _ in range(8):
+            folded = tab.page.locator(".structure a:has-text('+ ')")
+            if not folded.count():
+                break
+            folded.first.click()
+            tab.page.wait_for_load_state("load")
+            tab.settled()
+        assert case_of(tab) == {"evidence": {"outlook": "sunny"}}
+        assert {"outlook", "windy", "humidity", "class"} <= in_picture(
+            tab, json.loads(tab.page.text_content("#start"))
+        ).keys()
+        tab.check()
+
+
+def test_arrows_of_a_posterior_are_required_and_forbidden(browser, kinds: tuple[str, httpx.Client]) -> None:
+    url, client = kinds
+
+    def arrows(tab: Visit) -> dict[str, float]:
+        found = tab.page.eval_on_selector_all(
+            ".edge-line:not(.folded)",
+            "lines => lines.map((each) => [each.dataset.edge, Number(each.getAttribute('stroke-width'))])",
+        )
+        return dict(found)
+
+    def wanted(**known: list[str]) -> dict[str, float]:
+        query = {"kind": "edges", **known}
+        told = client.post("/v1/models/posterior/query", json={"queries": [query]}).json()["answers"][0]["edges"]
+        supposed = {edge for edges in known.values() for edge in edges}
+        found = {f"{each['from']}->{each['to']}": each["probability"] for each in told}
+        return {edge: 1 + 5 * p for edge, p in found.items() if p >= 0.01 or edge in supposed}
+
+    with visit(browser, url) as tab:
+        tab.go("/console/models/posterior/graph")
+        tab.settled()
+        assert arrows(tab) == pytest.approx(wanted(), abs=1e-9)
+        edge = next(iter(wanted()))
+        for known in ({"present": [edge]}, {"absent": [edge]}, {}):
+            before = settled_number(tab)
+            tab.page.locator(f'.edge-line[data-edge="{edge}"]').dispatch_event("click")
+            after(tab, before)
+            assert case_of(tab) == known and arrows(tab) == pytest.approx(wanted(**known), abs=1e-9)
+        before = settled_number(tab)
+        line = "document.querySelector('.edge-line:not(.folded)')"
+        x, y = tab.page.evaluate(
+            f"(() => {{ const p = {line}.getPointAtLength({line}.getTotalLength() / 2).matrixTransform({line}.getScreenCTM()); return [p.x, p.y]; }})()"
+        )
+        tab.page.mouse.click(x + 5, y)
+        after(tab, before)
+        assert len(case_of(tab)["present"]) == 1, "a click beside a thin arrow is meant for it"
+        before = settled_number(tab)
+        tab.page.click("#reset")
+        after(tab, before)
+        before = settled_number(tab)
+        tab.page.locator("#p-edges button").first.click()
+        after(tab, before)
+        assert case_of(tab)["present"]
+        tab.check()
+        assert not tab.findings()
+
+
+def test_the_picture_is_found_sized_and_dragged(browser, kinds: tuple[str, httpx.Client]) -> None:
+    with visit(browser, kinds[0], viewport={"width": 390, "height": 700}) as tab:
+        tab.go("/console/models/rain/graph")
+        tab.settled()
+        width = "Number(document.querySelector('.structure').getAttribute('width'))"
+        first = tab.page.evaluate(width)
+        for _ in range(4):
+            tab.page.click("#larger")
+        assert tab.page.evaluate(width) == pytest.approx(first * 1.25**4)
+        at = "document.querySelector('.picture').scrollLeft"
+        tab.page.evaluate("document.querySelector('.picture').scrollTo(0, 0)")
+        box = tab.page.locator(".picture").bounding_box()
+        tab.page.mouse.move(box["x"] + 150, box["y"] + 10)
+        tab.page.mouse.down()
+        tab.page.mouse.move(box["x"] + 50, box["y"] + 10, steps=4)
+        tab.page.mouse.up()
+        assert tab.page.evaluate(at) == 100 and not case_of(tab)
+        tab.page.fill("#find", "wind")
+        assert tab.page.locator(".node.found").get_attribute("data-column") == "windy"
+        assert tab.page.locator("#outline tbody tr:visible").count() == 1
+        tab.page.click("#fit")
+        assert tab.page.evaluate(width) <= 390
+        tab.check()
