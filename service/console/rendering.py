@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -56,7 +56,8 @@ class Call:
 def environment() -> Environment:
     """The templates; every value is escaped, and a name that a page model lacks is an error."""
     found = Environment(
-        loader=PackageLoader("service.console"),
+        # The parts of a report are those of the page that `fewpass report` writes.
+        loader=ChoiceLoader([PackageLoader("service.console"), PackageLoader("service.product.views")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

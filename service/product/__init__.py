@@ -104,6 +104,8 @@ if TYPE_CHECKING:
     from service.product.views.inspecting import draw_trace as draw_trace
     from service.product.views.inspecting import lineage as lineage
     from service.product.views.inspecting import structure as structure
+    from service.product.views.reports import kept_report as kept_report
+    from service.product.views.reports import report as report
     from service.product.views.reports import write_report as write_report
     from service.product.views.sql import sql as sql
     from service.product.views.structures import draw_posterior as draw_posterior
@@ -208,6 +210,8 @@ _VERBS = {
     "unclean": "service.product.submission.job_steps",
     "write_export": "service.product.versions.export_import",
     "write_output": "service.product.outputs",
+    "kept_report": "service.product.views.reports",
+    "report": "service.product.views.reports",
     "write_report": "service.product.views.reports",
     "write_job_output": "service.product.submission.submitting",
     "job_queue": "service.jobs.queue",

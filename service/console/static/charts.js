@@ -1,4 +1,4 @@
-// Lines over versions and time, by uPlot. The table below each chart holds the same numbers, so the chart is hidden from readers.
+// Lines over time, by uPlot. The table below each chart holds the same numbers, so the chart is hidden from readers.
 
 const HEIGHT = 220;
 
@@ -22,17 +22,6 @@ function draw(place, options, columns) {
   });
 }
 
-function versions(place, told) {
-  draw(place, () => ({
-    scales: { x: { time: false } },
-    axes: [axis({ label: "version", incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] }), axis()],
-    series: [
-      { label: "version" },
-      ...told.names.map((name, i) => ({ label: name, stroke: colour(`--series-${i + 1}`), width: 2, points: { show: true } })),
-    ],
-  }), [told.versions, ...told.lines]);
-}
-
 /** Rows that were served, and drift; a step without rows has no drift. */
 function timeline(place, told) {
   draw(place, () => ({
@@ -50,8 +39,6 @@ function timeline(place, told) {
   ]);
 }
 
-for (const [kind, [chart, source]] of Object.entries({ versions: [versions, "series"], timeline: [timeline, "timeline"] })) {
-  for (const place of document.querySelectorAll(`[data-chart=${kind}]`)) {
-    chart(place, JSON.parse(document.getElementById(source).textContent));
-  }
+for (const place of document.querySelectorAll("[data-chart=timeline]")) {
+  timeline(place, JSON.parse(document.getElementById("timeline").textContent));
 }

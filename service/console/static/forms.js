@@ -101,6 +101,17 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   send(event.target);
 });
+document.addEventListener("click", async ({ target }) => {
+  if (!target.matches?.("[data-copy]")) return;
+  const code = target.parentElement.querySelector("code");
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    target.textContent = "Copied";
+  } catch { // without https, browsers let a page select only
+    getSelection().selectAllChildren(code);
+    target.textContent = "Selected: press Ctrl+C";
+  }
+});
 document.addEventListener("input", (event) => {
   const form = event.target.closest?.("form[data-rest]");
   if (form) show(form);

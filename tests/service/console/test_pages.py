@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -232,3 +233,39 @@ def test_names_of_others_stay_text(site: Site) -> None:
     for path in (f"/console/models/{part}", f"/console/jobs/{part}", f"/console/login?next={HOSTILE}"):
         answer = site.client.get(path, headers=BROWSER)
         assert answer.headers["content-type"].startswith("text/html") and "<img" not in answer.text
+
+
+def test_the_model_page_opens_with_the_report_that_rest_tells(site: Site) -> None:
+    told = site.client.get("/v1/models/weather/report").json()
+    text = page(site.client, "/console/models/weather").text
+    words = read(text).text
+    assert told["verdict"] in words and "Reliability diagram" in text
+    assert sum(map(sum, told["confusion"])) == told["n_rows"] == sum(point[2] for point in told["calibration"])
+    for row in told["confusion"]:
+        assert all(f"{n:,}" in words for n in row)
+    version = site.client.get("/v1/models/weather").json()
+    assert told["metrics"] == {name: version["metrics"][name] for name in told["metrics"]}
+    assert told["floor"]["log_loss"] == version["metrics"]["class_shares_log_loss"]
+    call = re.findall(r"<code>(curl -X POST .*?/predict)</code>", text, re.DOTALL)
+    body = json.loads(html.unescape(call[0]).split("-d '")[1].rpartition("'")[0])
+    assert site.client.post("/v1/models/weather/predict", json=body).is_success
+
+
+def test_a_version_without_a_report_says_how_to_have_one(site: Site, circuit: ModelVersion) -> None:
+    refused = site.client.get(f"/v1/models/{circuit.name}/report")
+    assert refused.status_code == 422 and "fewpass report" in refused.json()["detail"]
+    assert "log likelihood per row" in page(site.client, f"/console/models/{circuit.name}").text
+
+
+def test_models_are_found_and_sorted(site: Site, circuit: ModelVersion) -> None:
+    def names(query: str) -> list[str]:
+        told = site.client.get(f"/console{query}", headers={"accept": "application/json"}).json()
+        return [model["name"] for model in told["models"]]
+
+    everything = names("")
+    assert names("?sort=loss").index("weather") < names("?sort=loss").index(circuit.name), "what has none comes last"
+    assert sorted(names("?sort=age")) == sorted(everything)
+    site.client.put("/v1/models/weather@1/tags/team", json={"value": "north sea"})
+    assert names("?q=team: north") == ["weather"] and names("?q=no-such-model") == []
+    assert "No model has" in page(site.client, "/console?q=no-such-model").text
+    site.client.delete("/v1/models/weather@1/tags/team")

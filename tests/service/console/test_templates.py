@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import service.console
-from service.console.rendering import environment
+from learners.evaluation.metrics import evaluate
+from learners.evaluation.model_report import Mistake, ModelReport, Point, Share
+from service.console.rendering import Call, environment
+from service.product.views.reports import LOSSES
 from storage.control.keys import ApiKey, Role
 from storage.control.schedules import Schedule
 from storage.datasets.datasets import Dataset
@@ -21,6 +25,7 @@ from storage.models.promotions import Promotion
 
 TEMPLATES = Path(service.console.__file__).parent / "templates"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+HALVES = np.full((3, 2), 0.5)
 Strategy = st.SearchStrategy
 
 
@@ -66,7 +71,8 @@ line = a(
     aliases=names(champion=1),
     champion=maybe(1),
     served=st.none() | version,
-    loss=maybe({"name": "log loss", "value": 0.5, "of": "rows"}),
+    metrics=names(log_loss=0.5, zero_one_loss=0.1, log_likelihood=None),
+    is_of_rows=st.booleans(),
 )
 state = a(
     version=1,
@@ -125,6 +131,9 @@ edge = a(column="town", weight=maybe(0.5))
 PAGES: dict[str, Strategy] = {
     "overview.html": a(
         models=some(line),
+        wanted=st.sampled_from(["", "rain"]),
+        sort=st.sampled_from(["name", "loss"]),
+        is_first=st.booleans(),
         states=states,
         n_open=names(rain=2),
         next_cursor=maybe("x"),
@@ -137,8 +146,26 @@ PAGES: dict[str, Strategy] = {
         **head,
         versions=some(version),
         next_cursor=maybe("x"),
-        metrics=some(st.sampled_from(["log_loss", "rmse"])),
-        series=a(versions=[], names=[], lines=[]),
+        metrics=some(st.sampled_from(["log_loss", "zero_one_loss"])),
+        damage=maybe("gone"),
+        report=maybe(
+            ModelReport(
+                evaluate(HALVES, [0, 1, 0]),
+                {"zero_one_loss": 0.5, "log_loss": 0.7, "rmse": 0.5},
+                3,
+                ("no", "yes"),
+                np.eye(2, dtype=np.int64),
+                (Mistake("no", "yes", 1),),
+                (Point(0.5, 0.5, 3),),
+                (Share("x", 1.0),),
+                (("station", "it is constant"),),
+            )
+        ),
+        words=LOSSES,
+        most_shares=1,
+        state=st.none() | state,
+        predict=maybe(Call("POST", "/v1/models/rain/predict", {"records": [{}]})),
+        lines=some(a(name="log_loss", last=0.5, points=[(2, 3)], floor=some(st.just((1, 2))), floor_last=maybe(0.7))),
         aliases=names(champion=1),
         history=some(st.just(AliasMove("champion", 1, "", NOW))),
         promotions=some(st.just(Promotion("rain", "champion", 2, None, False, "", {}, None, None, "", "job-1", NOW))),

@@ -126,7 +126,8 @@ def test_a_refusal_is_told_in_the_form(visiting: Visiting) -> None:
 def test_move_an_alias_and_roll_it_back(visiting: Visiting, house: House) -> None:
     with visiting() as tab:
         tab.go("/console/models/rain")
-        form = 'form[data-method="PUT"]'
+        tab.page.click("summary:has-text('Move an alias')")
+        form = 'form[data-path$="/aliases/{alias}"]'
         fill(tab, form, version="2")
         tab.page.click(f"{form} button")
         tab.page.wait_for_selector("#versions .tag:has-text('champion')")
@@ -134,6 +135,7 @@ def test_move_an_alias_and_roll_it_back(visiting: Visiting, house: House) -> Non
             "() => document.querySelector('#versions tbody tr').textContent.includes('champion')"
         )
         assert house.client.get("/v1/models/rain/aliases").json() == {"aliases": {"champion": 2}}
+        tab.page.click("summary:has-text('Roll back')")
         form = 'form[data-path$="/rollback"]'
         fill(tab, form, confirm="something else")
         tab.page.click(f"{form} button")
