@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.console.assets import asset_url
-from service.product.inference.metric_words import METRIC_WORDS
+from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED
 from service.requests.json_values import JSONMapping
 from service.version import VERSION
 from storage.control.keys import Role
@@ -70,6 +70,7 @@ def environment() -> Environment:
         "short": short,
         "moment": moment,
         "metric": metric_word,
+        "rows_measured": lambda value: ROWS_MEASURED.get(value, value),
         "interval": interval,
     }
     return found
@@ -146,7 +147,9 @@ def digits(number: object, places: int = 4) -> str:
         return "–"
     if isinstance(number, bool) or not isinstance(number, int | float):
         return str(number)
-    return f"{number:,}" if isinstance(number, int) else f"{number:.{places}g}"
+    if isinstance(number, float) and abs(number) < 10**places:
+        return f"{number:.{places}g}"
+    return f"{number:,.0f}"
 
 
 def metric_word(name: str) -> str:

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from service.product.datasets.datasets import list_datasets as list_datasets
     from service.product.datasets.datasets import register_dataset as register_dataset
     from service.product.datasets.datasets import schema_of_files as schema_of_files
+    from service.product.datasets.profile import dataset_profile as dataset_profile
     from service.product.datasets.rules import damaged_rules as damaged_rules
+    from service.product.datasets.uploads import load_example as load_example
+    from service.product.datasets.uploads import upload_place as upload_place
     from service.product.forgetting.forgetting_served import forget_predictions as forget_predictions
     from service.product.forgetting.withdrawal import withdraw_rule as withdraw_rule
     from service.product.inference.answering import evaluate_beside as evaluate_beside
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
     from service.product.monitoring.alerts import resolve_alert as resolve_alert
     from service.product.monitoring.alerts import set_alert_rule as set_alert_rule
     from service.product.monitoring.drift import drift as drift
-    from service.product.monitoring.histograms import class_histogram as class_histogram
-    from service.product.monitoring.histograms import counting_version as counting_version
     from service.product.monitoring.labels import add_labels as add_labels
     from service.product.monitoring.labels import performance as performance
     from service.product.monitoring.prediction_counts import monitoring_predictions as monitoring_predictions
@@ -175,8 +176,9 @@ _VERBS = {
     "list_schedules": "service.product.submission.schedules",
     "list_versions": "service.product.versions.registry",
     "pause_schedule": "service.product.submission.schedules",
-    "class_histogram": "service.product.monitoring.histograms",
-    "counting_version": "service.product.monitoring.histograms",
+    "dataset_profile": "service.product.datasets.profile",
+    "load_example": "service.product.datasets.uploads",
+    "upload_place": "service.product.datasets.uploads",
     "model_states": "service.product.monitoring_loop",
     "monitor_of": "service.product.monitoring.settings",
     "monitor": "service.product.monitoring.windows",

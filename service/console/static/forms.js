@@ -8,6 +8,7 @@ const READ = {
   json: (text) => JSON.parse(text),
   scalar: (text) => (Number.isNaN(Number(text)) ? text.trim() : Number(text)),
   lines,
+  drops: (text) => Object.fromEntries(lines(text).map((name) => [name, "drop"])),
   groups: (text) => lines(text).map((line) => line.split(",").map((name) => name.trim()).filter(Boolean)),
   pairs: (text) => Object.fromEntries(lines(text).map((line) => {
     const place = line.lastIndexOf("=");
@@ -37,6 +38,10 @@ function callOf(form) {
       continue;
     }
     if (field.value.trim() === "") continue;
+    if (field.type === "file") {
+      body[field.name] = [field.dataset.uri ?? field.files[0].name];
+      continue;
+    }
     const read = READ[field.dataset.as] ?? ((text) => text);
     let value;
     try {
@@ -81,6 +86,12 @@ async function send(form) {
   const button = form.querySelector("button[type=submit]");
   button.disabled = true;
   try {
+    for (const field of form.querySelectorAll("input[type=file]")) {
+      const file = field.files[0];
+      say(`Uploading ${file.name} …`, false);
+      field.dataset.uri = (await ask("PUT", `/v1/datasets/${encodeURIComponent(form.elements.name.value)}/files/${encodeURIComponent(file.name)}`, file)).uri;
+      say("Reading it …", false);
+    }
     const { method, path, body } = callOf(form);
     const answer = await ask(method, path, body);
     const next = told(form, "then");
@@ -113,6 +124,12 @@ document.addEventListener("click", async ({ target }) => {
   }
 });
 document.addEventListener("input", (event) => {
+  const file = event.target.type === "file" && event.target.files[0];
+  if (file) {
+    delete event.target.dataset.uri;
+    const name = event.target.form.elements.name;
+    name.value ||= file.name.toLowerCase().replace(/\.[a-z0-9.]*$/, "").replace(/[^a-z0-9._-]+/g, "-").replace(/^[^a-z0-9]+/, "").slice(0, 64);
+  }
   const form = event.target.closest?.("form[data-rest]");
   if (form) show(form);
   const filter = event.target.dataset?.filter;
@@ -123,7 +140,19 @@ document.addEventListener("input", (event) => {
     }
   }
 });
-const showAll = (root) => root.querySelectorAll("form[data-rest]").forEach(show);
+document.addEventListener("htmx:responseError", ({ detail }) => {
+  const page = new DOMParser().parseFromString(detail.xhr.responseText, "text/html");
+  if (detail.target.id === "profile") detail.target.replaceChildren(...page.querySelectorAll("main > p"));
+});
+function showAll(root) {
+  root.querySelectorAll("form[data-rest]").forEach(show);
+  for (const time of root.querySelectorAll("time[datetime]")) { // in the time zone of who looks
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    time.title = at.toLocaleString();
+    if ("clock" in time.dataset) time.textContent = at.toLocaleTimeString();
+  }
+}
 document.addEventListener("htmx:afterSettle", (event) => {
   const around = event.target.closest("form[data-rest]"); // fields were swapped inside of a form
   if (around) show(around);

@@ -269,3 +269,18 @@ def test_models_are_found_and_sorted(site: Site, circuit: ModelVersion) -> None:
     assert names("?q=team: north") == ["weather"] and names("?q=no-such-model") == []
     assert "No model has" in page(site.client, "/console?q=no-such-model").text
     site.client.delete("/v1/models/weather@1/tags/team")
+
+
+def test_a_file_is_uploaded_whole_or_not_at_all(site: Site) -> None:
+    body = b"size,class\n" + b"".join(b"%d,%s\n" % (k % 7, b"yes" if k % 7 > 3 else b"no") for k in range(300))
+    sent = site.client.put("/v1/datasets/sizes/files/sizes.csv", content=iter([body[:100], body[100:]]))
+    assert sent.status_code == 201 and sent.json()["n_bytes"] == len(body)
+    uri = sent.json()["uri"]
+    again = site.client.put("/v1/datasets/sizes/files/sizes.csv", content=body)
+    assert again.status_code == 409 and "exists already" in again.json()["detail"]
+    made = site.client.post("/v1/datasets", json={"name": "sizes", "uris": [uri], "target": "class"})
+    assert made.status_code == 201, made.text
+    told = site.client.get("/v1/datasets/sizes/profile").json()
+    assert told["rows"][0] == ["0", "no"] and told["n_rows"] == 300
+    answer = page(site.client, "/console/data/sizes/rows")
+    assert 'class="series-2"' in answer.text and "300 rows were looked at" in read(answer.text).text

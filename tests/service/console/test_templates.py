@@ -194,10 +194,37 @@ PAGES: dict[str, Strategy] = {
         columns=some(
             a(name="x", kind="nominal", type="string", n_values=2, has_missing=st.booleans(), n_folded=0, labels=["a"])
         ),
-        counted_by=maybe("rain@1"),
-        histogram=maybe(
-            {"column": "x", "classes": ["yes"], "rows": [{"label": "a", "cells": [{"n": 1, "share": 1.0}]}]}
+        target=st.sampled_from(["", "class"]),
+        names=some(st.just("x")),
+        search="",
+    ),
+    "rows.html": a(
+        dataset="weather",
+        target=maybe("class"),
+        n_rows=1,
+        names=["x"],
+        rows=some(st.just([None])),
+        shown_classes=["yes"],
+        columns=some(
+            a(
+                name="x",
+                kind="nominal",
+                missing=st.sampled_from([0.0, 0.5]),
+                bars=some(
+                    st.just(
+                        {
+                            "label": "a",
+                            "x": 0,
+                            "width": 9,
+                            "n": 1,
+                            "pieces": [{"series": 1, "y": 0, "height": 9, "n": 1}],
+                        }
+                    )
+                ),
+            )
         ),
+        n_columns=2,
+        left_out=some(a(name="station", reason="it is constant")),
     ),
     "settings.html": a(
         schedules=some(

@@ -28,7 +28,7 @@ PAGES = {
     "train": "/console/train",
     "data": "/console/data",
     "dataset": "/console/data/weather",
-    "a column by class": "/console/data/weather?column=windy",
+    "rows and columns": "/console/data/weather/rows",
     "two models": "/console/models/rain/compare?left=1&right=hostile",
     "settings": "/console/settings",
     "login": "/console/login",
