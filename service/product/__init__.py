@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from service.jobs.queue import job_queue as job_queue
+    from service.product.datasets.data_files import load_example as load_example
+    from service.product.datasets.data_files import upload_place as upload_place
     from service.product.datasets.datasets import dataset_schema as dataset_schema
     from service.product.datasets.datasets import delete_dataset as delete_dataset
     from service.product.datasets.datasets import get_dataset as get_dataset
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from service.product.datasets.datasets import schema_of_files as schema_of_files
     from service.product.datasets.profile import dataset_profile as dataset_profile
     from service.product.datasets.rules import damaged_rules as damaged_rules
-    from service.product.datasets.uploads import load_example as load_example
-    from service.product.datasets.uploads import upload_place as upload_place
     from service.product.forgetting.forgetting_served import forget_predictions as forget_predictions
     from service.product.forgetting.withdrawal import withdraw_rule as withdraw_rule
     from service.product.inference.answering import evaluate_beside as evaluate_beside
@@ -177,8 +177,8 @@ _VERBS = {
     "list_versions": "service.product.versions.registry",
     "pause_schedule": "service.product.submission.schedules",
     "dataset_profile": "service.product.datasets.profile",
-    "load_example": "service.product.datasets.uploads",
-    "upload_place": "service.product.datasets.uploads",
+    "load_example": "service.product.datasets.data_files",
+    "upload_place": "service.product.datasets.data_files",
     "model_states": "service.product.monitoring_loop",
     "monitor_of": "service.product.monitoring.settings",
     "monitor": "service.product.monitoring.windows",

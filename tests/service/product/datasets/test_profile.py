@@ -8,7 +8,7 @@ import pytest
 
 from learners.errors import UnknownColumn
 from service import product
-from service.product.datasets.uploads import upload_place
+from service.product.datasets.data_files import upload_place
 from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
@@ -85,7 +85,7 @@ def test_files_go_into_the_first_folder_that_may_be_read(workspace, tmp_path):
     for name in ("../b.csv", "a/b.csv", ".b", "", "b\n"):
         with pytest.raises(InvalidRequest, match="no name for a file"):
             upload_place(workspace, "a", name)
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidName, match="1 to 64"):
         upload_place(workspace, "..", "b.csv")
     elsewhere = Settings(workspace=tmp_path / "w", data_roots=["s3://bucket/tables"])
     with Workspace(elsewhere) as remote, pytest.raises(InvalidRequest, match="no folder for uploaded files"):
