@@ -1,5 +1,6 @@
 // Forms that send what they show: each names a REST call, and its fields are members of the body or parts of the path.
 
+import { el } from "./dom.js";
 import { ask, curl } from "./rest.js";
 
 const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
@@ -51,9 +52,9 @@ function callOf(form) {
       throw new Error(`${field.name}: ${error.message}`);
     }
     if (Array.isArray(value) && field.dataset.as === "lines" && value.length === 0) continue;
-    const [outer, ...inner] = field.name.split(".");
-    if (inner.length) (body[outer] ??= {})[inner.join(".")] = value;
-    else body[outer] = value;
+    const parts = field.name.split(".");
+    const last = parts.pop();
+    parts.reduce((inside, part) => (inside[part] ??= {}), body)[last] = value;
   }
   return { method: told(form, "method"), path, body: hasBody ? body : undefined };
 }
@@ -96,7 +97,10 @@ async function send(form) {
     const answer = await ask(method, path, body);
     const next = told(form, "then");
     const shown = told(form, "show");
-    if (shown) say(`${told(form, "says")} ${answer[shown]}`, false);
+    if (shown) {
+      say(told(form, "says"), false);
+      outcome.append(" ", el("code", {}, answer[shown]), " ", el("button", { type: "button", "data-copy": true }, "Copy"));
+    }
     else if (next === "reload") location.reload();
     else if (next) location.assign(next.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer[name])));
     else say("Done.", false);
@@ -150,6 +154,7 @@ function showAll(root) {
     const at = new Date(time.dateTime);
     if (Number.isNaN(at.getTime())) continue;
     time.title = at.toLocaleString();
+    if ("local" in time.dataset) time.textContent = at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
     if ("clock" in time.dataset) time.textContent = at.toLocaleTimeString();
   }
 }

@@ -284,3 +284,11 @@ def test_a_file_is_uploaded_whole_or_not_at_all(site: Site) -> None:
     assert told["rows"][0] == ["0", "no"] and told["n_rows"] == 300
     answer = page(site.client, "/console/data/sizes/rows")
     assert 'class="series-2"' in answer.text and "300 rows were looked at" in read(answer.text).text
+
+
+def test_settings_tell_when_a_schedule_would_run(site: Site) -> None:
+    text = page(site.client, "/console/settings?cron=0 3 * * *&timezone=Europe/Berlin").text
+    told = re.findall(r'<p id="next-runs".*?</p>', text, re.DOTALL)[0]
+    assert len(re.findall(r"T0[12]:00:00\+00:00", told)) == 3, told
+    wrong = page(site.client, "/console/settings?cron=never&timezone=UTC").text
+    assert "a cron expression has five" in wrong

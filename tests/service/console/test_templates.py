@@ -228,8 +228,19 @@ PAGES: dict[str, Strategy] = {
     ),
     "settings.html": a(
         schedules=some(
-            a(schedule=schedule, runs=some(a(due_at=maybe(NOW), outcome="submitted", job_id=maybe("job-1"))))
+            a(
+                schedule=schedule,
+                runs=some(a(due_at=maybe(NOW), outcome="submitted", job_id=maybe("job-1"))),
+                next_runs=some(st.just(NOW)),
+            )
         ),
+        cron="@daily",
+        timezone="UTC",
+        next_runs=some(st.just(NOW)),
+        cron_problem=maybe("no such time"),
+        datasets=some(st.just("weather")),
+        models=some(st.just("rain")),
+        learners={"nb": "naive Bayes"},
         webhooks=st.none()
         | some(
             a(
@@ -286,6 +297,7 @@ PAGES: dict[str, Strategy] = {
             estimated=names(accuracy=0.5, log_loss=None).map(lambda told: {**told, "caveat": "if"}),
         ),
         columns=some(column_of_drift),
+        pictures=some(a(column="size", labels=["a"], window_shares=[0.5], expected_shares=[None])),
         timeline=a(
             windows=some(
                 names(drift_nats=0.5).map(

@@ -103,6 +103,7 @@ def test_a_rule_and_a_webhook_from_their_forms(visiting: Visiting, house: House)
     name = house.client.get("/v1/models").json()["items"][0]["name"]
     with visiting() as tab:
         tab.go(f"/console/models/{name}/monitoring")
+        tab.page.click("summary:has-text('When it alerts')")
         form = f'form[data-path="/v1/models/{name}/alert-rule"]'
         fill(tab, form, window="7d", points="2.5")
         assert '"points":2.5' in tab.page.text_content(f"{form} [data-asked] code")
@@ -173,6 +174,26 @@ def test_a_dry_run_of_forgetting_and_a_schedule_that_is_run_and_cancelled(visiti
         tab.check()
 
 
+def test_a_schedule_from_its_form_with_the_runs_to_come(visiting: Visiting, house: House) -> None:
+    with visiting() as tab:
+        tab.go("/console/settings")
+        form = 'form[data-path="/v1/schedules"]'
+        tab.page.select_option(f"{form} [name='job.train.dataset']", "weather")
+        tab.page.select_option(f"{form} [name='job.train.learner']", "nb")
+        tab.page.fill(f"{form} [name='job.train.model']", "rain")
+        tab.page.fill(f"{form} [name=cron]", "never")
+        tab.page.wait_for_selector("#next-runs .bad")
+        tab.page.fill(f"{form} [name=cron]", "@monthly")
+        tab.page.wait_for_function("() => document.querySelectorAll('#next-runs time').length === 3")
+        tab.page.fill(f"{form} [name=name]", "monthly")
+        with tab.page.expect_navigation():
+            tab.page.click(f"{form} button[type=submit]")
+        job = house.client.get("/v1/schedules/monthly").json()["job"]
+        assert (job["kind"], job["train"]["learner"], job["train"]["dataset"]) == ("refresh", "nb", "weather")
+        tab.check()
+        assert house.client.delete("/v1/schedules/monthly").status_code == 204
+
+
 def test_keys_are_shown_once_and_revoked(visiting: Visiting, house: House) -> None:
     with visiting() as tab:
         tab.go("/console/settings")
@@ -182,6 +203,7 @@ def test_keys_are_shown_once_and_revoked(visiting: Visiting, house: House) -> No
         tab.page.wait_for_function(
             "() => document.querySelector('form[data-path=\"/v1/keys\"] .outcome').textContent.includes('fp_')"
         )
+        assert tab.page.locator(f"{form} [data-copy]").count() == 1
         assert "fp_" not in tab.page.evaluate("JSON.stringify([localStorage, sessionStorage])")
         tab.page.reload()
         assert "fp_" not in tab.page.content()
