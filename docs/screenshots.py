@@ -23,9 +23,12 @@ CASE = {"evidence": {"contract": "monthly", "calls": 5}}
 PAGES = {
     "models": "/console",
     "model": "/console/models/churn",
+    "data": "/console/data/customers",
     "graph": "/console/models/churn@1/graph",
     "what-if": f"/console/models/churn@1/what-if?case={quote(json.dumps(CASE))}",
 }
+# What is there when a page has got the rest of it.
+READY = {"what-if": "#what-if[data-state=settled]", "data": ".histograms"}
 
 
 def main() -> None:
@@ -37,6 +40,7 @@ def main() -> None:
         settings = Settings(workspace=Path(folder) / "workspace", job_workers=0, request_timeout_s=600)
         table = Path(folder) / "customers.parquet"
         with Workspace(settings) as workspace:
+            product.load_example(workspace)
             for version, learner in enumerate(("kdb", "nb", "tan"), start=1):
                 pq.write_table(customers(4_000 * version, version), table)
                 parameters: dict[str, object] = {"estimator": "hdp-map"} | ({"k": 2} if learner == "kdb" else {})
@@ -49,8 +53,8 @@ def main() -> None:
             tab = browser.new_page(viewport=SIZE)
             for name, path in PAGES.items():
                 tab.goto(server.url + path, wait_until="load")
-                if name == "what-if":
-                    tab.wait_for_selector("#what-if[data-state=settled]", timeout=120_000)
+                if name in READY:
+                    tab.wait_for_selector(READY[name], timeout=120_000)
                 tab.screenshot(path=OUT / f"{name}.png")
             browser.close()
 
