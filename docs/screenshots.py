@@ -8,12 +8,11 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from service import product
 from service.processes.local_server import local_server
+from service.product.datasets.example import customers
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -24,33 +23,12 @@ CASE = {"evidence": {"contract": "monthly", "calls": 5}}
 PAGES = {
     "models": "/console",
     "model": "/console/models/churn",
+    "data": "/console/data/customers",
     "graph": f"/console/models/churn@1/graph?case={quote(json.dumps(CASE))}",
     "what-if": f"/console/models/churn@1/what-if?case={quote(json.dumps(CASE))}",
 }
-
-
-def customers(n_rows: int, seed: int) -> pa.Table:
-    """Customers who leave or stay."""
-    rng = np.random.default_rng(seed)
-    contract = rng.choice(["monthly", "one year", "two years"], n_rows, p=[0.5, 0.3, 0.2])
-    months = rng.gamma(np.where(contract == "monthly", 1.5, 4.0), 8.0).round()
-    internet = rng.choice(["fibre", "cable", "none"], n_rows, p=[0.45, 0.4, 0.15])
-    calls = rng.poisson(np.where(internet == "fibre", 2.2, 0.9))
-    payment = np.where(rng.random(n_rows) < np.where(months > 20, 0.7, 0.3), "card", "invoice")
-    price = (15 + 40 * (internet == "fibre") + 20 * (internet == "cable") + rng.normal(0, 5, n_rows)).round(1)
-    score = -2.2 + 1.6 * (contract == "monthly") + 0.45 * calls - 0.04 * months + 0.5 * (payment == "invoice")
-    leaves = np.where(rng.random(n_rows) < 1 / (1 + np.exp(-score)), "leaves", "stays")
-    return pa.table(
-        {
-            "contract": contract,
-            "months": months,
-            "internet": internet,
-            "calls": calls,
-            "payment": payment,
-            "price": price,
-            "customer": leaves,
-        }
-    )
+# What is there when a page has got the rest of it.
+READY = {**dict.fromkeys(("graph", "what-if"), "#what-if[data-state=settled]"), "data": ".histograms"}
 
 
 def main() -> None:
@@ -62,6 +40,7 @@ def main() -> None:
         settings = Settings(workspace=Path(folder) / "workspace", job_workers=0, request_timeout_s=600)
         table = Path(folder) / "customers.parquet"
         with Workspace(settings) as workspace:
+            product.load_example(workspace)
             for version, learner in enumerate(("kdb", "nb", "tan"), start=1):
                 pq.write_table(customers(4_000 * version, version), table)
                 parameters: dict[str, object] = {"estimator": "hdp-map"} | ({"k": 2} if learner == "kdb" else {})
@@ -74,8 +53,8 @@ def main() -> None:
             tab = browser.new_page(viewport=SIZE)
             for name, path in PAGES.items():
                 tab.goto(server.url + path, wait_until="load")
-                if name in ("graph", "what-if"):
-                    tab.wait_for_selector("#what-if[data-state=settled]", timeout=120_000)
+                if name in READY:
+                    tab.wait_for_selector(READY[name], timeout=120_000)
                 tab.screenshot(path=OUT / f"{name}.png")
             browser.close()
 

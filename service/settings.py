@@ -148,6 +148,9 @@ class Settings(BaseSettings):
     max_import_bytes: int = Field(
         default=8 * 2**30, ge=1024, description="Largest model file that can be imported, in bytes."
     )
+    max_upload_bytes: int = Field(
+        default=2**30, ge=1024, description="Largest data file that can be uploaded, in bytes."
+    )
     max_model_bytes: int | None = Field(
         default=None,
         ge=2**20,

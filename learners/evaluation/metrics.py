@@ -69,18 +69,19 @@ class RowScores(NamedTuple):
     of_true: Floats  # probability of the true class
     squares: Floats  # sum of the squared probabilities
     confidence: Floats  # the largest probability
-    is_right: Mask  # whether it is the true class's
+    predicted: Integers  # the most probable class
+    is_right: Mask  # whether it is the true class
 
 
 def scores_of_rows(probabilities: ArrayLike, y: ArrayLike) -> RowScores:
     """Of probabilities (n, n_classes) and the true classes (n,), of which one beyond the last has probability zero."""
     probabilities, y = np.asarray(probabilities, np.float64), np.asarray(y, np.int64)
     if not y.size:
-        return RowScores(np.empty(0), np.empty(0), np.empty(0), np.empty(0, bool))
+        return RowScores(np.empty(0), np.empty(0), np.empty(0), np.empty(0, np.uint16), np.empty(0, bool))
     last = probabilities.shape[1] - 1
     of_true = np.where(y <= last, probabilities[np.arange(y.size), np.minimum(y, last)], 0.0)
-    predicted: Integers = probabilities.argmax(axis=1)
-    return RowScores(of_true, (probabilities**2).sum(axis=1), probabilities.max(axis=1), predicted == y)
+    predicted = probabilities.argmax(axis=1).astype(np.uint16)
+    return RowScores(of_true, (probabilities**2).sum(axis=1), probabilities.max(axis=1), predicted, predicted == y)
 
 
 def metrics_of(parts: Sequence[RowScores]) -> Metrics:
@@ -91,7 +92,7 @@ def metrics_of(parts: Sequence[RowScores]) -> Metrics:
     EmptyData
         Without rows.
     """
-    of_true, squares, confidence, is_right = (np.concatenate(column) for column in zip(*parts, strict=True))
+    of_true, squares, confidence, _, is_right = (np.concatenate(column) for column in zip(*parts, strict=True))
     n_rows = of_true.size
     if not n_rows:
         raise EmptyData(NO_ROWS)
@@ -100,7 +101,7 @@ def metrics_of(parts: Sequence[RowScores]) -> Metrics:
         rmse=float(np.sqrt(np.mean((1 - of_true) ** 2))),
         log_loss=float(-np.mean(np.log(np.maximum(of_true, LEAST_PROBABILITY)))),
         brier=float((squares - 2 * of_true + 1).mean()),
-        ece=float(sum(abs(c - a) * n for c, a, n in _reliability(confidence, is_right, CALIBRATION_BINS)) / n_rows),
+        ece=float(sum(abs(c - a) * n for c, a, n in reliability(confidence, is_right, CALIBRATION_BINS)) / n_rows),
     )
 
 
@@ -140,15 +141,14 @@ def losses_of_class_shares(y: ArrayLike, n_classes: int) -> dict[str, float]:
     }
 
 
-def reliability(
-    probabilities: ArrayLike, y: ArrayLike, n_bins: int = CALIBRATION_BINS
-) -> list[tuple[float, float, int]]:
-    """Points of a reliability diagram: mean confidence, share of right answers, and rows of each occupied bin."""
-    probabilities, y = np.asarray(probabilities), np.asarray(y)
-    return _reliability(probabilities.max(axis=1), probabilities.argmax(axis=1) == y, n_bins)
+def reliability(confidence: Floats, is_right: Mask, n_bins: int = CALIBRATION_BINS) -> list[tuple[float, float, int]]:
+    """Points of a reliability diagram: mean confidence, share of right answers, and rows of each occupied bin.
 
-
-def _reliability(confidence: Floats, is_right: Mask, n_bins: int) -> list[tuple[float, float, int]]:
+    Parameters
+    ----------
+    confidence, is_right : (n_rows,) float64 and bool
+        Of the most probable class of each row.
+    """
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     n = np.bincount(bins, minlength=n_bins)
     sums = np.bincount(bins, confidence, n_bins), np.bincount(bins, is_right, n_bins)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from learners.errors import NoImportances
 from learners.estimators.importance import importances
-from learners.evaluation.metrics import Metrics, evaluate, losses_of_class_shares, reliability
+from learners.evaluation.metrics import (
+    Metrics,
+    RowScores,
+    losses_of_class_shares,
+    metrics_of,
+    reliability,
+    scores_of_rows,
+)
 from learners.kernels.arrays import Integers
 from learners.models.model import Model
 
 MOST_CLASSES = 20  # of a table of confusions; beyond, the most frequent mistakes stand for it
 MOST_MISTAKES = 20
+UNKNOWN = "(a class not learned)"
 
 
 class Mistake(NamedTuple):
@@ -51,9 +59,13 @@ class ModelReport:
     metrics : Metrics
     floor : dict of float
         What knowing the class shares alone loses on the same rows.
+    n_rows : int
+        Rows that were answered.
     classes : tuple of str
     confusion : (n_classes, n_classes) int64
-        Rows by true class and most probable class.
+        Rows by true class and most probable class; without cells beyond `MOST_CLASSES` classes.
+    mistakes : tuple of Mistake
+        The most frequent confusions.
     calibration : tuple of Point
     shares : tuple of Share
         The greatest first; empty where the model tells none.
@@ -63,16 +75,13 @@ class ModelReport:
 
     metrics: Metrics
     floor: dict[str, float]
+    n_rows: int
     classes: tuple[str, ...]
     confusion: Integers
+    mistakes: tuple[Mistake, ...]
     calibration: tuple[Point, ...]
     shares: tuple[Share, ...]
     left_out: tuple[tuple[str, str], ...]
-
-    @property
-    def n_rows(self) -> int:
-        """Rows that were answered."""
-        return int(self.confusion.sum())
 
     @property
     def gain(self) -> float:
@@ -87,14 +96,25 @@ class ModelReport:
         better = "better" if self.gain >= 0 else "worse"
         return f"Right {right:.0f} of 100; calibrated within {points:.0f} {unit}; {abs(self.gain):.0%} {better} than the class shares."
 
-    @property
-    def mistakes(self) -> tuple[Mistake, ...]:
-        """The most frequent confusions."""
-        wrong = self.confusion.copy()
-        np.fill_diagonal(wrong, 0)
-        order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_MISTAKES]
-        pairs = zip(*np.unravel_index(order, wrong.shape), strict=True)
-        return tuple(Mistake(self.classes[i], self.classes[j], int(wrong[i, j])) for i, j in pairs if wrong[i, j])
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON holds it, with the verdict; many classes are named in the mistakes only."""
+        told = asdict(self) | {"confusion": self.confusion.tolist(), "verdict": self.verdict}
+        return told if self.confusion.size else told | {"classes": []}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> ModelReport:
+        """Read what `to_dict` wrote."""
+        return cls(
+            Metrics(**told["metrics"]),
+            dict(told["floor"]),
+            told["n_rows"],
+            tuple(told["classes"]),
+            np.array(told["confusion"], np.int64),
+            tuple(Mistake(*each) for each in told["mistakes"]),
+            tuple(Point(*each) for each in told["calibration"]),
+            tuple(Share(*each) for each in told["shares"]),
+            tuple((column, reason) for column, reason in told["left_out"]),
+        )
 
 
 def report_of(model: Model, probabilities: ArrayLike, y: ArrayLike) -> ModelReport:
@@ -112,19 +132,54 @@ def report_of(model: Model, probabilities: ArrayLike, y: ArrayLike) -> ModelRepo
     EmptyData
         Without rows.
     """
-    probabilities, y = np.asarray(probabilities, np.float64), np.asarray(y, np.int64)
-    metrics, n_classes = evaluate(probabilities, y), model.schema.n_classes
-    cells = np.bincount(y * n_classes + probabilities.argmax(axis=1), minlength=n_classes * n_classes)
+    return report_of_scores(model, [scores_of_rows(probabilities, y)], y)
+
+
+def report_of_scores(model: Model, scores: Sequence[RowScores], y: ArrayLike) -> ModelReport:
+    """The report of a model on rows that were scored part by part.
+
+    Parameters
+    ----------
+    model : Model
+    scores : sequence of RowScores
+    y : (n,) integers
+        Codes of the true classes; the one beyond the last stands for classes that the model does not know.
+
+    Raises
+    ------
+    EmptyData
+        Without rows.
+    """
+    y, n_known = np.asarray(y, np.int64), model.schema.n_classes
+    classes = (*model.schema.classes, *([UNKNOWN] if y.size and y.max() >= n_known else []))
+    predicted, confidence, is_right = (
+        np.concatenate([getattr(part, name) for part in scores]) for name in ("predicted", "confidence", "is_right")
+    )
     names = [attribute.name for attribute in model.schema.attributes]
     return ModelReport(
-        metrics,
-        losses_of_class_shares(y, n_classes),
-        model.schema.classes,
-        cells.reshape(n_classes, n_classes),
-        tuple(Point(*point) for point in reliability(probabilities, y)),
+        metrics_of(scores),
+        losses_of_class_shares(y, n_known),
+        y.size,
+        classes,
+        *_confusion(y, predicted.astype(np.int64), classes),
+        tuple(Point(*point) for point in reliability(confidence, is_right)),
         _shares(model, names),
         tuple((entry.name, entry.reason) for entry in model.schema.left_out),
     )
+
+
+def _confusion(y: Integers, predicted: Integers, classes: Sequence[str]) -> tuple[Integers, tuple[Mistake, ...]]:
+    """All cells of a few classes, and the most frequent mistakes."""
+    n = len(classes)
+    cells, counts = np.unique(y * n + predicted, return_counts=True)
+    dense = np.zeros(n * n if n <= MOST_CLASSES else 0, np.int64)
+    if dense.size:
+        dense[cells] = counts
+    ordered = [k for k in np.argsort(-counts, kind="stable").tolist() if cells[k] // n != cells[k] % n]
+    mistakes = tuple(
+        Mistake(classes[cells[k] // n], classes[cells[k] % n], int(counts[k])) for k in ordered[:MOST_MISTAKES]
+    )
+    return dense.reshape((n, n) if dense.size else (0, 0)), mistakes
 
 
 def _shares(model: Model, names: Sequence[str]) -> tuple[Share, ...]:

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.console.assets import asset_url
-from service.product.inference.metric_words import METRIC_WORDS, interval
+from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED, interval
 from service.requests.json_values import JSONMapping
 from service.version import VERSION
 from storage.control.keys import Role
@@ -54,7 +54,8 @@ class Call:
 def environment() -> Environment:
     """The templates; every value is escaped, and a name that a page model lacks is an error."""
     found = Environment(
-        loader=PackageLoader("service.console"),
+        # The parts of a report are those of the page that `fewpass report` writes.
+        loader=ChoiceLoader([PackageLoader("service.console"), PackageLoader("service.product.views")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -67,6 +68,7 @@ def environment() -> Environment:
         "short": short,
         "moment": moment,
         "metric": metric_word,
+        "rows_measured": lambda value: ROWS_MEASURED.get(value, value),
         "interval": interval,
     }
     return found
@@ -143,7 +145,9 @@ def digits(number: object, places: int = 4) -> str:
         return "–"
     if isinstance(number, bool) or not isinstance(number, int | float):
         return str(number)
-    return f"{number:,}" if isinstance(number, int) else f"{number:.{places}g}"
+    if isinstance(number, float) and abs(number) < 10**places:
+        return f"{number:.{places}g}"
+    return f"{number:,.0f}"
 
 
 def metric_word(name: str) -> str:

@@ -43,6 +43,7 @@ def routes() -> list[BaseRoute]:
         "/console/train": train.train_form,
         "/console/data": data.datasets,
         "/console/data/{name}": data.dataset,
+        "/console/data/{name}/rows": data.rows,
         "/console/settings": settings.settings,
     }
     return [

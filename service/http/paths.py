@@ -61,7 +61,12 @@ ADMINISTERING = Routes(
     "DELETE /v1/webhooks/{webhook}",
 )
 # Rows of data, which whoever may submit jobs may see.
-ROWS = Routes("GET /v1/jobs/{job_id}/output", "GET /v1/models/{reference}/monitoring/slices")
+ROWS = Routes(
+    "GET /v1/jobs/{job_id}/output",
+    "GET /v1/models/{reference}/monitoring/slices",
+    "GET /v1/datasets/{name}/profile",
+    "GET /console/data/{name}/rows",
+)
 KEYS = "/v1/keys"  # also what a later release puts below
 # They look themselves what their bodies will hold, which may be other than JSON.
 READING = Routes(
@@ -73,8 +78,8 @@ READING = Routes(
 )
 # Their bodies are read by Python on the event loop.
 QUERYING = Routes("POST /v1/models/{name}/query")
-# Goes to the disk piece by piece, and has a limit of its own.
-IMPORTING = Routes("POST /v1/models/{name}/import")
+# Go to the disk piece by piece, and have limits of their own.
+IMPORTING = Routes("POST /v1/models/{name}/import", "PUT /v1/datasets/{name}/files/{file}")
 EVENTS = Routes("GET /v1/jobs/{job_id}/events")
 # These take or tell something for as long as there is any.
 STREAMING = Routes(
@@ -84,6 +89,7 @@ STREAMING = Routes(
     "GET /v1/models/{reference}/download",
     "GET /v1/models/{reference}/export",
     "POST /v1/models/{name}/import",
+    "PUT /v1/datasets/{name}/files/{file}",
 )
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from service.jobs.queue import job_queue as job_queue
+    from service.product.datasets.data_files import load_example as load_example
+    from service.product.datasets.data_files import upload_place as upload_place
     from service.product.datasets.datasets import dataset_schema as dataset_schema
     from service.product.datasets.datasets import delete_dataset as delete_dataset
     from service.product.datasets.datasets import get_dataset as get_dataset
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from service.product.datasets.datasets import list_datasets as list_datasets
     from service.product.datasets.datasets import register_dataset as register_dataset
     from service.product.datasets.datasets import schema_of_files as schema_of_files
+    from service.product.datasets.profile import dataset_profile as dataset_profile
     from service.product.datasets.rules import damaged_rules as damaged_rules
     from service.product.forgetting.forgetting_served import forget_predictions as forget_predictions
     from service.product.forgetting.withdrawal import withdraw_rule as withdraw_rule
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
     from service.product.monitoring.alerts import resolve_alert as resolve_alert
     from service.product.monitoring.alerts import set_alert_rule as set_alert_rule
     from service.product.monitoring.drift import drift as drift
-    from service.product.monitoring.histograms import class_histogram as class_histogram
-    from service.product.monitoring.histograms import counting_version as counting_version
     from service.product.monitoring.labels import add_labels as add_labels
     from service.product.monitoring.labels import performance as performance
     from service.product.monitoring.prediction_counts import monitoring_predictions as monitoring_predictions
@@ -104,6 +105,8 @@ if TYPE_CHECKING:
     from service.product.views.inspecting import draw_trace as draw_trace
     from service.product.views.inspecting import lineage as lineage
     from service.product.views.inspecting import structure as structure
+    from service.product.views.reports import kept_report as kept_report
+    from service.product.views.reports import report as report
     from service.product.views.reports import write_report as write_report
     from service.product.views.sql import sql as sql
     from service.product.views.structures import draw_posterior as draw_posterior
@@ -112,8 +115,10 @@ if TYPE_CHECKING:
 # Each is imported when it is first used: a command that lists models should not wait for numba and the job queue.
 _NAMES = {
     "service.jobs.queue": "job_queue",
+    "service.product.datasets.data_files": "load_example upload_place",
     "service.product.datasets.datasets": "dataset_schema delete_dataset get_dataset kind_of_name list_datasets "
     "register_dataset schema_of_files",
+    "service.product.datasets.profile": "dataset_profile",
     "service.product.datasets.rules": "damaged_rules",
     "service.product.forgetting.forgetting_served": "forget_predictions",
     "service.product.forgetting.withdrawal": "withdraw_rule",
@@ -122,7 +127,6 @@ _NAMES = {
     "service.product.monitoring.alerts": "acknowledge_alert alert_rule list_alerts mute_alert resolve_alert "
     "set_alert_rule",
     "service.product.monitoring.drift": "drift",
-    "service.product.monitoring.histograms": "class_histogram counting_version",
     "service.product.monitoring.labels": "add_labels performance",
     "service.product.monitoring.prediction_counts": "monitoring_predictions monitoring_slices",
     "service.product.monitoring.settings": "monitor_of set_monitor",
@@ -144,7 +148,7 @@ _NAMES = {
     "service.product.versions.served": "served",
     "service.product.views.graphs": "family graph",
     "service.product.views.inspecting": "circuit draw draw_trace lineage structure",
-    "service.product.views.reports": "write_report",
+    "service.product.views.reports": "kept_report report write_report",
     "service.product.views.sql": "sql",
     "service.product.views.structures": "draw_posterior network",
 }

@@ -1,18 +1,17 @@
 """Registered data sets: their columns, what is left out and why, and which models learned from them."""
 
-from typing import cast
-
 from starlette.requests import Request
 
 from learners.schema import Schema
 from service import product
 from service.console.pages import page, whole_number, workspace_of
-from service.console.rendering import Call
+from service.console.rendering import Call, interval
 from service.requests.json_values import JSONObject
-from service.workspace import Workspace
 
 PER_PAGE = 50
 MOST = 500
+N_SERIES = 4
+FEW_CLASSES = 20  # of a column that may be meant as the one to predict
 
 
 @page("data.html")
@@ -34,37 +33,58 @@ def dataset(request: Request) -> JSONObject:
     workspace, name = workspace_of(request), request.path_params["name"]
     found = product.get_dataset(workspace, name)
     schema = None if found.schema_json is None else Schema.from_json(found.schema_json)
-    counting = product.counting_version(workspace, name)
-    column = request.query_params.get("column")
+    columns = [] if schema is None else columns_of(schema)
+    names = [str(each["name"]) for each in columns] + [each.name for each in (schema.left_out if schema else ())]
+    guesses = [str(each["name"]) for each in columns if each["kind"] == "nominal" and each["n_values"] <= FEW_CLASSES]
+    target = request.query_params.get("target") or found.target or (guesses[-1] if guesses else "")
     return {
-        "counted_by": None if counting is None else f"{counting.name}@{counting.version}",
-        "histogram": histogram_of(workspace, f"{counting.name}@{counting.version}", column)
-        if counting is not None and column
-        else None,
+        "target": target,
+        "names": names,
+        "search": request.query_params.get("search", ""),
         "dataset": found,
         "n_rows": sum(n for file in found.files if isinstance(n := file.get("n_rows"), int)),
-        "columns": [] if schema is None else columns_of(schema),
+        "columns": columns,
         "left_out": [] if schema is None else schema.left_out,
         "classes": () if schema is None or schema.target is None else schema.classes,
         "has_schema": schema is not None,
-        "calls": [Call("GET", f"/v1/datasets/{name}"), Call("GET", f"/v1/datasets/{name}/schema")],
+        "calls": [
+            Call("GET", f"/v1/datasets/{name}"),
+            Call("GET", f"/v1/datasets/{name}/schema"),
+            Call("GET", f"/v1/datasets/{name}/profile"),
+        ],
     }
 
 
-def histogram_of(workspace: Workspace, reference: str, column: str) -> JSONObject:
-    """The values of a column by class: rows of each, and their shares of the class."""
-    told = product.class_histogram(workspace, reference, column)
-    counts = cast("list[list[int]]", told["counts"])
-    labels = cast("list[str]", told["labels"])
-    totals = [sum(own) or 1 for own in counts]
-    rows = [
-        {
-            "label": label,
-            "cells": [{"n": own[k], "share": own[k] / total} for own, total in zip(counts, totals, strict=True)],
-        }
-        for k, label in enumerate(labels)
-    ]
-    return {"column": column, "classes": told["classes"], "rows": rows}
+@page("rows.html")
+def rows(request: Request) -> JSONObject:
+    """Some rows of a data set, and a histogram of each column by class."""
+    workspace, name = workspace_of(request), request.path_params["name"]
+    target, search = request.query_params.get("target") or None, request.query_params.get("search", "")
+    told = product.dataset_profile(workspace, name, target, search)
+    classes = told["classes"]
+    shown = classes if len(classes) <= N_SERIES else [*classes[: N_SERIES - 1], "other classes"]
+    return told | {
+        "search": search,
+        "shown_classes": shown,
+        "columns": [each | {"bars": bars_of(each["labels"], each["counts"], len(shown))} for each in told["columns"]],
+        "calls": [Call("GET", f"/v1/datasets/{name}/profile")],
+    }
+
+
+def bars_of(labels: list[str], counts: list[list[int]], n_shown: int) -> list[JSONObject]:
+    """A bar a value in a picture of 100 by 40, a piece for each class; beyond `n_shown` classes the last piece holds the rest."""
+    shown = [*counts[: n_shown - 1], [sum(each) for each in zip(*counts[n_shown - 1 :], strict=True)]]
+    totals = [sum(each) for each in zip(*shown, strict=True)]
+    most, width, found = max(totals, default=0) or 1, 100 / max(1, len(labels)), []
+    for place, label in enumerate(labels):
+        pieces, top = [], 40.0
+        for series, own in enumerate(shown):
+            height = 40 * own[place] / most
+            top -= height
+            pieces.append({"series": series + 1, "y": round(top, 2), "height": round(height, 2), "n": own[place]})
+        words = interval(label)
+        found.append({"label": words, "x": place * width, "width": 0.9 * width, "n": totals[place], "pieces": pieces})
+    return found
 
 
 def columns_of(schema: Schema) -> list[JSONObject]:

@@ -15,6 +15,8 @@ PER_PAGE = 50
 MOST = 500
 N_LINES = 200
 STATES = get_args(State)
+# Of a line: what the page of the job says already, or shows elsewhere.
+NOT_TOLD = ("timestamp", "level", "event", "job", "exception", "trace_id", "span_id")
 
 
 @page("jobs.html")
@@ -39,9 +41,11 @@ def job(request: Request) -> JSONObject:
     workspace, job_id = workspace_of(request), request.path_params["job_id"]
     found = product.job_queue(workspace).get(job_id)
     lines = product.job_log(workspace, job_id).splitlines()
+    log = [log_line(line) for line in lines[-N_LINES:]]
     return {
         "job": found,
-        "log": [log_line(line) for line in lines[-N_LINES:]],
+        "log": log,
+        "traceback": next((line["traceback"] for line in reversed(log) if line["traceback"]), None),
         "n_lines": len(lines),
         "calls": [
             Call("GET", f"/v1/jobs/{job_id}"),
@@ -52,18 +56,33 @@ def job(request: Request) -> JSONObject:
 
 
 def log_line(line: str) -> JSONObject:
-    """A line of a log: when, how severe, and what."""
+    """A line of a log: when, how severe, what in a sentence, and the traceback apart."""
     try:
         told = json.loads(line)
     except ValueError:
-        return {"at": "", "level": "", "event": line, "rest": {}}
+        told = line
     if not isinstance(told, dict):
-        return {"at": "", "level": "", "event": line, "rest": {}}
-    known = ("timestamp", "level", "event")
-    rest = {name: value for name, value in told.items() if name not in known}
+        return {"at": "", "level": "", "words": line, "traceback": None}
+    rest = {name: value for name, value in told.items() if name not in NOT_TOLD}
     return {
-        "at": told.get("timestamp", ""),
+        "at": str(told.get("timestamp", "")),
         "level": told.get("level", ""),
-        "event": told.get("event", ""),
-        "rest": rest,
+        "words": sentence(str(told.get("event", "")), rest),
+        "traceback": told.get("exception"),
     }
+
+
+def sentence(event: str, rest: JSONObject) -> str:
+    """What a line of a log says: "Pass 2 of 3 started: growing trees"."""
+    rest = dict(rest)
+    step, number, n = rest.pop("step", None), rest.pop("number", None), rest.pop("of", None)
+    if event == "pass started" and number is not None:
+        words = f"Pass {number}{f' of {n}' if n else ''} started: {rest.pop('stage', '')}"
+    else:
+        words = f"{event[:1].upper()}{event[1:]}{f': {step}' if step else ''}"
+    if (seconds := rest.pop("seconds", None)) is not None:
+        words += f", after {seconds} s"
+    if (error := rest.pop("error", None)) is not None:
+        words += f". {error}"
+    more = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in rest.items())
+    return f"{words} ({more})" if more else words

@@ -8,36 +8,56 @@ from starlette.requests import Request
 from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call
+from service.product.inference.what_if import choices
+from service.product.views.reports import LOSSES
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
+from service.serving.predictor import map_version
 from service.workspace import Workspace
+from storage.errors import StorageError
 from storage.models.models import ModelVersion
 
 PER_PAGE = 50
 MOST = 500
 N_DECISIONS = 20
-MOST_DRAWN = 4
-# Shown first, where a version has them: the rest follows by name.
-FIRST_METRICS = ("log_loss", "zero_one_loss", "rmse", "ece", "log_likelihood")
+MOST_SHARES = 12
+MOST_EXAMPLE = 20
+# Shown beside each other, where a version has them; the comparison of two versions shows all.
+FIRST_METRICS = ("zero_one_loss", "log_loss", "class_shares_log_loss", "ece", "log_likelihood")
+# The line of a metric is drawn with what the class shares alone lose.
+FLOORS = {"log_loss": "class_shares_log_loss"}
 
 
 @page("model.html")
 def model(request: Request) -> JSONObject:
-    """Versions, newest first, metrics over versions, aliases, decisions and lineage."""
+    """How good a version is, by its report; versions, newest first, with their metrics; aliases, decisions and lineage."""
     workspace, reference = workspace_of(request), request.path_params["reference"]
     shown = product.find_version(workspace, reference)
     name = shown.name
     limit = whole_number(request.query_params.get("limit"), PER_PAGE, MOST)
     listed = product.list_versions(workspace, name, limit, request.query_params.get("cursor"))
-    metrics = metric_names(listed.items)
+    metrics = [each for each in metric_names(listed.items) if each in FIRST_METRICS]
+    report, predict, damage = None, None, None
+    try:
+        report, predict = product.kept_report(shown), example_call(shown)
+    except StorageError as error:  # what the registry knows of a version is shown without its file, too
+        damage = str(error)
     return {
         "name": name,
         "reference": reference,
         "shown": shown,
+        "damage": damage,
+        "report": report,
+        "words": LOSSES,
+        "most_shares": MOST_SHARES,
+        "state": product.model_states(workspace).get(name),
+        "predict": predict,
         "versions": listed.items,
         "next_cursor": listed.next_cursor,
         "metrics": metrics,
-        "series": series_of(listed.items, metrics),
+        "lines": [
+            line for each in metrics if each not in FLOORS.values() and (line := line_over_time(listed.items, each))
+        ],
         "aliases": product.aliases_of(workspace, name),
         "history": product.alias_history(workspace, name, N_DECISIONS).items,
         "promotions": product.list_promotions(workspace, name, N_DECISIONS).items,
@@ -113,18 +133,35 @@ def metric_names(versions: Sequence[ModelVersion]) -> list[str]:
     return sorted(names, key=_rank)
 
 
-def series_of(versions: Sequence[ModelVersion], metrics: Sequence[str]) -> JSONObject:
-    """The first metrics over the version numbers, ascending; null where a version lacks one."""
-    ascending = sorted(versions, key=lambda version: version.version)
-    drawn = [name for name in metrics if name in FIRST_METRICS][:MOST_DRAWN]
-    return {
-        "versions": [version.version for version in ascending],
-        "names": drawn,
-        "lines": [
-            [value if is_plain_number(value := version.metrics.get(name)) else None for version in ascending]
-            for name in drawn
-        ],
-    }
+def line_over_time(versions: Sequence[ModelVersion], metric: str) -> JSONObject | None:
+    """One metric of the versions by when they were made, in a picture of 100 by 30; None where fewer than two have it."""
+    ascending = [version for version in reversed(versions) if is_plain_number(version.metrics.get(metric))]
+    if len(ascending) < 2:
+        return None
+    own = [float(version.metrics[metric]) for version in ascending]
+    floor = [version.metrics.get(FLOORS.get(metric, "")) for version in ascending]
+    known = [*own, *(float(each) for each in floor if is_plain_number(each))]
+    times = [0.0 if version.created_at is None else version.created_at.timestamp() for version in ascending]
+    low, spread, length = min(known), max(known) - min(known) or 1.0, times[-1] - times[0] or 1.0
+
+    def points(values: Sequence[object]) -> list[tuple[float, float]]:
+        return [
+            (round(2 + 96 * (at - times[0]) / length, 1), round(27 - 24 * (value - low) / spread, 1))
+            for at, value in zip(times, values, strict=True)
+            if is_plain_number(value)
+        ]
+
+    return {"name": metric, "last": own[-1], "points": points(own), "floor": points(floor), "floor_last": floor[-1]}
+
+
+def example_call(version: ModelVersion) -> Call | None:
+    """A prediction to copy: a row with a value of each of the first columns; None of a model without a class."""
+    schema = map_version(version).schema
+    if schema.target is None:
+        return None
+    offered = {each.name: [value for _, value in choices(each)] for each in schema.attributes[:MOST_EXAMPLE]}
+    record = {name: values[len(values) // 2] for name, values in offered.items() if values}
+    return Call("POST", f"/v1/models/{version.name}/predict", {"records": [record]})
 
 
 def _rank(name: str) -> tuple[int, str]:

@@ -20,6 +20,7 @@ NO_DATA = "This model has no monitoring data."
 WINDOWS = {"24h": "1h", "7d": "6h", "30d": "24h"}
 AGAINST = ("training", "window:7d", "same-hour:4w")
 MOST_COLUMNS = 100
+N_PICTURES = 6  # of the columns that have changed most
 
 
 @page("monitoring.html")
@@ -73,9 +74,15 @@ def of_model(request: Request) -> JSONObject:
     if found["is_drifting"] is None:
         why = str(found.get("why", ""))
         return told | {"reason": f"{NO_DATA} {why[:1].upper()}{why[1:]}. What is kept of served rows: {found['mode']}."}
+    columns = _rows(found.get("columns"))
     return told | {
         "found": found,
-        "columns": _rows(found.get("columns")),
+        "columns": columns,
+        "pictures": [
+            _column(workspace, reference, each["column"], window, against, until)
+            for each in columns[:N_PICTURES]
+            if each["is_alarming"] or each["quality"]
+        ],
         "timeline": product.monitoring_windows(workspace, reference, since=whole, step=WINDOWS[whole], against=against),
         "predicted": _predicted(workspace, reference, window, until),
         "performance": _performance(workspace, reference),
@@ -131,7 +138,7 @@ def worst_rate(row: JSONObject) -> str:
     """The rate of a column that has changed most: missing, unseen or out of range, in points of a hundred."""
     changed = [(kind, rate["points"]) for kind, rate in row["rates"].items() if rate["points"]]
     kind, points = max(changed, key=lambda one: abs(one[1]), default=("", 0.0))
-    return f"{kind.replace('_', ' ')} {points:+.2g} points" if kind else ""
+    return f"{kind.replace('_', ' ')} {points:+.3g} points" if kind else ""
 
 
 def _column(

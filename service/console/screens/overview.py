@@ -1,35 +1,60 @@
 """The first screen: a line for each model, and what is at work."""
 
 from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
 
 from starlette.requests import Request
 
 from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call
-from service.product.inference.metric_words import METRIC_WORDS
 from service.requests.json_values import JSONObject
 from service.workspace import Workspace
+from storage.control.paging import pages
 from storage.errors import NotFound
-from storage.models.models import CHAMPION, ModelVersion, RegisteredModel
+from storage.models.models import CHAMPION, RegisteredModel
 
 PER_PAGE = 50
 MOST = 500
 N_JOBS = 10
 
 
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+# What the list can be sorted by, besides the name; what a model lacks comes last.
+SORTS: dict[str, Callable[[JSONObject], object]] = {
+    "age": lambda line: line["served"] and LONG_AGO - (line["served"].created_at or LONG_AGO),
+    "rows": lambda line: line["served"] and -line["served"].n_rows,
+    "wrong": lambda line: line["metrics"].get("zero_one_loss"),
+    "loss": lambda line: line["metrics"].get("log_loss"),
+    "versions": lambda line: -line["n_versions"],
+}
+
+
 @page("overview.html")
 def overview(request: Request) -> JSONObject:
     """Models by name, with what is served of each; jobs that run or wait."""
-    workspace, cursor = workspace_of(request), request.query_params.get("cursor")
-    limit = whole_number(request.query_params.get("limit"), PER_PAGE, MOST)
-    listed = product.list_models(workspace, limit, cursor)
+    workspace, asked = workspace_of(request), request.query_params
+    wanted, sort = asked.get("q", "").strip(), asked.get("sort", "")
+    cursor = asked.get("cursor")
+    if wanted or sort in SORTS:  # of all models, not of one page
+        found = islice(pages(partial(product.list_models, workspace)), MOST)
+        lines = [line for model in found if matches(line := line_of(workspace, model), wanted)]
+        next_cursor = None
+    else:
+        listed = product.list_models(workspace, whole_number(asked.get("limit"), PER_PAGE, MOST), cursor)
+        lines, next_cursor = [line_of(workspace, model) for model in listed.items], listed.next_cursor
     queue = product.job_queue(workspace)
     return {
         "states": product.model_states(workspace),
         "n_open": open_alerts(workspace),
-        "models": [line_of(workspace, model) for model in listed.items],
-        "next_cursor": listed.next_cursor,
+        "wanted": wanted,
+        "sort": sort if sort in SORTS else "name",
+        "models": ordered(lines, sort),
+        "is_first": cursor is None,
+        "next_cursor": next_cursor,
         "jobs": queue.list(state="running", limit=N_JOBS).items,
         "n_queued": queue.count("queued"),
         "workspace_path": str(workspace.settings.workspace),
@@ -39,6 +64,23 @@ def overview(request: Request) -> JSONObject:
             Call("GET", "/v1/alerts?is_open=true"),
         ],
     }
+
+
+def matches(line: JSONObject, wanted: str) -> bool:
+    """Whether a model has all the words in its name, its learner, its aliases or its tags ("tag: what it says")."""
+    served = line["served"]
+    tags = [] if served is None else [served.learner, *(f"{tag}: {value}" for tag, value in served.tags.items())]
+    text = " ".join([line["name"], *line["aliases"], *tags]).lower()
+    return all(word in text for word in wanted.lower().split())
+
+
+def ordered(lines: list[JSONObject], sort: str) -> list[JSONObject]:
+    """The lines by what is asked for."""
+    if sort not in SORTS:
+        return lines
+    keyed = [(SORTS[sort](line), line) for line in lines]
+    known = sorted((each for each in keyed if each[0] is not None), key=lambda each: each[0])  # type: ignore[arg-type,return-value]
+    return [line for _, line in known] + [line for key, line in keyed if key is None]
 
 
 def open_alerts(workspace: Workspace) -> dict[str, int]:
@@ -52,6 +94,7 @@ def line_of(workspace: Workspace, model: RegisteredModel) -> JSONObject:
         version = product.find_version(workspace, model.name)
     except NotFound:  # its last version was deleted since the list was read
         version = None
+    metrics = {} if version is None else dict(version.metrics)
     return {
         "name": model.name,
         "n_versions": model.n_versions,
@@ -59,17 +102,7 @@ def line_of(workspace: Workspace, model: RegisteredModel) -> JSONObject:
         "aliases": dict(model.aliases),
         "champion": model.aliases.get(CHAMPION),
         "served": version,
-        "loss": None if version is None else loss_of(version),
+        "metrics": metrics,
+        # The two have different measures, which never stand in one column.
+        "is_of_rows": metrics.get("log_likelihood") is not None,
     }
-
-
-def loss_of(version: ModelVersion) -> JSONObject | None:
-    """The first measure that a version has, as it was measured when the version was trained."""
-    for name in ("log_loss", "zero_one_loss", "rmse", "log_likelihood"):
-        if version.metrics.get(name) is not None:
-            return {
-                "name": METRIC_WORDS[name],
-                "value": version.metrics[name],
-                "of": "held-out rows of its training",
-            }
-    return None

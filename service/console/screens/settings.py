@@ -1,15 +1,22 @@
 """Schedules, keys, webhooks, and how this server is set up."""
 
+from datetime import UTC, datetime
+
 from starlette.requests import Request
 
+from learners.registry import recipes
 from service import product
 from service.console.pages import page, workspace_of
 from service.console.rendering import Call, role_of
+from service.jobs.cron import Cron
 from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
 from storage.control.keys import Role
 
 MOST = 500
 N_RUNS = 5
+N_NEXT = 3
+NIGHTLY = "0 3 * * *"
 
 
 @page("settings.html")
@@ -18,11 +25,28 @@ def settings(request: Request) -> JSONObject:
     workspace, role = workspace_of(request), role_of(request)
     is_admin = role is not None and role.covers(Role.ADMIN)
     schedules = product.list_schedules(workspace, MOST).items
+    cron, timezone = request.query_params.get("cron", NIGHTLY), request.query_params.get("timezone", "UTC")
+    expected, problem = [], None
+    try:
+        expected = next_runs(cron, timezone)
+    except InvalidRequest as error:
+        problem = str(error)
     return {
         "schedules": [
-            {"schedule": each, "runs": product.list_schedule_runs(workspace, each.name, N_RUNS).items}
+            {
+                "schedule": each,
+                "runs": product.list_schedule_runs(workspace, each.name, N_RUNS).items,
+                "next_runs": [] if each.is_paused else next_runs(each.cron, each.timezone),
+            }
             for each in schedules
         ],
+        "cron": cron,
+        "timezone": timezone,
+        "next_runs": expected,
+        "cron_problem": problem,
+        "datasets": [each.name for each in product.list_datasets(workspace, MOST).items],
+        "models": [each.name for each in product.list_models(workspace, MOST).items],
+        "learners": {name: recipe.title for name, recipe in recipes.LEARNERS.items()},
         "webhooks": [
             {"webhook": each, "deliveries": product.list_deliveries(workspace, str(each["id"]))[:N_RUNS]}
             for each in product.list_webhooks(workspace)
@@ -38,3 +62,16 @@ def settings(request: Request) -> JSONObject:
             *([Call("GET", "/v1/keys"), Call("GET", "/v1/webhooks")] if is_admin else []),
         ],
     }
+
+
+def next_runs(cron: str, timezone: str) -> list[datetime]:
+    """When a schedule is due next, in UTC.
+
+    Raises
+    ------
+    InvalidRequest
+    """
+    times, found = Cron(cron, timezone), [datetime.now(UTC)]
+    while len(found) <= N_NEXT:
+        found.append(times.after(found[-1]))
+    return found[1:]

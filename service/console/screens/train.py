@@ -24,7 +24,8 @@ def train_form(request: Request) -> JSONObject:
     return {
         "datasets": [dataset.name for dataset in product.list_datasets(workspace, MOST_DATASETS).items],
         "dataset": request.query_params.get("dataset", ""),
-        "model": request.query_params.get("model", ""),
+        "target": request.query_params.get("target", ""),
+        "model": request.query_params.get("model", request.query_params.get("dataset", "")),
         "learners": {name: recipe.title for name, recipe in recipes.LEARNERS.items()},
         "learner": chosen,
         "without_target": [name for name, recipe in recipes.LEARNERS.items() if not recipe.needs_target],

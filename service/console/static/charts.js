@@ -1,4 +1,4 @@
-// Lines over versions and time, by uPlot. The table below each chart holds the same numbers, so the chart is hidden from readers.
+// Lines over time, by uPlot. The table below each chart holds the same numbers, so the chart is hidden from readers.
 
 const HEIGHT = 220;
 
@@ -22,36 +22,21 @@ function draw(place, options, columns) {
   });
 }
 
-function versions(place, told) {
-  draw(place, () => ({
-    scales: { x: { time: false } },
-    axes: [axis({ label: "version", incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] }), axis()],
-    series: [
-      { label: "version" },
-      ...told.names.map((name, i) => ({ label: name, stroke: colour(`--series-${i + 1}`), width: 2, points: { show: true } })),
-    ],
-  }), [told.versions, ...told.lines]);
-}
-
-/** Rows that were served, and drift; a step without rows has no drift. */
+/** Drift, the estimated share of right answers, and rows that were served; a step without rows has neither of the first two. */
 function timeline(place, told) {
+  const line = (label, i, more = {}) => ({ label, stroke: colour(`--series-${i}`), width: 2, points: { show: true }, ...more });
   draw(place, () => ({
-    scales: { rows: {} },
-    axes: [axis(), axis({ label: "drift, nats" }), axis({ scale: "rows", side: 1, label: "rows", grid: { show: false } })],
-    series: [
-      {},
-      { label: "drift, nats", stroke: colour("--series-1"), width: 2, points: { show: true } },
-      { label: "rows", scale: "rows", stroke: colour("--series-2"), width: 2, dash: [6, 4], points: { show: true } },
-    ],
+    scales: { rows: {}, right: { range: [0, 100] } },
+    axes: [axis(), axis({ label: "drift" }), axis({ scale: "right", side: 1, label: "right, %", grid: { show: false } })],
+    series: [{}, line("drift", 1), line("right as estimated, %", 3, { scale: "right" }), line("rows", 2, { scale: "rows", dash: [6, 4] })],
   }), [
     told.map((each) => Date.parse(each.since) / 1000),
     told.map((each) => each.drift_nats ?? null),
+    told.map((each) => (each.estimated?.accuracy == null ? null : 100 * each.estimated.accuracy)),
     told.map((each) => each.rows.served),
   ]);
 }
 
-for (const [kind, [chart, source]] of Object.entries({ versions: [versions, "series"], timeline: [timeline, "timeline"] })) {
-  for (const place of document.querySelectorAll(`[data-chart=${kind}]`)) {
-    chart(place, JSON.parse(document.getElementById(source).textContent));
-  }
+for (const place of document.querySelectorAll("[data-chart=timeline]")) {
+  timeline(place, JSON.parse(document.getElementById("timeline").textContent));
 }

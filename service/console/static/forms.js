@@ -1,5 +1,6 @@
 // Forms that send what they show: each names a REST call, and its fields are members of the body or parts of the path.
 
+import { el } from "./dom.js";
 import { ask, curl } from "./rest.js";
 
 const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
@@ -8,6 +9,7 @@ const READ = {
   json: (text) => JSON.parse(text),
   scalar: (text) => (Number.isNaN(Number(text)) ? text.trim() : Number(text)),
   lines,
+  drops: (text) => Object.fromEntries(lines(text).map((name) => [name, "drop"])),
   groups: (text) => lines(text).map((line) => line.split(",").map((name) => name.trim()).filter(Boolean)),
   pairs: (text) => Object.fromEntries(lines(text).map((line) => {
     const place = line.lastIndexOf("=");
@@ -37,6 +39,10 @@ function callOf(form) {
       continue;
     }
     if (field.value.trim() === "") continue;
+    if (field.type === "file") {
+      body[field.name] = [field.dataset.uri ?? field.files[0].name];
+      continue;
+    }
     const read = READ[field.dataset.as] ?? ((text) => text);
     let value;
     try {
@@ -46,9 +52,9 @@ function callOf(form) {
       throw new Error(`${field.name}: ${error.message}`);
     }
     if (Array.isArray(value) && field.dataset.as === "lines" && value.length === 0) continue;
-    const [outer, ...inner] = field.name.split(".");
-    if (inner.length) (body[outer] ??= {})[inner.join(".")] = value;
-    else body[outer] = value;
+    const parts = field.name.split(".");
+    const last = parts.pop();
+    parts.reduce((inside, part) => (inside[part] ??= {}), body)[last] = value;
   }
   return { method: told(form, "method"), path, body: hasBody ? body : undefined };
 }
@@ -81,11 +87,20 @@ async function send(form) {
   const button = form.querySelector("button[type=submit]");
   button.disabled = true;
   try {
+    for (const field of form.querySelectorAll("input[type=file]")) {
+      const file = field.files[0];
+      say(`Uploading ${file.name} …`, false);
+      field.dataset.uri = (await ask("PUT", `/v1/datasets/${encodeURIComponent(form.elements.name.value)}/files/${encodeURIComponent(file.name)}`, file)).uri;
+      say("Reading it …", false);
+    }
     const { method, path, body } = callOf(form);
     const answer = await ask(method, path, body);
     const next = told(form, "then");
     const shown = told(form, "show");
-    if (shown) say(`${told(form, "says")} ${answer[shown]}`, false);
+    if (shown) {
+      say(told(form, "says"), false);
+      outcome.append(" ", el("code", {}, answer[shown]), " ", el("button", { type: "button", "data-copy": true }, "Copy"));
+    }
     else if (next === "reload") location.reload();
     else if (next) location.assign(next.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer[name])));
     else say("Done.", false);
@@ -101,7 +116,24 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   send(event.target);
 });
+document.addEventListener("click", async ({ target }) => {
+  if (!target.matches?.("[data-copy]")) return;
+  const code = target.parentElement.querySelector("code");
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    target.textContent = "Copied";
+  } catch { // without https, browsers let a page select only
+    getSelection().selectAllChildren(code);
+    target.textContent = "Selected: press Ctrl+C";
+  }
+});
 document.addEventListener("input", (event) => {
+  const file = event.target.type === "file" && event.target.files[0];
+  if (file) {
+    delete event.target.dataset.uri;
+    const name = event.target.form.elements.name;
+    name.value ||= file.name.toLowerCase().replace(/\.[a-z0-9.]*$/, "").replace(/[^a-z0-9._-]+/g, "-").replace(/^[^a-z0-9]+/, "").slice(0, 64);
+  }
   const form = event.target.closest?.("form[data-rest]");
   if (form) show(form);
   const filter = event.target.dataset?.filter;
@@ -112,7 +144,20 @@ document.addEventListener("input", (event) => {
     }
   }
 });
-const showAll = (root) => root.querySelectorAll("form[data-rest]").forEach(show);
+document.addEventListener("htmx:responseError", ({ detail }) => {
+  const page = new DOMParser().parseFromString(detail.xhr.responseText, "text/html");
+  if (detail.target.id === "profile") detail.target.replaceChildren(...page.querySelectorAll("main > p"));
+});
+function showAll(root) {
+  root.querySelectorAll("form[data-rest]").forEach(show);
+  for (const time of root.querySelectorAll("time[datetime]")) { // in the time zone of who looks
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    time.title = at.toLocaleString();
+    if ("local" in time.dataset) time.textContent = at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+    if ("clock" in time.dataset) time.textContent = at.toLocaleTimeString();
+  }
+}
 document.addEventListener("htmx:afterSettle", (event) => {
   const around = event.target.closest("form[data-rest]"); // fields were swapped inside of a form
   if (around) show(around);

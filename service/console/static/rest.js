@@ -6,8 +6,9 @@ export const HEADERS = { "X-Fewpass-Console": "1", Accept: "application/json" };
 export async function ask(method, path, body, signal) {
   const options = { method, headers: { ...HEADERS }, signal, credentials: "same-origin" };
   if (body !== undefined) {
-    options.headers["Content-Type"] = "application/json";
-    options.body = JSON.stringify(body);
+    const isFile = body instanceof Blob;
+    options.headers["Content-Type"] = isFile ? "application/octet-stream" : "application/json";
+    options.body = isFile ? body : JSON.stringify(body);
   }
   let response;
   try {

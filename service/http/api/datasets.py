@@ -4,13 +4,16 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import Field
 
 from service import product
 from service.http.api.bodies.shapes import Opening, PageShape, Shape, workspace_of
+from service.http.api.bodies.uploads import BYTES_BODY, write_body
 from service.requests.json_values import JSONObject
 from service.requests.requests import DatasetRequest
 from service.workspace import Workspace
+from storage.files.workspace_layout import publish
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 Ours = Annotated[Workspace, Depends(workspace_of)]
@@ -27,12 +30,68 @@ class DatasetShape(Shape):
     created_at: datetime | None
 
 
+class UploadShape(Shape):
+    """A file that was taken, and the URI under which it can be registered."""
+
+    uri: str
+    n_bytes: int
+
+
+class ColumnProfile(Shape):
+    """A column: the share of rows without a value, and rows by class and label."""
+
+    name: str
+    kind: str
+    type: str
+    missing: float
+    labels: list[str]
+    counts: list[list[int]]
+
+
+class LeftOutShape(Shape):
+    """A column that models leave out, and why."""
+
+    name: str
+    reason: str
+
+
+class ProfileShape(Shape):
+    """Rows of a data set, and how its columns are spread over the classes."""
+
+    dataset: str
+    target: str | None
+    n_rows: int = Field(description="How many were looked at.")
+    names: list[str]
+    rows: list[list[str | None]]
+    classes: list[str]
+    columns: list[ColumnProfile]
+    n_columns: int
+    left_out: list[LeftOutShape]
+
+
 @router.post("", status_code=201, summary="Register files")
 async def register(request: DatasetRequest, workspace: Ours, opening: Opening, response: Response) -> DatasetShape:
     """Files, globs, folders or object store URIs; repeating the same registration changes nothing."""
     dataset = await opening.of(request.uris).run(partial(product.register_dataset, workspace, request, is_remote=True))
     response.headers["location"] = f"/v1/datasets/{dataset.name}"
     return DatasetShape.model_validate(dataset)
+
+
+@router.post("/example", status_code=201, summary="Load the example")
+async def example(workspace: Ours, opening: Opening) -> DatasetShape:
+    """A table of 4,000 customers who leave or stay, written beside uploaded files and registered as `customers`."""
+    return DatasetShape.model_validate(await opening.of([]).run(partial(product.load_example, workspace)))
+
+
+@router.put("/{name}/files/{file}", status_code=201, summary="Upload a file", openapi_extra=BYTES_BODY)
+async def upload(
+    name: str, file: Annotated[str, Path(max_length=128)], workspace: Ours, request: Request
+) -> UploadShape:
+    """Into a folder below the first data root, piece by piece; register it then by its URI. A file of that name is not replaced."""
+    place = product.upload_place(workspace, name, file)
+    with publish(place) as draft:
+        n_bytes = await write_body(request, draft, workspace.settings.max_upload_bytes)
+    return UploadShape(uri=str(place), n_bytes=n_bytes)
 
 
 @router.get("", summary="List data sets")
@@ -53,6 +112,16 @@ def show(name: str, workspace: Ours) -> DatasetShape:
 def schema(name: str, workspace: Ours) -> JSONObject:
     """Attributes with their kinds and values, classes, and the columns that are left out and why."""
     return product.dataset_schema(workspace, name)
+
+
+@router.get("/{name}/profile", summary="Look at rows and columns")
+async def profile(
+    name: str, workspace: Ours, opening: Opening, target: str | None = None, search: str = ""
+) -> ProfileShape:
+    """Ten rows, and of each column the share that is missing and its values by class, over at most 5,000 rows."""
+    look = partial(product.dataset_profile, workspace, name, target, search)
+    uris = product.get_dataset(workspace, name).uris
+    return ProfileShape.model_validate(await opening.of(uris).run(look))
 
 
 @router.delete("/{name}", status_code=204, summary="Forget a data set")

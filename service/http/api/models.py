@@ -159,6 +159,12 @@ def metrics(reference: str, workspace: Ours) -> JSONObject:
     return dict(product.find_version(workspace, reference).metrics)
 
 
+@router.get("/{reference}/report", summary="Show how good a version is")
+def report(reference: str, workspace: Ours) -> JSONObject:
+    """On the rows that its training was measured on: verdict, losses, calibration, confusion, what columns tell."""
+    return product.report(workspace, reference)
+
+
 @router.get("/{reference}/structure", summary="Show the graph of a version")
 def structure(reference: str, workspace: Ours, member: Member = None) -> JSONObject:
     """Nodes and edges; of an ensemble the member that answers queries, and all families with their weights."""

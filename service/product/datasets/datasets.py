@@ -63,7 +63,7 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
     # A data set that nothing can be learned from is refused here, not by the first job.
     source, schema = source.ordered(column_order(workspace, request.name)), None
     if _is_modest(source, workspace.settings):
-        schema = _schema(source, request.target, request.columns, available_threads(workspace.settings), silent)
+        schema = schema_of(source, request.target, request.columns, available_threads(workspace.settings), silent)
     files = tuple(map(file_facts, source.files))
     dataset = datasets.register_dataset(
         control,
@@ -144,7 +144,7 @@ def summarise(workspace: Workspace, run: Run) -> JSONObject:
     dataset = get_dataset(workspace, name)
     source = open_source(workspace, dataset=name, is_remote=not run.is_local)
     threads = available_threads(workspace.settings)
-    schema = _schema(source, dataset.target, dataset.columns, threads, run.report)
+    schema = schema_of(source, dataset.target, dataset.columns, threads, run.report)
     files = [file_facts(file) for file in source.files]
     datasets.describe_dataset(workspace.control, name, schema.to_json(), files)
     return {"dataset": name, "n_rows": source.n_rows, "n_attributes": schema.n_attributes}
@@ -153,10 +153,11 @@ def summarise(workspace: Workspace, run: Run) -> JSONObject:
 def schema_of_files(uris: Sequence[str], target: str | None, columns: JSONMapping, report: Report) -> Schema:
     """The schema of files that are not registered."""
     source = Source.open(list(uris), types=told_types(None, columns))
-    return _schema(source, target, columns, None, report)
+    return schema_of(source, target, columns, None, report)
 
 
-def _schema(source: Source, target: str | None, columns: JSONMapping, threads: int | None, report: Report) -> Schema:
+def schema_of(source: Source, target: str | None, columns: JSONMapping, threads: int | None, report: Report) -> Schema:
+    """The schema of rows, in one pass."""
     source = with_weights(with_classes(source, target, columns), columns)
     summaries = ColumnSummaries(target, dict(columns), max_classes=MAX_CLASSES)
     return collect(summaries, source, threads=threads, on_progress=reporting(report), n_passes=1).build_schema()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from learners.passes.sources.source import Source
 from service.product.datasets.dataset_statistics import DATA, RULES
 from service.workspace import Workspace
 from storage.datasets.forgotten import Forgotten
@@ -34,6 +35,19 @@ def read_rules(workspace: Workspace, path: Path) -> Forgotten:
             f"it lacks rules of forgotten rows ({shown}), and those rows would be learned again. Restore the file from a "
             "backup, forget the same rows once more, or have an administrator withdraw the rules (fewpass forget --withdraw).",
         )
+    return forgotten
+
+
+def rules_of_files(workspace: Workspace, source: Source, own: Path) -> Forgotten:
+    """The rules in a file, and those that were made where the same data files are known under another name."""
+    forgotten = read_rules(workspace, own)
+    footers = {file.footer_sha256 for file in source.files}
+    for path in rule_files(workspace):
+        if path != forgotten.path:
+            other = read_rules(workspace, path)
+            for rule in other.rules():
+                if any(n and footer in footers for footer, n in other.footers(rule.where).items()):
+                    forgotten.add(rule.where, since=rule.forgotten_at)
     return forgotten
 
 

@@ -17,7 +17,7 @@ from service.product.datasets.data_roots import open_source
 from service.product.datasets.dataset_statistics import Ledger, ledger_of
 from service.product.datasets.holdout import Share
 from service.product.datasets.known_files import as_verified, with_earlier
-from service.product.datasets.rules import keep_rules, read_rules, rule_files
+from service.product.datasets.rules import keep_rules, read_rules, rules_of_files
 from service.product.progress import Report
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import Conflict
@@ -169,15 +169,8 @@ def _null_class(workspace: Workspace, request: TrainRequest) -> NullClass | None
 
 
 def rules_of(workspace: Workspace, source: Source, ledger: Ledger) -> Forgotten:
-    """The rules of some data, and those that were made where the same files are learned from under another name."""
-    forgotten = read_rules(workspace, ledger.rules_path)
-    footers = {file.footer_sha256 for file in source.files}
-    for path in rule_files(workspace):
-        if path != forgotten.path:
-            other = read_rules(workspace, path)
-            for rule in other.rules():
-                if any(n and footer in footers for footer, n in other.footers(rule.where).items()):
-                    forgotten.add(rule.where, since=rule.forgotten_at)
+    """The rules of some data, kept with it, too, where they were made under another name."""
+    forgotten = rules_of_files(workspace, source, ledger.rules_path)
     keep_rules(workspace, forgotten)
     return forgotten
 

@@ -20,6 +20,7 @@ from learners.evaluation.metrics import (
     metrics_of,
     scores_of_rows,
 )
+from learners.evaluation.model_report import ModelReport, report_of_scores
 from learners.models.explanation import explain
 from learners.models.model import Model, blocks_of
 from learners.orders.model import OrderModel
@@ -153,13 +154,27 @@ def measure(model: Model, source: Source, report: Report | None = None, takes_un
     return metrics | ({"class_shares_log_loss": floor["log_loss"]} if floor else {})
 
 
+def measure_whole(
+    model: Model, source: Source, report: Report | None = None, takes_unknown: bool = False
+) -> tuple[JSONObject, ModelReport | None]:
+    """What `measure` gives, and the report of the same rows; None of a model without classes."""
+    if model.schema.target is None:
+        return log_likelihood_of(model, source, report), None
+    scores, labels = scores_of(model, source, report, takes_unknown)
+    metrics, floor = _losses(model, scores, labels)
+    return metrics | {"class_shares_log_loss": floor["log_loss"]}, report_of_scores(model, scores, labels)
+
+
 def measure_beside_floor(
     model: Model, source: Source, report: Report | None = None, takes_unknown: bool = False
 ) -> tuple[JSONObject, dict[str, float]]:
     """The metrics of a model, and on the same rows those of the class shares alone; these are empty without classes."""
     if model.schema.target is None:
         return log_likelihood_of(model, source, report), {}
-    scores, labels = scores_of(model, source, report, takes_unknown)
+    return _losses(model, *scores_of(model, source, report, takes_unknown))
+
+
+def _losses(model: Model, scores: Sequence[RowScores], labels: Labels) -> tuple[JSONObject, dict[str, float]]:
     metrics = asdict(metrics_of(scores)) | {"n_test_rows": len(labels)}
     n_unknown = int(np.count_nonzero(labels >= model.schema.n_classes))
     metrics |= {"n_unknown_class_rows": n_unknown} if n_unknown else {}

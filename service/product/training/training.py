@@ -40,6 +40,7 @@ from service.product.progress import reporting
 from service.product.training import provenance
 from service.product.training.continuing import ORDER, Continuation, chosen, continuation
 from service.product.training.scored_counts import keep_scored, scored_tables
+from service.product.views.reports import report_table
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
@@ -181,8 +182,9 @@ def evaluate_learned(workspace: Workspace, run: Run) -> JSONObject:
         return {"metrics": timing}
     keep_scored(model, rows, Path(learned["path"]))
     # Of a rare class all rows may be kept back: the model does not know it, and is wrong there.
-    metrics = scoring.measure(model, rows, run.report, takes_unknown=request.keeps_back)
-    return {"metrics": metrics | {"evaluated_on": where} | timing}
+    metrics, report = scoring.measure_whole(model, rows, run.report, takes_unknown=request.keeps_back)
+    told = {"metrics": metrics | {"evaluated_on": where} | timing}
+    return told if report is None else told | {"report": report.to_dict()}
 
 
 def reserve(workspace: Workspace, run: Run) -> JSONObject:
@@ -216,7 +218,7 @@ def _published(workspace: Workspace, request: TrainRequest, run: Run) -> ModelVe
     tables = load_model(header, arrays).tables() | provenance.tables(
         request, dict(learned) | {"databases": databases_of(workspace, paths)}, metrics, run.job_id
     )
-    tables |= scored_tables(Path(learned["path"]))
+    tables |= scored_tables(Path(learned["path"])) | report_table(run.receipts["evaluate"].get("report"))
     files = write_model(workspace.layout.models, request.model, number, header, arrays, tables)
     return register(
         workspace.control,

@@ -1,28 +1,36 @@
 """The report of a model as one page that needs nothing but itself."""
 
+import json
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from learners.errors import NoClass
-from learners.evaluation.model_report import MOST_CLASSES, ModelReport, report_of
+from learners.evaluation.model_report import ModelReport, report_of
 from learners.passes.sources.null_class import as_trained
 from service.product.datasets.data_roots import open_source
 from service.product.inference.scoring import probabilities_of
 from service.product.outputs import check_free
 from service.product.versions.registry import find_version
+from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.problems import InvalidRequest
 from service.serving.predictor import map_version
 from service.workspace import Workspace
 from storage.files.workspace_layout import publish
+from storage.models.model_file import read_table
+from storage.models.models import ModelVersion
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
+REPORT = "report"
 MOST_COLUMNS = 30
 LOSSES = {
     "zero_one_loss": "wrong answers, as a share",
-    "log_loss": "log loss, nats",
+    "log_loss": "log loss",
     "rmse": "root mean square of 1 - p(true class)",
     "brier": "Brier score",
     "ece": "calibration error of the most probable class",
@@ -49,8 +57,7 @@ def report_page(report: ModelReport, *, title: str, learner: str, call: str, whe
         learner=learner,
         call=call,
         where=where,
-        losses=LOSSES.items(),
-        most_classes=MOST_CLASSES,
+        words=LOSSES,
         most_columns=MOST_COLUMNS,
     )
 
@@ -61,6 +68,43 @@ def _template() -> "Template":
 
     loader = PackageLoader("service.product.views", "templates")
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("report.html")
+
+
+def report_table(told: JSONMapping | None) -> dict[str, pa.Table]:
+    """The table of a model file that keeps a report, as `ModelReport.to_dict` tells it; none without one."""
+    return {} if told is None else {REPORT: pa.table({"value": [json.dumps(told)]})}
+
+
+def report(workspace: Workspace, reference: str) -> JSONObject:
+    """How good a version was on the rows that its training was measured on: verdict, losses, calibration, confusion, columns.
+
+    Raises
+    ------
+    InvalidRequest
+        If it keeps no report: it has no classes, was not measured, or is of an earlier release.
+    """
+    version = find_version(workspace, reference)
+    kept = kept_report(version)
+    if kept is None:
+        name = f"{version.name}@{version.version}"
+        raise InvalidRequest(
+            f"{name} keeps no report: it has no classes, no rows were kept back from its training, or another program or an "
+            f"earlier release made it. Measure it on rows whose class is known: fewpass report {name} FILES --html report.html"
+        )
+    return kept.to_dict()
+
+
+def kept_report(version: ModelVersion) -> ModelReport | None:
+    """The report of a version on the rows that its training was measured on, if it keeps one."""
+    return _kept(version.duckdb_path, version.sha256)
+
+
+@lru_cache(maxsize=64)
+def _kept(duckdb_path: Path, sha256: str) -> ModelReport | None:
+    """Of a version; its files never change."""
+    del sha256
+    table = read_table(duckdb_path, REPORT)
+    return None if table is None else ModelReport.from_dict(json.loads(table["value"][0].as_py()))
 
 
 def write_report(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -232,3 +233,62 @@ def test_names_of_others_stay_text(site: Site) -> None:
     for path in (f"/console/models/{part}", f"/console/jobs/{part}", f"/console/login?next={HOSTILE}"):
         answer = site.client.get(path, headers=BROWSER)
         assert answer.headers["content-type"].startswith("text/html") and "<img" not in answer.text
+
+
+def test_the_model_page_opens_with_the_report_that_rest_tells(site: Site) -> None:
+    told = site.client.get("/v1/models/weather/report").json()
+    text = page(site.client, "/console/models/weather").text
+    words = read(text).text
+    assert told["verdict"] in words and "Reliability diagram" in text
+    assert sum(map(sum, told["confusion"])) == told["n_rows"] == sum(point[2] for point in told["calibration"])
+    for row in told["confusion"]:
+        assert all(f"{n:,}" in words for n in row)
+    version = site.client.get("/v1/models/weather").json()
+    assert told["metrics"] == {name: version["metrics"][name] for name in told["metrics"]}
+    assert told["floor"]["log_loss"] == version["metrics"]["class_shares_log_loss"]
+    call = re.findall(r"<code>(curl -X POST .*?/predict)</code>", text, re.DOTALL)
+    body = json.loads(html.unescape(call[0]).split("-d '")[1].rpartition("'")[0])
+    assert site.client.post("/v1/models/weather/predict", json=body).is_success
+
+
+def test_a_version_without_a_report_says_how_to_have_one(site: Site, circuit: ModelVersion) -> None:
+    refused = site.client.get(f"/v1/models/{circuit.name}/report")
+    assert refused.status_code == 422 and "fewpass report" in refused.json()["detail"]
+    assert "log likelihood per row" in page(site.client, f"/console/models/{circuit.name}").text
+
+
+def test_models_are_found_and_sorted(site: Site, circuit: ModelVersion) -> None:
+    def names(query: str) -> list[str]:
+        told = site.client.get(f"/console{query}", headers={"accept": "application/json"}).json()
+        return [model["name"] for model in told["models"]]
+
+    everything = names("")
+    assert names("?sort=loss").index("weather") < names("?sort=loss").index(circuit.name), "what has none comes last"
+    assert sorted(names("?sort=age")) == sorted(everything)
+    site.client.put("/v1/models/weather@1/tags/team", json={"value": "north sea"})
+    assert names("?q=team: north") == ["weather"] and names("?q=no-such-model") == []
+    assert "No model has" in page(site.client, "/console?q=no-such-model").text
+    site.client.delete("/v1/models/weather@1/tags/team")
+
+
+def test_a_file_is_uploaded_whole_or_not_at_all(site: Site) -> None:
+    body = b"size,class\n" + b"".join(b"%d,%s\n" % (k % 7, b"yes" if k % 7 > 3 else b"no") for k in range(300))
+    sent = site.client.put("/v1/datasets/sizes/files/sizes.csv", content=iter([body[:100], body[100:]]))
+    assert sent.status_code == 201 and sent.json()["n_bytes"] == len(body)
+    uri = sent.json()["uri"]
+    again = site.client.put("/v1/datasets/sizes/files/sizes.csv", content=body)
+    assert again.status_code == 409 and "exists already" in again.json()["detail"]
+    made = site.client.post("/v1/datasets", json={"name": "sizes", "uris": [uri], "target": "class"})
+    assert made.status_code == 201, made.text
+    told = site.client.get("/v1/datasets/sizes/profile").json()
+    assert told["rows"][0] == ["0", "no"] and told["n_rows"] == 300
+    answer = page(site.client, "/console/data/sizes/rows")
+    assert 'class="series-2"' in answer.text and "300 rows were looked at" in read(answer.text).text
+
+
+def test_settings_tell_when_a_schedule_would_run(site: Site) -> None:
+    text = page(site.client, "/console/settings?cron=0 3 * * *&timezone=Europe/Berlin").text
+    told = re.findall(r'<p id="next-runs".*?</p>', text, re.DOTALL)[0]
+    assert len(re.findall(r"T0[12]:00:00\+00:00", told)) == 3, told
+    wrong = page(site.client, "/console/settings?cron=never&timezone=UTC").text
+    assert "a cron expression has five" in wrong

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import service.console
-from service.console.rendering import environment
+from learners.evaluation.metrics import evaluate
+from learners.evaluation.model_report import Mistake, ModelReport, Point, Share
+from service.console.rendering import Call, environment
+from service.product.views.reports import LOSSES
 from storage.control.keys import ApiKey, Role
 from storage.control.schedules import Schedule
 from storage.datasets.datasets import Dataset
@@ -21,6 +25,7 @@ from storage.models.promotions import Promotion
 
 TEMPLATES = Path(service.console.__file__).parent / "templates"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+HALVES = np.full((3, 2), 0.5)
 Strategy = st.SearchStrategy
 
 
@@ -67,7 +72,8 @@ line = a(
     aliases=names(champion=1),
     champion=maybe(1),
     served=st.none() | version,
-    loss=maybe({"name": "log loss", "value": 0.5, "of": "rows"}),
+    metrics=names(log_loss=0.5, zero_one_loss=0.1, log_likelihood=None),
+    is_of_rows=st.booleans(),
 )
 state = a(
     version=1,
@@ -126,6 +132,9 @@ edge = a(column="town", weight=maybe(0.5))
 PAGES: dict[str, Strategy] = {
     "overview.html": a(
         models=some(line),
+        wanted=st.sampled_from(["", "rain"]),
+        sort=st.sampled_from(["name", "loss"]),
+        is_first=st.booleans(),
         states=states,
         n_open=names(rain=2),
         next_cursor=maybe("x"),
@@ -138,8 +147,26 @@ PAGES: dict[str, Strategy] = {
         **head,
         versions=some(version),
         next_cursor=maybe("x"),
-        metrics=some(st.sampled_from(["log_loss", "rmse"])),
-        series=a(versions=[], names=[], lines=[]),
+        metrics=some(st.sampled_from(["log_loss", "zero_one_loss"])),
+        damage=maybe("gone"),
+        report=maybe(
+            ModelReport(
+                evaluate(HALVES, [0, 1, 0]),
+                {"zero_one_loss": 0.5, "log_loss": 0.7, "rmse": 0.5},
+                3,
+                ("no", "yes"),
+                np.eye(2, dtype=np.int64),
+                (Mistake("no", "yes", 1),),
+                (Point(0.5, 0.5, 3),),
+                (Share("x", 1.0),),
+                (("station", "it is constant"),),
+            )
+        ),
+        words=LOSSES,
+        most_shares=1,
+        state=st.none() | state,
+        predict=maybe(Call("POST", "/v1/models/rain/predict", {"records": [{}]})),
+        lines=some(a(name="log_loss", last=0.5, points=[(2, 3)], floor=some(st.just((1, 2))), floor_last=maybe(0.7))),
         aliases=names(champion=1),
         history=some(st.just(AliasMove("champion", 1, "", NOW))),
         promotions=some(st.just(Promotion("rain", "champion", 2, None, False, "", {}, None, None, "", "job-1", NOW))),
@@ -168,15 +195,53 @@ PAGES: dict[str, Strategy] = {
         columns=some(
             a(name="x", kind="nominal", type="string", n_values=2, has_missing=st.booleans(), n_folded=0, labels=["a"])
         ),
-        counted_by=maybe("rain@1"),
-        histogram=maybe(
-            {"column": "x", "classes": ["yes"], "rows": [{"label": "a", "cells": [{"n": 1, "share": 1.0}]}]}
+        target=st.sampled_from(["", "class"]),
+        names=some(st.just("x")),
+        search="",
+    ),
+    "rows.html": a(
+        dataset="weather",
+        target=maybe("class"),
+        n_rows=1,
+        names=["x"],
+        rows=some(st.just([None])),
+        shown_classes=["yes"],
+        columns=some(
+            a(
+                name="x",
+                kind="nominal",
+                missing=st.sampled_from([0.0, 0.5]),
+                bars=some(
+                    st.just(
+                        {
+                            "label": "a",
+                            "x": 0,
+                            "width": 9,
+                            "n": 1,
+                            "pieces": [{"series": 1, "y": 0, "height": 9, "n": 1}],
+                        }
+                    )
+                ),
+            )
         ),
+        n_columns=2,
+        left_out=some(a(name="station", reason="it is constant")),
     ),
     "settings.html": a(
         schedules=some(
-            a(schedule=schedule, runs=some(a(due_at=maybe(NOW), outcome="submitted", job_id=maybe("job-1"))))
+            a(
+                schedule=schedule,
+                runs=some(a(due_at=maybe(NOW), outcome="submitted", job_id=maybe("job-1"))),
+                next_runs=some(st.just(NOW)),
+            )
         ),
+        cron="@daily",
+        timezone="UTC",
+        next_runs=some(st.just(NOW)),
+        cron_problem=maybe("no such time"),
+        datasets=some(st.just("weather")),
+        models=some(st.just("rain")),
+        learners={"nb": "naive Bayes"},
         webhooks=st.none()
         | some(
             a(
@@ -238,6 +303,7 @@ PAGES: dict[str, Strategy] = {
             estimated=names(accuracy=0.5, log_loss=None).map(lambda told: {**told, "caveat": "if"}),
         ),
         columns=some(column_of_drift),
+        pictures=some(a(column="size", labels=["a"], window_shares=[0.5], expected_shares=[None])),
         timeline=a(
             windows=some(
                 names(drift_nats=0.5).map(

@@ -51,7 +51,12 @@ ADMIN = {
     "DELETE /v1/webhooks/{webhook}",
 }
 # What ends or is a route elsewhere, and what the routing takes although it is no such text.
-TRAIN = {"GET /v1/jobs/{job_id}/output", "GET /v1/models/{reference}/monitoring/slices"}
+TRAIN = {
+    "GET /v1/jobs/{job_id}/output",
+    "GET /v1/models/{reference}/monitoring/slices",
+    "GET /v1/datasets/{name}/profile",
+    "GET /console/data/{name}/rows",
+}
 NAMES = [
     "predict",
     "explain",

@@ -13,9 +13,14 @@ from service.requests.problems import BodyTooLarge, UnsupportedMediaType
 from storage.files.workspace_layout import drafting
 
 TAR = "application/x-tar"
-TAR_BODY: JSONObject = {
-    "requestBody": {"required": True, "content": {TAR: {"schema": {"type": "string", "format": "binary"}}}}
-}
+
+
+def _body_of(media_type: str) -> JSONObject:
+    schema = {"schema": {"type": "string", "format": "binary"}}
+    return {"requestBody": {"required": True, "content": {media_type: schema}}}
+
+
+TAR_BODY, BYTES_BODY = _body_of(TAR), _body_of("application/octet-stream")
 
 
 async def received(request: Request) -> AsyncIterator[Path]:
@@ -32,17 +37,28 @@ async def received(request: Request) -> AsyncIterator[Path]:
         raise UnsupportedMediaType(
             f"Content type {content_type!r} is not supported. Send {TAR}.", content_type=content_type
         )
-    n_bytes = content_length(request.scope) or 0
     with drafting(workspace.layout.scratch, "upload.tar") as path:
-        with path.open("wb") as file:
-            async for chunk in request.stream():
-                n_bytes = max(n_bytes, file.tell() + len(chunk))
-                if n_bytes > max_bytes:
-                    raise BodyTooLarge(
-                        f"The file has {n_bytes} bytes or more; at most {max_bytes} are imported.", max_bytes=max_bytes
-                    )
-                file.write(chunk)
+        await write_body(request, path, max_bytes)
         yield path
+
+
+async def write_body(request: Request, path: Path, max_bytes: int) -> int:
+    """Write the body to a file, piece by piece; returns its bytes.
+
+    Raises
+    ------
+    BodyTooLarge
+    """
+    n_bytes = content_length(request.scope) or 0
+    with path.open("wb") as file:
+        async for chunk in request.stream():
+            n_bytes = max(n_bytes, file.tell() + len(chunk))
+            if n_bytes > max_bytes:
+                raise BodyTooLarge(
+                    f"The file has {n_bytes} bytes or more; at most {max_bytes} are taken.", max_bytes=max_bytes
+                )
+            file.write(chunk)
+        return file.tell()
 
 
 Upload = Annotated[Path, Depends(received)]

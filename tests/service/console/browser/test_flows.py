@@ -30,28 +30,38 @@ def ended(tab: Visit, house: House) -> None:
     tab.page.wait_for_selector(".state.succeeded, .state.failed")
 
 
-def test_register_train_follow_and_look(visiting: Visiting, house: House) -> None:
+def test_from_a_file_to_what_if_in_three_clicks(visiting: Visiting, house: House) -> None:
+    """Upload, train, ask: what is between, the pages do."""
     with visiting() as tab:
         tab.go("/console/data")
-        form = 'form[data-path="/v1/datasets"]'
-        fill(tab, form, name="again", uris=str(house.train), target="class")
-        sent = tab.page.text_content(f"{form} [data-asked] code")
-        assert "/v1/datasets" in sent and '"name":"again"' in sent
+        form = "form:has(input[type=file])"
+        tab.page.set_input_files(f"{form} input[type=file]", house.train)
+        assert tab.page.input_value(f"{form} [name=name]") == "train", "named after the file"
         tab.page.click(f"{form} button")
-        tab.page.wait_for_url("**/console/data/again")
-        assert "station" in tab.page.inner_text("table"), "it is left out, as it is constant"
-        tab.page.click("text=Train on it")
-        tab.page.wait_for_url("**/console/train?dataset=again")
-        form = 'form[data-path="/v1/jobs"]'
-        tab.page.fill(f"{form} [name=model]", "clicked")
-        assert '"dataset":"again"' in tab.page.text_content(f"{form} [data-asked] code")
-        tab.page.click(f"{form} button")
+        tab.page.wait_for_url("**/console/data/train")
+        tab.page.wait_for_selector(".histograms svg")
+        text = tab.page.inner_text("#profile")
+        assert "station" in text and "constant" in text and "% missing" in text
+        assert not tab.findings()
+        tab.page.click("button:has-text('Train a model that predicts class')")
         tab.page.wait_for_url("**/console/jobs/job-*")
         tab.page.wait_for_selector(".state.succeeded", timeout=240_000)
-        tab.page.click("text=clicked, version 1")
-        tab.page.wait_for_url("**/console/models/clicked%401")
+        assert "log loss of the class shares" in tab.page.inner_text("main")
+        tab.page.click("text=Ask what if")
+        tab.settled()
         tab.check()
-        assert house.client.get("/v1/models/clicked").json()["learner"] == "auto"
+        assert house.client.get("/v1/models/train").json()["learner"] == "auto"
+
+
+def test_the_example_and_what_is_refused(visiting: Visiting, house: House) -> None:
+    with visiting() as tab:
+        tab.go("/console/data")
+        tab.page.click("button:has-text('Load the example')")
+        tab.page.wait_for_url("**/console/data/customers")
+        tab.page.wait_for_selector(".histograms svg")
+        tab.check()
+        tab.go("/console/data/weather?target=humidity")
+        tab.page.wait_for_selector("#profile p:has-text('regression')")
 
 
 def test_the_form_trains_what_was_chosen(visiting: Visiting, house: House) -> None:
@@ -93,6 +103,7 @@ def test_a_rule_and_a_webhook_from_their_forms(visiting: Visiting, house: House)
     name = house.client.get("/v1/models").json()["items"][0]["name"]
     with visiting() as tab:
         tab.go(f"/console/models/{name}/monitoring")
+        tab.page.click("summary:has-text('When it alerts')")
         form = f'form[data-path="/v1/models/{name}/alert-rule"]'
         fill(tab, form, window="7d", points="2.5")
         assert '"points":2.5' in tab.page.text_content(f"{form} [data-asked] code")
@@ -116,7 +127,7 @@ def test_a_rule_and_a_webhook_from_their_forms(visiting: Visiting, house: House)
 def test_a_refusal_is_told_in_the_form(visiting: Visiting) -> None:
     with visiting() as tab:
         tab.go("/console/data")
-        form = 'form[data-path="/v1/datasets"]'
+        form = 'form[data-path="/v1/datasets"]:has(textarea)'
         fill(tab, form, name="nothing", uris="/no/such/file.parquet")
         tab.page.click(f"{form} button")
         tab.page.wait_for_selector(f"{form} .outcome.bad")
@@ -126,7 +137,8 @@ def test_a_refusal_is_told_in_the_form(visiting: Visiting) -> None:
 def test_move_an_alias_and_roll_it_back(visiting: Visiting, house: House) -> None:
     with visiting() as tab:
         tab.go("/console/models/rain")
-        form = 'form[data-method="PUT"]'
+        tab.page.click("summary:has-text('Move an alias')")
+        form = 'form[data-path$="/aliases/{alias}"]'
         fill(tab, form, version="2")
         tab.page.click(f"{form} button")
         tab.page.wait_for_selector("#versions .tag:has-text('champion')")
@@ -134,6 +146,7 @@ def test_move_an_alias_and_roll_it_back(visiting: Visiting, house: House) -> Non
             "() => document.querySelector('#versions tbody tr').textContent.includes('champion')"
         )
         assert house.client.get("/v1/models/rain/aliases").json() == {"aliases": {"champion": 2}}
+        tab.page.click("summary:has-text('Roll back')")
         form = 'form[data-path$="/rollback"]'
         fill(tab, form, confirm="something else")
         tab.page.click(f"{form} button")
@@ -147,17 +160,38 @@ def test_move_an_alias_and_roll_it_back(visiting: Visiting, house: House) -> Non
 def test_a_dry_run_of_forgetting_and_a_schedule_that_is_run_and_cancelled(visiting: Visiting, house: House) -> None:
     with visiting() as tab:
         tab.go("/console/data/weather")
+        tab.page.click("summary:has-text('Forget rows')")
         form = 'form[data-path="/v1/jobs"]:has([name=where])'
         fill(tab, form, where="outlook = 'rain'")
         tab.page.click(f"{form} button")
         tab.page.wait_for_url("**/console/jobs/job-*")
         ended(tab, house)
-        assert '"is_dry_run": true' in tab.page.inner_text("main")
+        assert '"is_dry_run": true' in tab.page.text_content("main")
         tab.go("/console/settings")
         tab.page.click("text=Run nightly now")
         tab.page.wait_for_url("**/console/jobs/job-*")
         ended(tab, house)
         tab.check()
+
+
+def test_a_schedule_from_its_form_with_the_runs_to_come(visiting: Visiting, house: House) -> None:
+    with visiting() as tab:
+        tab.go("/console/settings")
+        form = 'form[data-path="/v1/schedules"]'
+        tab.page.select_option(f"{form} [name='job.train.dataset']", "weather")
+        tab.page.select_option(f"{form} [name='job.train.learner']", "nb")
+        tab.page.fill(f"{form} [name='job.train.model']", "rain")
+        tab.page.fill(f"{form} [name=cron]", "never")
+        tab.page.wait_for_selector("#next-runs .bad")
+        tab.page.fill(f"{form} [name=cron]", "@monthly")
+        tab.page.wait_for_function("() => document.querySelectorAll('#next-runs time').length === 3")
+        tab.page.fill(f"{form} [name=name]", "monthly")
+        with tab.page.expect_navigation():
+            tab.page.click(f"{form} button[type=submit]")
+        job = house.client.get("/v1/schedules/monthly").json()["job"]
+        assert (job["kind"], job["train"]["learner"], job["train"]["dataset"]) == ("refresh", "nb", "weather")
+        tab.check()
+        assert house.client.delete("/v1/schedules/monthly").status_code == 204
 
 
 def test_keys_are_shown_once_and_revoked(visiting: Visiting, house: House) -> None:
@@ -169,6 +203,7 @@ def test_keys_are_shown_once_and_revoked(visiting: Visiting, house: House) -> No
         tab.page.wait_for_function(
             "() => document.querySelector('form[data-path=\"/v1/keys\"] .outcome').textContent.includes('fp_')"
         )
+        assert tab.page.locator(f"{form} [data-copy]").count() == 1
         assert "fp_" not in tab.page.evaluate("JSON.stringify([localStorage, sessionStorage])")
         tab.page.reload()
         assert "fp_" not in tab.page.content()

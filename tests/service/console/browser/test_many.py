@@ -92,12 +92,12 @@ def test_ten_thousand_jobs(browser, crowded: str) -> None:
         tab.go("/console/jobs")
         seen: list[str] = []
         for _ in range(3):
-            ids = tab.page.eval_on_selector_all("#jobs tbody a", "links => links.map((each) => each.textContent)")
+            ids = tab.page.eval_on_selector_all("#jobs tbody a", "links => links.map((each) => each.href)")
             assert len(ids) == A_PAGE
             seen += ids
             tab.page.click("text=older jobs")
             tab.page.wait_for_function(
-                "(first) => (document.querySelector('#jobs tbody a')?.textContent ?? first) !== first", arg=ids[0]
+                "(first) => (document.querySelector('#jobs tbody a')?.href ?? first) !== first", arg=ids[0]
             )
         assert len(set(seen)) == 3 * A_PAGE, "no job twice"
         tab.go("/console/jobs?state=queued")

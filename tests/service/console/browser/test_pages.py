@@ -29,7 +29,7 @@ PAGES = {
     "train": "/console/train",
     "data": "/console/data",
     "dataset": "/console/data/weather",
-    "a column by class": "/console/data/weather?column=windy",
+    "rows and columns": "/console/data/weather/rows",
     "two models": "/console/models/rain/compare?left=1&right=hostile",
     "settings": "/console/settings",
     "login": "/console/login",
@@ -146,6 +146,8 @@ def test_monitoring_from_the_list_to_the_hour_and_the_graph(visiting: Visiting) 
         assert tab.page.locator("[data-chart=timeline] canvas").count() == 1
         tab.page.click("table a:has-text('humidity')")
         tab.page.wait_for_selector("#column")
+        tab.page.click("summary:has-text('Hours with rows')")
+        assert "yes" in tab.page.inner_text("[aria-label=Timeline]") and "served" in tab.page.inner_text(".cards")
         tab.page.locator("[aria-label=Timeline] tbody tr:has-text('yes') a").first.click()
         tab.page.wait_for_selector("text=The window ends")
         assert "It drifts." in tab.page.inner_text("main")

@@ -1,0 +1,150 @@
+"""What the rows of a registered data set look like: some of them, and how each column is spread over the classes."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from learners.errors import EmptyData, UnknownColumn
+from learners.passes.sources.source import Source
+from learners.schema import Schema
+from learners.schema.classes import known_or_not
+from learners.schema.encoding.encode import encode
+from learners.schema.schema import Attribute
+from service.product.child_process import aside
+from service.product.datasets.data_roots import open_source
+from service.product.datasets.dataset_statistics import RULES
+from service.product.datasets.datasets import get_dataset, schema_of
+from service.product.datasets.rules import rules_of_files
+from service.product.progress import silent
+from service.requests.json_values import JSONObject
+from service.workspace import Workspace
+from storage.datasets.predicates import RowPredicate
+
+SAMPLE_ROWS = 5_000
+SHOWN_ROWS = 10
+MOST_COLUMNS = 100
+N_BINS = 12
+
+
+def dataset_profile(workspace: Workspace, name: str, target: str | None = None, search: str = "") -> JSONObject:
+    """Some rows of a data set, and of its columns the values by class and the share that is missing.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    name : str
+    target : str, optional
+        The column of classes; else that of the data set, if it has one.
+    search : str
+        Only columns with this in their names.
+
+    Returns
+    -------
+    dict
+        `rows`, the first `SHOWN_ROWS`, of `n_rows` that were looked at: the first of parts spread evenly over the files, without
+        forgotten ones. `columns`, at most `MOST_COLUMNS` of `n_columns`: `missing`, a share; `labels` and `counts`, rows by class and
+        label. `classes`; `left_out` with the reason of each column.
+
+    Raises
+    ------
+    NotFound, OutsideRoots, SourceError, UnknownColumn, SchemaError, EmptyData
+    """
+    get_dataset(workspace, name)
+    limit = workspace.settings.request_timeout_s
+    return aside(workspace, _profile, name, target, search.lower(), time_limit_s=limit)
+
+
+def _profile(workspace: Workspace, name: str, target: str | None, search: str) -> JSONObject:
+    dataset = get_dataset(workspace, name)
+    source = open_source(workspace, dataset=name)
+    target = target or dataset.target
+    if target is not None and target not in source.arrow_schema.names:
+        raise UnknownColumn(target, source.arrow_schema.names)
+    rules = rules_of_files(workspace, source, workspace.layout.dataset_directory(name) / RULES).rules()
+    table = pa.Table.from_batches(_first(source.thinned(SAMPLE_ROWS), [RowPredicate(rule.where) for rule in rules]))
+    if not table.num_rows:
+        raise EmptyData(f"Data set {name!r} has no rows.")
+    if dataset.schema_json is not None and target == dataset.target:
+        schema = Schema.from_json(dataset.schema_json)
+    else:
+        schema = schema_of(Source.of_table(table), target, dataset.columns, 1, silent)
+    rows = table.combine_chunks().to_batches()[0]
+    of_class = np.zeros(rows.num_rows, np.int64) if target is None else known_or_not(rows, schema).astype(np.int64)
+    codes = encode(rows, schema, with_class=False).x
+    wanted = [i for i, attribute in enumerate(schema.attributes) if search in attribute.name.lower()]
+    return {
+        "dataset": name,
+        "target": target,
+        "n_rows": rows.num_rows,
+        "names": rows.schema.names[:MOST_COLUMNS],
+        "rows": [
+            [
+                None if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+                for value in row.values()
+            ]
+            for row in rows.select(rows.schema.names[:MOST_COLUMNS]).slice(0, SHOWN_ROWS).to_pylist()
+        ],
+        "classes": list(schema.classes) if target is not None else ["all rows"],
+        "columns": [
+            _column(schema.attributes[i], rows, codes[i], of_class, schema.n_classes) for i in wanted[:MOST_COLUMNS]
+        ],
+        "n_columns": len(wanted),
+        "left_out": [{"name": each.name, "reason": each.reason} for each in schema.left_out],
+    }
+
+
+def _first(source: Source, rules: list[RowPredicate]) -> Iterator[pa.RecordBatch]:
+    """Rows until there are enough, at least one batch, without those that are forgotten."""
+    n_rows = 0
+    for batch in source.batches():
+        keep = np.ones(batch.num_rows, bool)
+        for rule in rules:
+            keep &= ~rule.mask(batch.select(list(rule.columns)))
+        kept = batch.filter(pa.array(keep))
+        yield kept.slice(0, SAMPLE_ROWS - n_rows)
+        n_rows += kept.num_rows
+        if n_rows >= SAMPLE_ROWS:
+            return
+
+
+def _column(
+    attribute: Attribute, rows: pa.RecordBatch, codes: np.ndarray, of_class: np.ndarray, n_classes: int
+) -> JSONObject:
+    """Numbers in bins of equal width, anything else by the values that a model would learn."""
+    column = rows.column(attribute.name)
+    missing = pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False)
+    labels, places = [*attribute.labels(), "(other)"], codes.astype(np.int64)
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        numbers = column.to_numpy(zero_copy_only=False).astype(np.float64)
+        labels, places = _bins(numbers, np.isfinite(numbers) & ~missing)
+    counts = np.zeros((n_classes + 1, len(labels)), np.int64)
+    np.add.at(counts, (of_class, places), 1)
+    used = np.flatnonzero(counts.any(axis=0))  # of what no row has, nothing is shown
+    return {
+        "name": attribute.name,
+        "kind": attribute.kind,
+        "type": attribute.arrow_type,
+        "missing": float(missing.mean()),
+        "labels": [labels[place] for place in used],
+        "counts": counts[:n_classes, used].tolist(),
+    }
+
+
+def _bins(numbers: np.ndarray, known: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Bins over what is known, of whole numbers one for each where they are few; the last place is for what is missing."""
+    own = numbers[known]
+    if not own.size:
+        return ["(missing)"], np.zeros(numbers.size, np.int64)
+    low, high = float(own.min()), float(own.max())
+    is_whole = bool((own == np.round(own)).all())
+    if is_whole and high - low < N_BINS:
+        edges = np.arange(low, high + 2)
+        labels = [f"{edge:.0f}" for edge in edges[:-1]]
+    else:
+        edges = np.linspace(low, high, N_BINS + 1)
+        labels = [f"{a:.4g} to {b:.4g}" for a, b in zip(edges, edges[1:], strict=False)]
+    places = np.full(numbers.size, len(labels), np.int64)
+    places[known] = np.clip(np.searchsorted(edges, own, side="right") - 1, 0, len(labels) - 1)
+    return [*labels, "(missing)"], places
