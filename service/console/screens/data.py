@@ -5,7 +5,8 @@ from starlette.requests import Request
 from learners.schema import Schema
 from service import product
 from service.console.pages import page, whole_number, workspace_of
-from service.console.rendering import Call, interval
+from service.console.rendering import Call
+from service.product.inference.metric_words import interval
 from service.requests.json_values import JSONObject
 
 PER_PAGE = 50

@@ -110,7 +110,7 @@ def test_what_a_key_may_not_do_is_not_shown_and_refused(castle: Castle) -> None:
     with castle.signed_in(castle.tokens[Role.READ]) as browser:
         assert "data-rest" in browser.get("/console/data", headers=PAGE).text, "to sign out is a form, too"
         for path, words in (
-            ("/console/data", "Register data"),
+            ("/console/data", "Upload a file"),
             ("/console/settings", "API keys"),
             ("/console/jobs", "Train a model"),
         ):
@@ -119,7 +119,7 @@ def test_what_a_key_may_not_do_is_not_shown_and_refused(castle: Castle) -> None:
         assert browser.post("/v1/jobs", json={}, headers=SCRIPT).status_code == 403
         assert browser.post("/v1/models/x/whatif", json={}, headers=SCRIPT).status_code == 403
     with castle.signed_in(castle.tokens[Role.TRAIN]) as browser:
-        assert "Register data" in browser.get("/console/data", headers=PAGE).text
+        assert "Upload a file" in browser.get("/console/data", headers=PAGE).text
         assert "API keys" not in browser.get("/console/settings", headers=PAGE).text
 
 
