@@ -58,7 +58,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         Where the columns had names.
     n_features_in_ : int
     feature_importances_ : (n_columns,) float64
-        See `learners.estimators.importance.importances`.
+        See `learners.registry.importance.importances`.
     """
 
     _learner: ClassVar[str]

@@ -10,10 +10,10 @@ import numpy as np
 
 from learners.errors import NoClass
 from learners.estimators.columns import KnownColumns
-from learners.estimators.importance import importances
 from learners.kernels.arrays import Floats
 from learners.models import explanation
 from learners.models.explanation import Explanation
+from learners.registry.importance import importances
 from learners.schema import Chunk
 
 

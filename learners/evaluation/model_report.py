@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from learners.errors import NoImportances
-from learners.estimators.importance import importances
 from learners.evaluation.metrics import (
     Metrics,
     RowScores,
@@ -21,6 +20,7 @@ from learners.evaluation.metrics import (
 )
 from learners.kernels.arrays import Integers
 from learners.models.model import Model
+from learners.registry.importance import importances
 
 MOST_CLASSES = 20  # of a table of confusions; beyond, the most frequent mistakes stand for it
 MOST_MISTAKES = 20

@@ -46,7 +46,7 @@ def test_importances_of_averaged_trees_and_circuits_are_mutual_information(table
     x, y = ((table[name].to_numpy() == value) for name, value in (("told", "m"), ("class", "yes")))
     joint = np.array([[np.mean((x == i) & (y == j)) for j in (0, 1)] for i in (0, 1)])
     expected = np.sum(joint * np.log(joint / (joint.sum(1, keepdims=True) * joint.sum(0))))
-    from learners.estimators.importance import _told
+    from learners.registry.importance import _told
 
     for learner, tolerance in ((TAN(average=True), 0.01), (SumProductNetwork(), 0.05)):
         model = learner.fit(table, "class").model_
