@@ -7,7 +7,7 @@ import numpy as np
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.ensembles.cuts import LARGE, OF_PAIRS
-from learners.ensembles.fit import fit_members, member_scores, solved_trees
+from learners.ensembles.fit import fit_members, member_scores
 from learners.ensembles.members import distinct_families, draw_members
 from learners.kernels.arrays import Floats
 from learners.passes.engine import Advance
@@ -52,8 +52,7 @@ def out_of_fold_scores(
         members = draw_members(pairs, views, ks, seed)
         families = FamilyCounts(views.schema, distinct_families(members))
         families.update(views.chunk(whole))
-        levels = solved_trees(families, members, threads)
-        fitted, _, _ = fit_members(members, levels, families.class_counts, views.chunk(whole), threads)
+        fitted, levels, _, _ = fit_members(families, members, views.chunk(whole), threads)
         held = views.chunk(rows.rows(fold == number))
         scores[fold == number] = member_scores(
             fitted, levels, families.class_counts, held, leave_out=False, threads=threads

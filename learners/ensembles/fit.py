@@ -10,8 +10,8 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.ensembles.lookup.levels import Levels
-from learners.ensembles.members import Member, distinct_families
+from learners.ensembles.lookup.levels import Levels, with_parents
+from learners.ensembles.members import Member
 from learners.ensembles.weights import (
     Rows,
     fitted_weights,
@@ -76,22 +76,24 @@ class Pool:
     levels: Solved
 
 
-def solved_trees(counts: FamilyCounts, members: Sequence[Member], threads: int, advance: Advance = unheard) -> Solved:
-    """The solved tree of every family of the members; the result does not depend on the number of threads."""
-    counts = counts.only(distinct_families(members))
+def solved_trees(counts: FamilyCounts, families: Sequence[Family], threads: int) -> Solved:
+    """The solved trees of families, each of which is counted, maybe with more parents behind its own.
+
+    The result does not depend on the number of threads.
+    """
     sizes = counts.schema.domain_sizes
+    place = {
+        Family(whole.attribute, whole.parents[:k]): index
+        for index, whole in enumerate(counts.families)
+        for k in range(len(whole.parents))
+    } | {whole: index for index, whole in enumerate(counts.families)}
 
-    def solve(index: int) -> Levels:
-        family = counts.families[index]
-        tree = context_tree_from_cells(*counts.cells(index), int(sizes[family.attribute]))
-        return Levels.solved(tree, sizes[list(family.parents)])
+    def solve(family: Family) -> Levels:
+        tree = context_tree_from_cells(*counts.cells(place[family]), int(sizes[family.attribute]))
+        return Levels.solved(with_parents(tree, len(family.parents)), sizes[list(family.parents)])
 
-    found: Solved = {}
     with ThreadPoolExecutor(max(1, threads), thread_name_prefix="levels") as pool:
-        for family, levels in zip(counts.families, pool.map(solve, range(len(counts.families))), strict=True):
-            found[family] = levels
-            advance(len(found), len(counts.families))
-    return found
+        return dict(zip(families, pool.map(solve, families), strict=True))
 
 
 def log_probabilities(
@@ -119,49 +121,56 @@ def terms_of(log_p: Float32s, k: int) -> Float32s:
 
 
 def fit_members(
+    counts: FamilyCounts,
     members: Sequence[Member],
-    levels: Solved,
-    class_counts: Integers,
     drawn: Chunk,
     threads: int,
     advance: Advance = unheard,
-) -> tuple[tuple[FittedMember, ...], Floats, Rows]:
-    """Select and weight each member.
+    more: int | None = None,
+) -> tuple[tuple[FittedMember, ...], Solved, Floats, Rows]:
+    """Solve the trees of each member, select and weight.
 
     Parameters
     ----------
+    counts : FamilyCounts
+        Of the members' families.
     members : sequence of Member
-    levels : dict
-        Of `solved_trees`.
-    class_counts : (n_classes,) int64
     drawn : Chunk
         Rows by views, among those that were counted.
     threads : int
         The result does not depend on it.
     advance : callable, optional
+    more : int, optional
+        How many parents more than the first member selects the others may have: members of one table select alike, and the
+        deepest levels cost most. By default all.
 
     Returns
     -------
     members : tuple of FittedMember
+    levels : dict
+        The solved tree of each family.
     scores : (n, n_classes) float64
         Their mean log scores of the rows in use, each left out.
     rows : Rows
         In use: as many of those drawn as fit in memory.
     """
-    n_classes = class_counts.size
+    n_classes = counts.class_counts.size
     n = min(drawn.n_rows, rows_at_once(members, n_classes))
     chosen = drawn.rows(slice(0, n))
     assert chosen.y is not None
-    rows = Rows(chosen.y, left_out_prior(class_counts, chosen.y))
+    rows = Rows(chosen.y, left_out_prior(counts.class_counts, chosen.y))
     pooled = np.zeros((n, n_classes))
-    fitted = []
-    for number, member in enumerate(members):
+    fitted: list[FittedMember] = []
+    levels: Solved = {}
+    for number, whole in enumerate(members):
         advance(number, len(members))
+        member = whole if more is None or not fitted else whole.with_parents(fitted[0].k + more)
+        levels |= solved_trees(counts, [family for family in member.families if family not in levels], threads)
         log_p = log_probabilities(member, levels, chosen, n_classes, leave_out=True, threads=threads)
         one, scores = _fit_member(member, log_p, rows, threads)
         pooled += scores
         fitted.append(one)
-    return tuple(fitted), pooled / max(1, len(members)), rows
+    return tuple(fitted), levels, pooled / max(1, len(members)), rows
 
 
 def rows_at_once(members: Sequence[Member], n_classes: int) -> int:

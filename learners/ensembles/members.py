@@ -44,6 +44,15 @@ class Member:
         attributes = [views.schema.attributes[view_of[i]] for i in range(views.base.n_attributes)]
         return replace(views.base, attributes=tuple(attributes))
 
+    def with_parents(self, depths: int | Sequence[int]) -> Member:
+        """So many parents at most of all attributes, or of each of the order: the first ones."""
+        each = [depths] * len(self.families) if isinstance(depths, int) else depths
+        parents = tuple(own[:depth] for own, depth in zip(self.structure.parents, each, strict=True))
+        families = tuple(
+            Family(family.attribute, family.parents[:depth]) for family, depth in zip(self.families, each, strict=True)
+        )
+        return Member(Structure(self.structure.order, parents), families)
+
 
 def draw_members(pairs: PairwiseCounts | None, views: Views, ks: tuple[int, ...], seed: int) -> tuple[Member, ...]:
     """A kDB structure for each k, from information times exp(noise).
@@ -137,7 +146,7 @@ def bounded(members: tuple[Member, ...], schema: Schema, drawn: Chunk, n_rows: i
     if n_rows <= most:
         return members
     depth = {family: _depth_within(family, schema, drawn, n_rows, most) for family in families}
-    return tuple(_shortened(member, [depth[family] for family in member.families]) for member in members)
+    return tuple(member.with_parents([depth[family] for family in member.families]) for member in members)
 
 
 def _depth_within(family: Family, schema: Schema, drawn: Chunk, n_rows: int, most: int) -> int:
@@ -159,11 +168,3 @@ def _expected_cells(key: Integers, n_rows: int) -> float:
     whole, half = np.unique(key).size, np.unique(key[: key.size // 2]).size
     growth = np.log2(whole / max(1, half))
     return float(whole * (n_rows / max(1, key.size)) ** growth)
-
-
-def _shortened(member: Member, depths: Sequence[int]) -> Member:
-    parents = tuple(own[:depth] for own, depth in zip(member.structure.parents, depths, strict=True))
-    families = tuple(
-        Family(family.attribute, family.parents[:depth]) for family, depth in zip(member.families, depths, strict=True)
-    )
-    return Member(Structure(member.structure.order, parents), families)

@@ -24,7 +24,6 @@ from learners.ensembles.fit import (
     fit_members,
     log_softmax,
     member_scores,
-    solved_trees,
 )
 from learners.ensembles.joints import Joints
 from learners.ensembles.lookup.compile import compile_pool
@@ -42,6 +41,8 @@ from learners.schema.encoding.views import Views
 from learners.schema.inference.summaries import ColumnSummaries
 
 FEWEST_PARENTS, MOST_PARENTS = 2, 5
+# That members of a table that is not small may have beyond what the first one selects.
+MORE_PARENTS = 1
 
 
 @dataclass(frozen=True)
@@ -221,18 +222,14 @@ class _Training:
     def model(self, name: str, parameters: Mapping[str, object], joints: Sequence[Member]) -> Passes[EnsembleModel]:
         """Solve, weight, pool and correct."""
         class_counts = self.families.counts.class_counts
-        solved: Solved = yield Work(
-            "solving",
-            lambda threads, advance: solved_trees(self.families.counts, self.members, threads, advance),
-            "trees",
-        )
         by_views = self.views.chunk(self.rows)
-        fitted: tuple[tuple[FittedMember, ...], Floats, Rows] = yield Work(
+        more = MORE_PARENTS if self.families.counts.n_rows >= SMALL else None
+        fitted: tuple[tuple[FittedMember, ...], Solved, Floats, Rows] = yield Work(
             "weighting",
-            lambda threads, advance: fit_members(self.members, solved, class_counts, by_views, threads, advance),
+            lambda threads, advance: fit_members(self.families.counts, self.members, by_views, threads, advance, more),
             "networks",
         )
-        members, scores, rows = fitted
+        members, solved, scores, rows = fitted
         pool, words = self.choice.within_bytes(Pool(members, 1.0, solved), self.schema.n_classes)
 
         def left_out_scores(threads: int, which: slice) -> Floats:

@@ -68,7 +68,7 @@ def family_terms(model, x, y):
     members = draw_members(pairs, views, largest_k(MEMBERS, y.size, 0), 0)
     counts = FamilyCounts(views.schema, distinct_families(members))
     counts.update(views.chunk(chunk))
-    solved = solved_trees(counts, members, 1)
+    solved = solved_trees(counts, distinct_families(members), 1)
     by_views, tables, entries = naive.codes_by_views(model.schema, x), model._tables, model.entries
     terms = []
     for entry, view in enumerate(tables.attribute.tolist()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,35 +13,51 @@ from learners.classifiers.lookup.tables import Tables, log_joints, of_family
 from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze
 
-MOST_CELLS = 1 << 20
+MOST_CELLS = 1 << 15
 """Numbers that one sum of one row may run over, all classes together."""
 
-BLOCK_CELLS = 1 << 18
-"""Of the rows that are summed at a time, which a processor's cache holds."""
+BLOCK_CELLS = 1 << 22
+"""Of the rows that are summed at a time: the more, the more rows share a look-up."""
 
 
 class Factor(NamedTuple):
-    """A function of the missing attributes in a scope and of the class, for each row.
+    """A function of the missing attributes in a scope and of the class, for each kind of row.
 
     Attributes
     ----------
     scope : tuple of int
         Ascending.
-    value : (n_classes, one axis for each attribute of the scope, n_rows or 1) float64
+    value : (n_classes, one axis for each attribute of the scope, n_kinds) float64
     variance : like `value`, or None
         Of the logarithm of each value.
+    kind : (n_rows,) int64
+        Rows that agree in the known attributes on which the function depends are of one kind.
     """
 
     scope: tuple[int, ...]
     value: Floats
     variance: Floats | None
+    kind: Integers
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Which families matter where some attributes are missing, in which order to sum these out, and the widest sum."""
+    """How to answer rows in which the same attributes are missing.
 
-    families: tuple[int, ...]
+    Attributes
+    ----------
+    scopes : dict
+        The missing attributes of each family that matters.
+    around : list of int
+        The known attributes in families of which something is missing.
+    order : tuple of int
+        In which the missing attributes are summed out.
+    n_cells : int
+        Numbers of each class in the widest sum.
+    """
+
+    scopes: dict[int, tuple[int, ...]]
+    around: list[int]
     order: tuple[int, ...]
     n_cells: int
 
@@ -82,77 +98,81 @@ class Elimination:
 
         Notes
         -----
-        Where a sum would run over more than `MOST_CELLS` numbers, the context of an attribute ends at its first missing parent instead.
+        Where a sum would run over more than `MOST_CELLS` numbers, the contexts of as few attributes as it takes end at their first
+        missing parent instead.
         """
         n_classes = self.tables.log_prior.size
         logs, variance = np.empty((x.shape[1], n_classes)), np.zeros((x.shape[1], n_classes))
         for missing, rows in _patterns(x, self.sizes, self.structure.order):
-            plan = self._plan(missing)
-            if not plan.order or plan.n_cells * n_classes > MOST_CELLS:  # nothing to sum, or too much
-                own = _contiguous(x[:, rows])
+            plan, own = self._plan(missing), _contiguous(x[:, rows])
+            if not plan.order:  # nothing to sum
                 for tables, out in ((self.tables, logs), (self.spread, variance)):
                     if tables is not None:
                         found = np.empty((rows.size, n_classes))
                         log_joints(tables, own, 0, rows.size, found)
                         out[rows] = found
                 continue
-            known = np.array(sorted(set(self.structure.order) - missing), np.int64)
-            first, which = _different(x[known[:, np.newaxis], rows])
-            different = _contiguous(x[:, rows[first]])
+            logs[rows], variance[rows] = self._known_families(own, plan)
+            first, which = _different(own[plan.around])
             step = max(1, BLOCK_CELLS // (plan.n_cells * n_classes))
-            blocks = [
-                self._summed(_contiguous(different[:, start : start + step]), missing, plan)
-                for start in range(0, first.size, step)
-            ]
+            blocks = [self._summed(own[:, first[i : i + step]], plan) for i in range(0, first.size, step)]
             for part, out in enumerate((logs, variance)):
-                out[rows] = np.concatenate([block[part] for block in blocks], axis=1).T[which]
+                out[rows] += np.concatenate([block[part] for block in blocks], axis=1).T[which]
         return logs, variance
 
     def _plan(self, missing: frozenset[int]) -> _Plan:
         if missing not in self._plans:
             if len(self._plans) > 4096:  # of rows that each lack something else
                 self._plans.clear()
-            self._plans[missing] = _planned(self.structure, missing, self.sizes)
+            most = MOST_CELLS // self.tables.log_prior.size
+            self._plans[missing] = _planned(self.structure, missing, self.sizes, most)
         return self._plans[missing]
 
-    def _summed(self, x: Codes, missing: frozenset[int], plan: _Plan) -> tuple[Floats, Floats]:
-        """(n_classes, n_rows) each."""
-        n_rows = x.shape[1]
-        logs = np.repeat(self.tables.log_prior[:, np.newaxis], n_rows, axis=1)
-        variance = np.zeros_like(logs)
-        if self.spread is not None:
-            variance += self.spread.log_prior[:, np.newaxis]
+    def _known_families(self, x: Codes, plan: _Plan) -> tuple[Floats, Floats]:
+        """(n_rows, n_classes) each: the prior's and those of the families of which nothing is missing."""
+        sums = []
+        for tables in (self.tables, self.spread):
+            total = np.zeros((x.shape[1], self.tables.log_prior.size))
+            if tables is not None:
+                total += tables.log_prior
+                for i, scope in plan.scopes.items():
+                    if not scope:
+                        total += self._logs(tables, i, x, ()).T
+            sums.append(total)
+        return sums[0], sums[1]
+
+    def _summed(self, x: Codes, plan: _Plan) -> tuple[Floats, Floats]:
+        """(n_classes, n_rows) each: those of the families of which something is missing."""
+        logs, variance = np.zeros((2, self.tables.log_prior.size, x.shape[1]))
         factors = []
-        for i in plan.families:
-            scope = tuple(sorted(missing & {self.structure.order[i], *self.structure.parents[i]}))
-            of_logs = self._logs(self.tables, i, x, scope)
-            of_variance = None if self.spread is None else self._logs(self.spread, i, x, scope)
+        for i, scope in plan.scopes.items():
             if scope:
+                known = sorted({self.structure.order[i], *self.structure.parents[i]} & set(plan.around))
+                first, kind = _different(x[known])
+                of_logs = self._logs(self.tables, i, x[:, first], scope)
+                of_variance = None if self.spread is None else self._logs(self.spread, i, x[:, first], scope)
                 largest = _largest(of_logs, -np.inf, 0.0)
-                logs += largest
-                factors.append(Factor(scope, np.exp(of_logs - largest), of_variance))
-            else:
-                logs += of_logs
-                variance += 0.0 if of_variance is None else of_variance
+                logs += largest[kind]
+                factors.append(Factor(scope, np.exp(of_logs - largest), of_variance, kind))
         for attribute in plan.order:
             ours = [factor for factor in factors if attribute in factor.scope]
             factors = [factor for factor in factors if attribute not in factor.scope]
             made = _summed_out(attribute, ours)
             largest = _largest(made.value, 0.0, 1.0)
-            logs += np.log(largest)
+            logs += np.log(largest)[made.kind]
             factors.append(made._replace(value=made.value / largest))
         with np.errstate(divide="ignore"):
             for factor in factors:
-                logs += np.log(factor.value)
-                variance += 0.0 if factor.variance is None else factor.variance
+                logs += np.log(factor.value)[:, factor.kind]
+                variance += 0.0 if factor.variance is None else factor.variance[:, factor.kind]
         return logs, variance
 
     def _logs(self, tables: Tables, i: int, x: Codes, scope: tuple[int, ...]) -> Floats:
-        """The entries of a family at the codes of the rows and all codes of the missing attributes: (n_classes, …, n_rows or 1)."""
+        """The entries of a family at the codes of the rows and all codes of the missing attributes: (n_classes, …, n_rows)."""
         parents = self.structure.parents[i]
         members = (*parents, self.structure.order[i])
         shape = tuple(int(self.sizes[v]) for v in scope)
-        n_rows = x.shape[1] if len(scope) < len(members) else 1
+        n_rows = x.shape[1]
         n_each = math.prod(shape)
         combinations = dict(zip(scope, np.indices(shape).reshape(len(scope), n_each), strict=True))
         codes = np.empty((len(members), n_each * n_rows), x.dtype)
@@ -165,7 +185,7 @@ class Elimination:
 
 
 def _largest(values: Floats, none: float, instead: float) -> Floats:
-    """Of each row: (n_rows or 1,)."""
+    """Of each kind of row: (n_kinds,)."""
     found = values.max(axis=tuple(range(values.ndim - 1)))
     return np.where(found == none, instead, found)
 
@@ -199,30 +219,46 @@ def _different(columns: Array) -> tuple[Integers, Integers]:
     return first, which
 
 
-def _planned(structure: Structure, missing: frozenset[int], sizes: Integers) -> _Plan:
-    """Leave out missing attributes without descendants that are known, then sum out the cheapest first."""
-    families = {
-        i: {attribute, *parents}
-        for i, (attribute, parents) in enumerate(zip(structure.order, structure.parents, strict=True))
-    }
-    needed = set(structure.order) - missing
-    for i in reversed(range(len(structure.order))):  # children before their parents
-        if structure.order[i] in needed:
-            needed.update(structure.parents[i])
-        else:
-            del families[i]  # its probabilities sum to one
-    scopes = [frozenset(scope & missing) for scope in families.values()]
-    left = set[int]().union(*scopes)
-    most = max((_size(scope, sizes) for scope in scopes), default=1)
-    order = []
+def _planned(structure: Structure, missing: frozenset[int], sizes: Integers, most: int) -> _Plan:
+    """Leave out missing attributes without descendants that are known, then sum out the cheapest first.
+
+    Of the families that make a sum too wide, the contexts of the widest ones end.
+    """
+    families = dict(enumerate(zip(structure.order, structure.parents, strict=True)))
+    while True:
+        needed = set(structure.order) - missing
+        scopes = dict[int, frozenset[int]]()
+        for i in reversed(families):  # children before their parents
+            attribute, parents = families[i]
+            if attribute in needed:
+                needed.update(parents)
+                scopes[i] = missing & {attribute, *parents}
+        order, n_cells, widest = _order(scopes, sizes, most)
+        if not widest:
+            lacking = [{structure.order[i], *structure.parents[i]} for i, scope in scopes.items() if scope]
+            around = sorted(set[int]().union(*lacking) - missing)
+            return _Plan({i: tuple(sorted(scopes[i])) for i in sorted(scopes)}, around, order, n_cells)
+        ended = max(widest, key=lambda i: (_size(scopes[i], sizes), i))
+        families[ended] = (families[ended][0], ())
+
+
+def _order(scopes: Mapping[int, frozenset[int]], sizes: Integers, most: int) -> tuple[tuple[int, ...], int, list[int]]:
+    """The cheapest attribute first; the widest sum; the families in it that have missing parents, where it is too wide."""
+    factors = [(scope, {i}) for i, scope in scopes.items() if scope]
+    left = set[int]().union(*(scope for scope, _ in factors))
+    order, n_cells = list[int](), 1
     while left:
-        around = {v: frozenset[int]().union(*(scope for scope in scopes if v in scope)) for v in left}
+        around = {v: frozenset[int]().union(*(scope for scope, _ in factors if v in scope)) for v in left}
         cheapest = min(left, key=lambda v: (_size(around[v], sizes), v))
-        most = max(most, _size(around[cheapest], sizes))
-        scopes = [scope for scope in scopes if cheapest not in scope] + [around[cheapest] - {cheapest}]
+        within = set[int]().union(*(families for scope, families in factors if cheapest in scope))
+        n_cells = max(n_cells, _size(around[cheapest], sizes))
+        if n_cells > most and any(len(scopes[i]) > 1 for i in within):
+            return (), n_cells, [i for i in within if len(scopes[i]) > 1]
+        factors = [(scope, families) for scope, families in factors if cheapest not in scope]
+        factors.append((around[cheapest] - {cheapest}, within))
         left.remove(cheapest)
         order.append(cheapest)
-    return _Plan(tuple(families), tuple(order), most)
+    return tuple(order), n_cells, []
 
 
 def _size(scope: frozenset[int], sizes: Integers) -> int:
@@ -236,19 +272,21 @@ def _summed_out(attribute: int, factors: Sequence[Factor]) -> Factor:
     squared share.
     """
     scope = tuple(sorted(set[int]().union(*(factor.scope for factor in factors))))
+    first, kind = _different(np.stack([factor.kind for factor in factors]))
     value: Floats = np.ones(1)
     variance: Floats = np.zeros(1)
     for factor in factors:
-        value = value * _spread_over(factor.value, factor.scope, scope)
+        of_kind = factor.kind[first] if factor.value.shape[-1] > 1 else slice(None)
+        value = value * _spread_over(factor.value[..., of_kind], factor.scope, scope)
         if factor.variance is not None:
-            variance = variance + _spread_over(factor.variance, factor.scope, scope)
+            variance = variance + _spread_over(factor.variance[..., of_kind], factor.scope, scope)
     axis = 1 + scope.index(attribute)
     total = np.sum(value, axis=axis)
     summed = None
     if factors[0].variance is not None:
         share = value / np.expand_dims(np.where(total == 0.0, 1.0, total), axis)
         summed = np.sum(share**2 * variance, axis=axis)
-    return Factor(tuple(v for v in scope if v != attribute), total, summed)
+    return Factor(tuple(v for v in scope if v != attribute), total, summed, kind)
 
 
 def _spread_over(values: Floats, own: tuple[int, ...], scope: tuple[int, ...]) -> Floats:

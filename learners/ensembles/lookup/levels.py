@@ -20,6 +20,24 @@ LARGEST_LOG_VARIANCE = 25.0
 MOST_SWEEPS, TOLERANCE = 60, 0.02
 
 
+def with_parents(tree: ContextTree, k: int) -> ContextTree:
+    """The tree of the first k parents alone."""
+    if k + 2 >= tree.level_starts.size - 1:
+        return tree
+    starts = tree.level_starts[: k + 3]
+    n_nodes, n_cells = int(starts[-1]), int(tree.cell_starts[starts[-1]])
+    return ContextTree(
+        starts,
+        tree.parent[:n_nodes],
+        tree.branch[:n_nodes],
+        tree.cell_starts[: n_nodes + 1],
+        tree.cell_value[:n_cells],
+        tree.cell_count[:n_cells],
+        tree.cell_parent[:n_cells],
+        tree.n_values,
+    )
+
+
 class Levels:
     """A context tree with its solution.
 
@@ -63,23 +81,12 @@ class Levels:
 
     def cut(self, k: int) -> Levels:
         """Only the first k parents; counts, tables and concentrations of the levels that stay are the same."""
-        tree = self.tree
-        if k + 2 >= tree.level_starts.size - 1:
+        tree = with_parents(self.tree, k)
+        if tree is self.tree:
             return self
-        starts = tree.level_starts[: k + 3]
-        n_nodes, n_cells = int(starts[-1]), int(tree.cell_starts[starts[-1]])
-        shorter = ContextTree(
-            starts,
-            tree.parent[:n_nodes],
-            tree.branch[:n_nodes],
-            tree.cell_starts[: n_nodes + 1],
-            tree.cell_value[:n_cells],
-            tree.cell_count[:n_cells],
-            tree.cell_parent[:n_cells],
-            tree.n_values,
-        )
-        solution = Solution(self.solution.customers[:n_cells], self.solution.concentrations, self.solution.n_sweeps)
-        return Levels(shorter, solution, self.parent_sizes[:k])
+        customers = self.solution.customers[: tree.n_cells]
+        solution = Solution(customers, self.solution.concentrations, self.solution.n_sweeps)
+        return Levels(tree, solution, self.parent_sizes[:k])
 
     def log_probabilities(self, family: Family, rows: Chunk, log_p: Float32s, leave_out: bool) -> None:
         """Log P(value | class, first j parents) of rows.

@@ -14,6 +14,8 @@ from learners.circuits.structures.from_network import network_circuit
 from learners.classifiers.lookup import elimination
 from learners.classifiers.lookup.elimination import Elimination
 from learners.classifiers.lookup.lookup import LookupModel
+from learners.classifiers.lookup.tables import log_joints, of_family
+from learners.classifiers.structure import Structure
 from learners.models.query import Conditional
 from learners.schema import Chunk
 from tests.circuits.structures.test_from_network import STRUCTURES, network_joint, trained
@@ -85,12 +87,91 @@ def test_a_chain_is_followed_through_its_missing_middle():
         assert low[0, 1] < truth[1] < high[0, 1] < low[0, 1] + 0.05
 
 
-def test_too_wide_a_sum_ends_the_context_instead(monkeypatch):
-    model = trained(3, [3, 3, 3], 2, STRUCTURES["kdb2"])
-    x = rows_with_holes(3, [3, 3, 3])
-    monkeypatch.setattr(elimination, "MOST_CELLS", 1)
-    answers = model.predict_proba(Chunk(x, None))
-    assert np.allclose(answers.sum(axis=1), 1.0)
+@given(seed=st.integers(0, 2**32 - 1), most=st.sampled_from([1, 2, 6, 18, 60]))
+@settings(max_examples=25)
+def test_too_wide_a_sum_ends_contexts(seed, most):
+    """No sum is wider than the bound, but for that of one attribute, and the rest is summed out as by a sum over all worlds."""
+    sizes = [3, 4, 3, 2, 3, 2]
+    model = trained(seed, sizes, 2, STRUCTURES["kdb2"], n_rows=60)
+    x = rows_with_holes(seed, sizes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elimination, "MOST_CELLS", 2 * most)
+        narrow = Elimination(model._tables, model.network, model.schema.domain_sizes)
+        logs, _ = narrow.log_joint(x)
+    for row, found in zip(x.T, logs, strict=True):
+        missing = frozenset(np.flatnonzero(row >= sizes).tolist())
+        plan = narrow._plans[missing]
+        assert plan.n_cells <= max(most, *sizes)
+        assert np.exp(found) == pytest.approx(naive_sum(model, row, missing, plan, sizes), rel=TOLERANCE)
+
+
+def test_an_ended_context_keeps_its_known_parents():
+    """c of a and b, and d of c: where b and c are missing, a still tells of c, and so d of the class."""
+    structure = Structure((0, 1, 2, 3), ((), (), (0, 1), (2,)))
+    sizes = [3, 4, 4, 3]
+    model = trained(2, sizes, 2, lambda _: structure, n_rows=200)
+    x = np.array([[0, 1, 2], [4] * 3, [4] * 3, [1] * 3], np.uint8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elimination, "MOST_CELLS", 2 * 4)
+        narrow = Elimination(model._tables, model.network, model.schema.domain_sizes)
+        logs, _ = narrow.log_joint(x)
+    (plan,) = narrow._plans.values()
+    assert plan.scopes == {0: (), 2: (2,), 3: (2,)} and plan.around == [0, 3]
+    for row, found in zip(x.T, logs, strict=True):
+        assert np.exp(found) == pytest.approx(naive_sum(model, row, {1, 2}, plan, sizes), rel=TOLERANCE)
+
+
+def naive_sum(model, row, missing, plan, sizes):
+    """(n_classes,): over all worlds, families that the plan ends without their missing parents."""
+    total = np.zeros(model.class_counts.size)
+    for world in itertools.product(*(range(s) if v in missing else [row[v]] for v, s in enumerate(sizes))):
+        logs = np.array(model.log_prior)
+        for i in range(len(sizes)):
+            attribute, parents = model.network.order[i], model.network.parents[i]
+            codes = np.array([*world, 0], np.uint8)[:-1, np.newaxis]
+            for v in {*parents} - set(plan.scopes.get(i, missing)):
+                codes[v] = row[v]  # missing where the context ends
+            if i in plan.scopes:
+                own = codes[[*parents, attribute]]
+                own.setflags(write=False)
+                out = np.empty((1, logs.size))
+                log_joints(of_family(model._tables, i, len(parents)), own, 0, 1, out)
+                logs = logs + out[0]
+        summed = {v for scope in plan.scopes.values() for v in scope}
+        n_alike = np.prod([sizes[v] for v in missing - summed])
+        total += np.exp(logs) / n_alike
+    return total
+
+
+def test_an_ended_context_costs_little_beside_ending_all():
+    """The sum that remains is nearer to the exact answer."""
+    random = np.random.default_rng(1)
+    off, off_all = 0.0, 0.0
+    for seed in range(10):
+        sizes = [4, 4, 4, 4, 4, 4]
+        model = trained(seed, sizes, 2, STRUCTURES["kdb2"], n_rows=300)
+        x = rows_with_holes(random.integers(1 << 30), sizes, 40)
+        exact = model.predict_proba(Chunk(x, None))
+        for most, is_all in ((2 * 16, False), (2, True)):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(elimination, "MOST_CELLS", most)
+                narrow = Elimination(model._tables, model.network, model.schema.domain_sizes)
+                logs, _ = narrow.log_joint(x)
+            found = abs(np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)) - exact).mean()
+            off, off_all = off + found * (not is_all), off_all + found * is_all
+    assert off < 0.75 * off_all
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=10)
+def test_rows_are_answered_alike_alone_and_together(seed):
+    """Those that share the known attributes of a family share its look-ups."""
+    sizes = [3, 2, 4, 3]
+    model = trained(seed, sizes, 2, STRUCTURES["kdb2"], hierarchical=True)
+    x = rows_with_holes(seed, sizes, 30)
+    together = model.log_joint(Chunk(x, None))
+    alone = np.concatenate([model.log_joint(Chunk(x[:, [i]], None)) for i in range(30)])
+    assert together == pytest.approx(alone, rel=1e-9)
 
 
 def test_whole_rows_are_answered_by_look_ups_alone(monkeypatch):
