@@ -27,7 +27,8 @@ def test_what_is_done_and_how_much(told, words, how_much):
 
 
 def test_a_training_is_silent_unless_it_is_to_tell(capfd):
-    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+    y = np.arange(40) % 2
+    X = np.random.default_rng(0).normal(size=(40, 2)) + 3 * y[:, np.newaxis]
     NB().fit(X, y)
     assert capfd.readouterr() == ("", "")
     seen = []

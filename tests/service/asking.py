@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import httpx
 
 from service.processes.local_server import LocalServer
 from tests.processes import wait_for
 
+T = TypeVar("T")
+
 # For one answer; httpx gives up after 5 s, which a machine that does much else may take.
 PATIENCE_S = 240
 # A client reads the certificates of the machine, which takes 40 ms; nothing that tests ask has any.
 NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 ENDS = ("succeeded", "failed", "cancelled")
+
+
+def run_apart(asked: Coroutine[object, object, T]) -> T:
+    """In a thread of its own: tests in a browser leave a running loop in theirs."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, asked).result()
 
 
 def client_of(server: LocalServer) -> httpx.Client:

@@ -11,7 +11,6 @@ import socket
 import tarfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -24,7 +23,7 @@ from service.http.threads import Openings, Threads
 from service.processes.local_server import local_server
 from service.settings import Settings
 from tests.processes import children_of, wait_for
-from tests.service.asking import PATIENCE_S, job_at_end
+from tests.service.asking import PATIENCE_S, job_at_end, run_apart
 from tests.service.conftest import Site, weather
 
 JSON = {"content-type": "application/json"}
@@ -133,8 +132,7 @@ def test_work_that_hangs_takes_no_more_places_than_there_are_and_gives_them_back
             await threads.run(lambda: 1 // 0)
         assert [await threads.run(hang, number) for number in range(5, 9)] == [5, 6, 7, 8]
 
-    with ThreadPoolExecutor(1) as pool:  # tests in a browser leave a loop in the thread of theirs
-        pool.submit(asyncio.run, ask()).result()
+    run_apart(ask())
 
 
 def test_stores_that_may_hang_are_opened_apart() -> None:

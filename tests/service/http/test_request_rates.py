@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import httpx
 import pytest
 from starlette.responses import PlainTextResponse
@@ -14,6 +12,7 @@ from service.http.security import Guard
 from service.requests.problems import TooManyRequests
 from service.settings import Settings
 from service.telemetry import Telemetry
+from tests.service.asking import run_apart
 
 KEY = "a-key-of-24-characters-x"
 
@@ -79,7 +78,7 @@ def test_the_answer_is_429_with_the_time_to_wait(clock: Clock) -> None:
             clock.now += 1
             return [*told, await client.post("/v1/models/m/predict", headers=held)]
 
-    answers = asyncio.run(asked())
+    answers = run_apart(asked())
     assert [answer.status_code for answer in answers] == [200, 200, 429, 429, 200, 200]
     assert answers[2].headers["retry-after"] == "1" and answers[2].json()["title"] == "Too many requests"
     assert answers[2].headers["content-type"] == "application/problem+json"

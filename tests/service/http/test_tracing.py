@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from service.console.routes import Page
 from service.http.tracing import Spans
 from service.requests.problems import NotReady
 from service.telemetry import TRACEPARENT, Telemetry
+from tests.service.asking import run_apart
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -65,7 +65,7 @@ def test_spans_are_sent_to_the_collector(monkeypatch: pytest.MonkeyPatch) -> Non
             ]
 
     try:
-        good, broken, _, probe = asyncio.run(asked())
+        good, broken, _, probe = run_apart(asked())
         spans.close()
     finally:
         server.shutdown()
