@@ -173,11 +173,6 @@ def text_of(value: Any) -> str:
     return words_of(value)
 
 
-def number_of(n: int, noun: str) -> str:
-    """How many there are: "1 row", "2 rows"."""
-    return f"{n:,} {noun}" + ("" if n == 1 else "s")
-
-
 def words_of(value: Any) -> str:
     """A value within others: `name=value, …` for a mapping, without what is not set."""
     if isinstance(value, Mapping):

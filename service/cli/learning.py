@@ -12,6 +12,7 @@ import typer
 
 from service import product
 from service.cli.evaluation import next_steps, show_beside, show_metrics, verdict, what_was_read
+from service.product.inference.metric_words import number_of
 from service.requests.json_values import JSONObject
 from service.terminal import (
     ForceOption,
@@ -21,7 +22,6 @@ from service.terminal import (
     err,
     escape,
     existing,
-    number_of,
     out,
     progress_bar,
     settings_of,

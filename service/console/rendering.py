@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.console.assets import asset_url
-from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED, interval
+from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED, interval, number_of
 from service.requests.json_values import JSONMapping
 from service.version import VERSION
 from storage.control.keys import Role
@@ -70,6 +70,7 @@ def environment() -> Environment:
         "metric": metric_word,
         "rows_measured": lambda value: ROWS_MEASURED.get(value, value),
         "interval": interval,
+        "number_of": number_of,
     }
     return found
 

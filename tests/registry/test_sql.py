@@ -249,7 +249,7 @@ def test_rows_that_lack_too_much_have_no_answer(monkeypatch):
     model = KDB(k=2).fit(table_of(0, 400, nulls=0.0), "class").model_
     rows = with_holes(table_of(1, 200, nulls=0.0), 2, 0.4)
     expected = model.predict_proba(encode(rows, model.schema, with_class=False))
-    monkeypatch.setattr(table_rows, "MOST_SUMMED", 3 * 20)
+    monkeypatch.setattr(table_rows, "MOST_COMBINATIONS", 3 * 20)
     labels, found = answers_of(model, rows)
     is_null = np.isnan(found).all(axis=1)
     assert 20 < is_null.sum() < 180 and np.abs(found - expected)[~is_null].max() <= TOLERANCE

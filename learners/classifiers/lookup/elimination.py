@@ -13,8 +13,11 @@ from learners.classifiers.lookup.tables import Tables, log_joints, of_family
 from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze
 
+MOST_COMBINATIONS = 1 << 20
+"""Of the values of the missing parents, times classes: up to so many are summed out exactly, as in SQL."""
+
 MOST_CELLS = 1 << 15
-"""Numbers that one sum of one row may run over, all classes together."""
+"""Numbers that one sum of one row may run over where there are more, all classes together."""
 
 BLOCK_CELLS = 1 << 22
 """Of the rows that are summed at a time: the more, the more rows share a look-up."""
@@ -98,8 +101,8 @@ class Elimination:
 
         Notes
         -----
-        Where a sum would run over more than `MOST_CELLS` numbers, the contexts of as few attributes as it takes end at their first
-        missing parent instead.
+        Where the missing parents have more than `MOST_COMBINATIONS` and a sum would run over more than `MOST_CELLS` numbers, the
+        contexts of as few attributes as it takes end at their first missing parent instead.
         """
         n_classes = self.tables.log_prior.size
         logs, variance = np.empty((x.shape[1], n_classes)), np.zeros((x.shape[1], n_classes))
@@ -124,7 +127,9 @@ class Elimination:
         if missing not in self._plans:
             if len(self._plans) > 4096:  # of rows that each lack something else
                 self._plans.clear()
-            most = MOST_CELLS // self.tables.log_prior.size
+            parents = missing & set[int]().union(*self.structure.parents)
+            is_few = _size(parents, self.sizes) * self.tables.log_prior.size <= MOST_COMBINATIONS
+            most = (MOST_COMBINATIONS if is_few else MOST_CELLS) // self.tables.log_prior.size
             self._plans[missing] = _planned(self.structure, missing, self.sizes, most)
         return self._plans[missing]
 

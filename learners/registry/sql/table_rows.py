@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from learners.classifiers.lookup.elimination import MOST_CELLS as MOST_SUMMED
+from learners.classifiers.lookup.elimination import MOST_COMBINATIONS
 from learners.registry.sql.dialects import Dialect
 from learners.registry.sql.encoding import add_codes
 from learners.registry.sql.query import Query, added
@@ -115,8 +115,8 @@ def _key(dialect: Dialect, codes: Iterable[str]) -> str:
 
 
 def _is_too_much(query: Query, writable: Writable, hidden: Mapping[int, str]) -> str:
-    """1 where the values of missing parents have more combinations than `predict` surely sums over, 0 elsewhere."""
-    limit, sizes = math.log(MOST_SUMMED / query.n_classes), writable.schema.domain_sizes.tolist()
+    """1 where the values of missing parents have more combinations than `predict` sums over exactly, 0 elsewhere."""
+    limit, sizes = math.log(MOST_COMBINATIONS / query.n_classes), writable.schema.domain_sizes.tolist()
     conditions = []
     for families in writable.summing:
         logs = {i: math.log(families.sizes[i]) for i in families.parents}

@@ -1,4 +1,4 @@
-"""What metrics and intervals are called where people read them; files, REST and JSON keep the names on the left."""
+"""What metrics, intervals and numbers of things are called where people read them; files, REST and JSON keep the names on the left."""
 
 import re
 
@@ -29,3 +29,8 @@ def interval(label: str) -> str:
     if low == "-inf":
         return "any number" if high == "inf" else f"≤ {high}"
     return f"> {low}" if high == "inf" else f"{low} to {high}"
+
+
+def number_of(n: int, noun: str) -> str:
+    """How many there are: "1 row", "2 rows"."""
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")

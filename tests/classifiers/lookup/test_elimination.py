@@ -95,6 +95,7 @@ def test_too_wide_a_sum_ends_contexts(seed, most):
     model = trained(seed, sizes, 2, STRUCTURES["kdb2"], n_rows=60)
     x = rows_with_holes(seed, sizes)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elimination, "MOST_COMBINATIONS", 0)
         patch.setattr(elimination, "MOST_CELLS", 2 * most)
         narrow = Elimination(model._tables, model.network, model.schema.domain_sizes)
         logs, _ = narrow.log_joint(x)
@@ -112,6 +113,7 @@ def test_an_ended_context_keeps_its_known_parents():
     model = trained(2, sizes, 2, lambda _: structure, n_rows=200)
     x = np.array([[0, 1, 2], [4] * 3, [4] * 3, [1] * 3], np.uint8)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elimination, "MOST_COMBINATIONS", 0)
         patch.setattr(elimination, "MOST_CELLS", 2 * 4)
         narrow = Elimination(model._tables, model.network, model.schema.domain_sizes)
         logs, _ = narrow.log_joint(x)
@@ -154,6 +156,7 @@ def test_an_ended_context_costs_little_beside_ending_all():
         exact = model.predict_proba(Chunk(x, None))
         for most, is_all in ((2 * 16, False), (2, True)):
             with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(elimination, "MOST_COMBINATIONS", 0)
                 patch.setattr(elimination, "MOST_CELLS", most)
                 narrow = Elimination(model._tables, model.network, model.schema.domain_sizes)
                 logs, _ = narrow.log_joint(x)
