@@ -14,8 +14,10 @@ from learners.ensembles.lookup.levels import Levels, with_parents
 from learners.ensembles.members import Member
 from learners.ensembles.weights import (
     Rows,
+    fitted_temperature,
     fitted_weights,
     left_out_prior,
+    mean_log_loss,
     prefix_losses,
 )
 from learners.kernels.arrays import Float32s, Floats, Integers
@@ -27,6 +29,8 @@ Solved = dict[Family, Levels]
 # float32 numbers that the log probabilities of one member may take; fewer rows serve where there are many classes.
 MOST_TERMS = 1 << 26
 MOST_ROWS = 12_000
+# What frugal members spare; see `fit_members`.
+MORE_PARENTS, FEWEST_MEMBERS, PAYS = 1, 4, 0.003
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +130,8 @@ def fit_members(
     drawn: Chunk,
     threads: int,
     advance: Advance = unheard,
-    more: int | None = None,
+    *,
+    frugal: bool = False,
 ) -> tuple[tuple[FittedMember, ...], Solved, Floats, Rows]:
     """Solve the trees of each member, select and weight.
 
@@ -140,9 +145,10 @@ def fit_members(
     threads : int
         The result does not depend on it.
     advance : callable, optional
-    more : int, optional
-        How many parents more than the first member selects the others may have: members of one table select alike, and the
-        deepest levels cost most. By default all.
+    frugal : bool
+        Whether members of one table, which select alike, spare what pays little: those after the first have at most
+        `MORE_PARENTS` more parents than it selects, and there are no more once two of them lower the loss of rows left out by
+        less than a share of `PAYS`.
 
     Returns
     -------
@@ -162,15 +168,21 @@ def fit_members(
     pooled = np.zeros((n, n_classes))
     fitted: list[FittedMember] = []
     levels: Solved = {}
+    losses: list[float] = []
     for number, whole in enumerate(members):
         advance(number, len(members))
-        member = whole if more is None or not fitted else whole.with_parents(fitted[0].k + more)
+        member = whole.with_parents(fitted[0].k + MORE_PARENTS) if frugal and fitted else whole
         levels |= solved_trees(counts, [family for family in member.families if family not in levels], threads)
         log_p = log_probabilities(member, levels, chosen, n_classes, leave_out=True, threads=threads)
         one, scores = _fit_member(member, log_p, rows, threads)
         pooled += scores
         fitted.append(one)
-    return tuple(fitted), levels, pooled / max(1, len(members)), rows
+        if frugal:
+            mean = pooled / len(fitted)
+            losses.append(mean_log_loss(fitted_temperature(mean, rows) * mean, rows))
+            if len(losses) >= FEWEST_MEMBERS and losses[-1] > (1.0 - PAYS) * losses[-3]:
+                break
+    return tuple(fitted), levels, pooled / max(1, len(fitted)), rows
 
 
 def rows_at_once(members: Sequence[Member], n_classes: int) -> int:

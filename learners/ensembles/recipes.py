@@ -41,8 +41,6 @@ from learners.schema.encoding.views import Views
 from learners.schema.inference.summaries import ColumnSummaries
 
 FEWEST_PARENTS, MOST_PARENTS = 2, 5
-# That members of a table that is not small may have beyond what the first one selects.
-MORE_PARENTS = 1
 
 
 @dataclass(frozen=True)
@@ -223,14 +221,18 @@ class _Training:
         """Solve, weight, pool and correct."""
         class_counts = self.families.counts.class_counts
         by_views = self.views.chunk(self.rows)
-        more = MORE_PARENTS if self.families.counts.n_rows >= SMALL else None
+        frugal = int(self.families.counts.n_rows) >= SMALL
         fitted: tuple[tuple[FittedMember, ...], Solved, Floats, Rows] = yield Work(
             "weighting",
-            lambda threads, advance: fit_members(self.families.counts, self.members, by_views, threads, advance, more),
+            lambda threads, advance: fit_members(
+                self.families.counts, self.members, by_views, threads, advance, frugal=frugal
+            ),
             "networks",
         )
         members, solved, scores, rows = fitted
         pool, words = self.choice.within_bytes(Pool(members, 1.0, solved), self.schema.n_classes)
+        if len(members) < len(self.members):
+            words.insert(0, f"{len(members)} of {len(self.members)} members: the last two lowered the loss by little.")
 
         def left_out_scores(threads: int, which: slice) -> Floats:
             part = by_views.rows(which)

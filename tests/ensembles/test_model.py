@@ -8,8 +8,12 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.ensembles import describe
+from learners.ensembles.fit import FEWEST_MEMBERS, MORE_PARENTS, solved_trees
 from learners.errors import InvalidParameter
 from learners.models.explanation import explain
 from learners.passes.learner import Part, drive
@@ -19,6 +23,7 @@ from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
 from learners.schema.encoding.encode import encode
+from tests import strategies
 
 
 def table_of(n, seed=0, classes=("no", "yes")):
@@ -206,3 +211,35 @@ def test_a_budget_is_kept_and_told():
     assert quick.correction is None and any("No correction" in line for line in quick.facts["choice"])
     with pytest.raises(InvalidParameter, match="at least 2"):
         recipes.learner("auto", {"passes": 1}, "class")
+
+
+def test_large_tables_spare_what_pays_little():
+    """Members after the first have at most one parent more than it selects, and end where two more bring little."""
+    models = {}
+    for n in (9_000, 12_000):
+        rng = np.random.default_rng(0)
+        y = rng.integers(0, 2, n)
+        words = {f"x{i}": (rng.integers(0, 3, n) + (y if i < 3 else 0)).astype(str) for i in range(6)}
+        rows = Source.of_table(pa.table(words | {"class": y}))
+        models[n] = drive(recipes.learner("eskdb", {"members": 8}, "class"), rows)
+    whole, few = (describe.members(models[n]) for n in (9_000, 12_000))
+    assert len(whole) == 8 and FEWEST_MEMBERS <= len(few) < 8
+    assert f"{len(few)} of 8 members" in " ".join(models[12_000].facts["choice"])
+    most = [max(len(family["parents"]) for family in member["families"]) for member in few]
+    assert max(most[1:]) <= most[0] + MORE_PARENTS
+
+
+@given(seed=st.integers(0, 2**32 - 1), k=st.integers(0, 2))
+@settings(max_examples=10)
+def test_a_family_is_solved_as_if_its_later_parents_were_not_counted(seed, k):
+    schema = strategies.schema_of((3, 2, 4), 2)
+    chunk = strategies.chunk_of(seed, schema, 200)
+    own = Family(2, (0, 1)[:k])
+    found = []
+    for counted in (Family(2, (0, 1)), own):
+        counts = FamilyCounts(schema, [counted])
+        counts.update(chunk)
+        found.append(solved_trees(counts, [own], 1)[own])
+    deep, flat = found
+    assert np.array_equal(deep.tree.cell_count, flat.tree.cell_count)
+    assert np.array_equal(deep.solution.customers, flat.solution.customers)
