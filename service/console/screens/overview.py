@@ -1,8 +1,8 @@
 """The first screen: a line for each model, and what is at work."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 
@@ -22,13 +22,13 @@ MOST = 500
 N_JOBS = 10
 
 
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
+LACKING = math.inf
 # What the list can be sorted by, besides the name; what a model lacks comes last.
-SORTS: dict[str, Callable[[JSONObject], object]] = {
-    "age": lambda line: line["served"] and LONG_AGO - (line["served"].created_at or LONG_AGO),
-    "rows": lambda line: line["served"] and -line["served"].n_rows,
-    "wrong": lambda line: line["metrics"].get("zero_one_loss"),
-    "loss": lambda line: line["metrics"].get("log_loss"),
+SORTS: dict[str, Callable[[JSONObject], float]] = {
+    "age": lambda line: -line["served"].created_at.timestamp() if line["served"] else LACKING,
+    "rows": lambda line: -line["served"].n_rows if line["served"] else LACKING,
+    "wrong": lambda line: _or_last(line["metrics"].get("zero_one_loss")),
+    "loss": lambda line: _or_last(line["metrics"].get("log_loss")),
     "versions": lambda line: -line["n_versions"],
 }
 
@@ -74,13 +74,13 @@ def matches(line: JSONObject, wanted: str) -> bool:
     return all(word in text for word in wanted.lower().split())
 
 
+def _or_last(value: float | None) -> float:
+    return LACKING if value is None else value
+
+
 def ordered(lines: list[JSONObject], sort: str) -> list[JSONObject]:
     """The lines by what is asked for."""
-    if sort not in SORTS:
-        return lines
-    keyed = [(SORTS[sort](line), line) for line in lines]
-    known = sorted((each for each in keyed if each[0] is not None), key=lambda each: each[0])  # type: ignore[arg-type,return-value]
-    return [line for _, line in known] + [line for key, line in keyed if key is None]
+    return sorted(lines, key=SORTS[sort]) if sort in SORTS else lines
 
 
 def open_alerts(workspace: Workspace) -> dict[str, int]:
