@@ -116,12 +116,17 @@ def test_every_number_is_that_of_rest(browser, kinds: tuple[str, httpx.Client], 
             assert model not in {"drawn", "trees"} or not tab.findings()
 
 
+def graph_of_rain(tab) -> dict:
+    """Opens the graph of a network; what it begins with."""
+    tab.go("/console/models/rain/graph")
+    tab.settled()
+    return json.loads(tab.page.text_content("#start"))
+
+
 def test_a_click_on_a_bar_moves_all_others(browser, kinds: tuple[str, httpx.Client]) -> None:
     url, client = kinds
     with visit(browser, url) as tab:
-        tab.go("/console/models/rain/graph")
-        tab.settled()
-        start = json.loads(tab.page.text_content("#start"))
+        start = graph_of_rain(tab)
         free = in_picture(tab, start)
         before = settled_number(tab)
         tab.page.locator('.node[data-column=outlook] .value[data-words="outlook: sunny"]').click()
@@ -151,9 +156,7 @@ def test_a_click_on_a_bar_moves_all_others(browser, kinds: tuple[str, httpx.Clie
 def test_several_values_and_what_is_excluded(browser, kinds: tuple[str, httpx.Client]) -> None:
     url, client = kinds
     with visit(browser, url) as tab:
-        tab.go("/console/models/rain/graph")
-        tab.settled()
-        start = json.loads(tab.page.text_content("#start"))
+        start = graph_of_rain(tab)
         bar = '.node[data-column=outlook] .value[data-words="outlook: {}"]'
         for label, key, known in (
             ("sunny", None, "sunny"),
