@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from learners.classifiers.lookup.tables import log_joints
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.ensembles.cuts import LARGE, OF_PAIRS
-from learners.ensembles.fit import fit_members, member_scores
+from learners.ensembles.fit import Pool, fit_members
+from learners.ensembles.lookup.compile import pool_tables
 from learners.ensembles.members import distinct_families, draw_members
 from learners.kernels.arrays import Floats
 from learners.passes.engine import Advance
@@ -52,9 +54,10 @@ def out_of_fold_scores(
         members = draw_members(pairs, views, ks, seed)
         families = FamilyCounts(views.schema, distinct_families(members))
         families.update(views.chunk(whole))
-        fitted, levels, _, _ = fit_members(families, members, views.chunk(whole), threads)
+        fitted = fit_members(families, members, views.chunk(whole), threads)
+        tables = pool_tables(views.schema, families.class_counts, Pool(fitted.members, fitted.levels))
         held = views.chunk(rows.rows(fold == number))
-        scores[fold == number] = member_scores(
-            fitted, levels, families.class_counts, held, leave_out=False, threads=threads
-        )
+        own = np.empty((held.n_rows, schema.n_classes))
+        log_joints(tables, held.x, 0, held.n_rows, own)
+        scores[fold == number] = own
     return scores

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
+from learners.classifiers.lookup.kernels import LookupTables
+from learners.classifiers.lookup.tables import in_parts, log_joints
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.ensembles.lookup.levels import Levels, with_parents
 from learners.ensembles.members import Member
@@ -62,6 +65,15 @@ class FittedMember:
         whole = self.member.families[index]
         return Family(whole.attribute, whole.parents[: self.k])
 
+    def weights(self, index: int) -> tuple[float, float]:
+        """Of an attribute: those of log P(x_i | y) and of what its parents add, zero without any."""
+        return float(self.a[index]), float(self.b[index]) if self.family(index).parents else 0.0
+
+    @property
+    def used(self) -> list[int]:
+        """The attributes with a weight other than zero, by their place in the structure's order."""
+        return [index for index in range(len(self.member.families)) if any(self.weights(index))]
+
 
 @dataclass(frozen=True, eq=False)
 class Pool:
@@ -70,14 +82,35 @@ class Pool:
     Parameters
     ----------
     members : tuple of FittedMember
-    temperature : float
     levels : dict
-        The solved tree of each family.
+        The solved tree of each family, by the family with all its parents.
     """
 
     members: tuple[FittedMember, ...]
-    temperature: float
     levels: Solved
+
+
+class Fitted(NamedTuple):
+    """What `fit_members` gives.
+
+    Attributes
+    ----------
+    members : tuple of FittedMember
+    levels : dict
+        The solved tree of each family, without the levels of parents that no member uses.
+    scores : (n, n_classes) float64
+        Their mean log scores of the rows that weights are fitted to, each left out.
+    rows : Rows
+        Those: as many of the drawn ones as fit in memory.
+    own : (n_members, n_drawn) float64
+        Of each drawn row the weighted terms of its own class, the row left out.
+    """
+
+    members: tuple[FittedMember, ...]
+    levels: Solved
+    scores: Floats
+    rows: Rows
+    own: Floats
 
 
 def solved_trees(counts: FamilyCounts, families: Sequence[Family], threads: int) -> Solved:
@@ -100,17 +133,21 @@ def solved_trees(counts: FamilyCounts, families: Sequence[Family], threads: int)
         return dict(zip(families, pool.map(solve, families), strict=True))
 
 
-def log_probabilities(
-    member: Member, levels: Solved, rows: Chunk, n_classes: int, *, leave_out: bool, threads: int
-) -> Float32s:
-    """(n, m, k + 1, n_classes) float32: of each attribute of the order given its first 0 to k parents; see `Levels`."""
+def log_probabilities(member: Member, levels: Solved, rows: Chunk, n_classes: int, threads: int) -> Float32s:
+    """Of each attribute of the order given its first 0 to k parents, the row left out of its own class; see `Levels`.
+
+    Returns
+    -------
+    (n, m, k + 1, n_classes) float32
+        Of each row's own class alone if `n_classes` is 1.
+    """
     k = max((len(family.parents) for family in member.families), default=0)
     log_p = np.empty((rows.n_rows, len(member.families), k + 1, n_classes), np.float32)
 
     def fill(index: int) -> None:
         family = member.families[index]
         depth = len(family.parents)
-        levels[family].log_probabilities(family, rows, log_p[:, index, : depth + 1], leave_out)
+        levels[family].log_probabilities(family, rows, log_p[:, index, : depth + 1], True)
         log_p[:, index, depth + 1 :] = log_p[:, index, depth : depth + 1]
 
     with ThreadPoolExecutor(max(1, threads), thread_name_prefix="levels") as pool:
@@ -132,7 +169,7 @@ def fit_members(
     advance: Advance = unheard,
     *,
     frugal: bool = False,
-) -> tuple[tuple[FittedMember, ...], Solved, Floats, Rows]:
+) -> Fitted:
     """Solve the trees of each member, select and weight.
 
     Parameters
@@ -149,16 +186,6 @@ def fit_members(
         Whether members of one table, which select alike, spare what pays little: those after the first have at most
         `MORE_PARENTS` more parents than it selects, and there are no more once two of them lower the loss of rows left out by
         less than a share of `PAYS`.
-
-    Returns
-    -------
-    members : tuple of FittedMember
-    levels : dict
-        The solved tree of each family.
-    scores : (n, n_classes) float64
-        Their mean log scores of the rows in use, each left out.
-    rows : Rows
-        In use: as many of those drawn as fit in memory.
     """
     n_classes = counts.class_counts.size
     n = min(drawn.n_rows, rows_at_once(members, n_classes))
@@ -166,23 +193,30 @@ def fit_members(
     assert chosen.y is not None
     rows = Rows(chosen.y, left_out_prior(counts.class_counts, chosen.y))
     pooled = np.zeros((n, n_classes))
+    others = drawn.rows(slice(n, None))
     fitted: list[FittedMember] = []
+    own: list[Floats] = []
     levels: Solved = {}
     losses: list[float] = []
     for number, whole in enumerate(members):
         advance(number, len(members))
         member = whole.with_parents(fitted[0].k + MORE_PARENTS) if frugal and fitted else whole
-        levels |= solved_trees(counts, [family for family in member.families if family not in levels], threads)
-        log_p = log_probabilities(member, levels, chosen, n_classes, leave_out=True, threads=threads)
+        depths = {family: levels[family].n_parents for family in member.families if family in levels}
+        lacking = [family for family in member.families if depths.get(family, -1) < len(family.parents)]
+        solved = solved_trees(counts, lacking, threads)
+        log_p = log_probabilities(member, levels | solved, chosen, n_classes, threads)
         one, scores = _fit_member(member, log_p, rows, threads)
         pooled += scores
+        of_rows = (scores - rows.log_prior)[np.arange(n), rows.y]
+        own.append(np.concatenate([of_rows, _own_scores(one, levels | solved, others, threads)]))
         fitted.append(one)
+        levels |= {family: tree.cut(max(one.k, depths.get(family, 0))) for family, tree in solved.items()}
         if frugal:
             mean = pooled / len(fitted)
             losses.append(mean_log_loss(fitted_temperature(mean, rows) * mean, rows))
             if len(losses) >= FEWEST_MEMBERS and losses[-1] > (1.0 - PAYS) * losses[-3]:
                 break
-    return tuple(fitted), levels, pooled / max(1, len(fitted)), rows
+    return Fitted(tuple(fitted), levels, pooled / max(1, len(fitted)), rows, np.stack(own))
 
 
 def rows_at_once(members: Sequence[Member], n_classes: int) -> int:
@@ -203,29 +237,37 @@ def _fit_member(member: Member, log_p: Float32s, rows: Rows, threads: int) -> tu
     return FittedMember(member, k, n_selected, weights[:m], weights[m:], losses), scores
 
 
-def member_scores(
-    members: Sequence[FittedMember],
-    levels: Solved,
-    class_counts: Integers,
-    rows: Chunk,
-    *,
-    leave_out: bool,
-    threads: int,
-) -> Floats:
-    """(n, n_classes) mean log scores of rows by views, a block of rows at a time; counted rows may be left out."""
-    n_classes = class_counts.size
-    block = rows_at_once([one.member for one in members], n_classes)
-    scores = np.zeros((rows.n_rows, n_classes))
-    n = np.asarray(class_counts, np.float64)
-    shares = np.log((n + 1.0 / n_classes) / (n.sum() + 1.0))
+def _own_scores(one: FittedMember, levels: Solved, rows: Chunk, threads: int) -> Floats:
+    """(n,) the weighted terms of each row's own class, the row left out."""
+    weights, block = np.concatenate([one.a, one.b]), rows_at_once([one.member], 1)
+    parts = [np.empty(0)]
     for first in range(0, rows.n_rows, block):
-        part = rows.rows(slice(first, first + block))
-        log_prior = left_out_prior(class_counts, part.y) if leave_out and part.y is not None else shares
-        for one in members:
-            log_p = log_probabilities(one.member, levels, part, n_classes, leave_out=leave_out, threads=threads)
-            weights = np.concatenate([one.a, one.b])
-            scores[first : first + block] += log_prior + np.einsum("rfc,f->rc", terms_of(log_p, one.k), weights)
-    return scores / max(1, len(members))
+        log_p = log_probabilities(one.member, levels, rows.rows(slice(first, first + block)), 1, threads)
+        parts.append(np.einsum("rfc,f->r", terms_of(log_p, one.k), weights))
+    return np.concatenate(parts)
+
+
+def left_out_scores(tables: LookupTables, class_counts: Integers, own: Floats, rows: Chunk, threads: int) -> Floats:
+    """(n, n_classes) log scores of rows that were counted, each left out of its own class: it changes the score of no other.
+
+    Parameters
+    ----------
+    tables : LookupTables
+        Of the pool.
+    class_counts : (n_classes,) int64
+    own : (n,) float64
+        `Fitted.own` of the rows, the mean of the pool's members.
+    rows : Chunk
+        By views.
+    threads : int
+    """
+    assert rows.y is not None
+    scores = np.empty((rows.n_rows, class_counts.size))
+    in_parts(rows.n_rows, threads, lambda first, last: log_joints(tables, rows.x, first, last, scores))
+    n = np.asarray(class_counts, np.float64)
+    log_prior = np.log((n - 1.0 + 1.0 / n.size) / (n.sum() + 1.0))
+    scores[np.arange(rows.n_rows), rows.y] = log_prior[rows.y] + own
+    return scores
 
 
 def log_softmax(scores: Floats) -> Floats:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -16,8 +15,8 @@ from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.incomplete import Completeness, normalized
 from learners.classifiers.lookup.intervals import credible_intervals
 from learners.classifiers.lookup.log_terms import log_factors
-from learners.classifiers.lookup.lookup import PARALLEL_ROWS, LookupModel
-from learners.classifiers.lookup.tables import family_logs, log_joints, probabilities
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.classifiers.lookup.tables import family_logs, in_parts, log_joints, probabilities
 from learners.ensembles import describe
 from learners.ensembles.correction.forest import forest_of_arrays
 from learners.ensembles.correction.forest_kernels import Forest, add_expected_scores, add_scores, softmax_rows
@@ -25,7 +24,6 @@ from learners.ensembles.correction.shap import shap_terms
 from learners.ensembles.joints import LEAST, Joints
 from learners.ensembles.lookup.intervals import pooled_deviations
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze
-from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.views import Views
 
@@ -126,16 +124,7 @@ class EnsembleModel:
             Each row sums to one.
         """
         out = np.empty((chunk.n_rows, self.schema.n_classes))
-        n_parts = chunk.n_rows // PARALLEL_ROWS
-        n_parts = n_parts and min(n_parts, threads or available_cores())
-        if n_parts <= 1:
-            self._predict(chunk.x, out)
-        else:
-            edges = np.linspace(0, chunk.n_rows, n_parts + 1).astype(int).tolist()
-            with ThreadPoolExecutor(n_parts) as pool:
-                parts = [pool.submit(self._predict, chunk.x[:, i:j], out[i:j]) for i, j in pairwise(edges)]
-                for part in parts:
-                    part.result()
+        in_parts(chunk.n_rows, threads, lambda i, j: self._predict(chunk.x[:, i:j], out[i:j]))
         self._completeness.answer_incomplete(chunk.x, self.answer_known, out)
         return out
 

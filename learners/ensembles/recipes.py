@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,12 +18,11 @@ from learners.ensembles.budget import Budget, Choice, chosen
 from learners.ensembles.crossfit import N_FOLDS, SMALL, out_of_fold_scores
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, members_in
 from learners.ensembles.fit import (
-    FittedMember,
+    Fitted,
     Pool,
-    Solved,
     fit_members,
+    left_out_scores,
     log_softmax,
-    member_scores,
 )
 from learners.ensembles.joints import Joints
 from learners.ensembles.lookup.compile import compile_pool
@@ -125,7 +124,7 @@ def eskdb(
     References
     ----------
     Zhang, Petitjean, Buntine (2020), Bayesian network classifiers using ensembles and smoothing; the weights and the leave-one-out
-    probabilities are ours (docs/ensembles.md).
+    probabilities are ours (docs/explanation/ensembles.md).
     """
     choice = Choice(parameters.members, has_pairs=True, has_correction=False, model_bytes=None, words=())
     return _ensemble("eskdb", target, parameters, given, overrides, choice)
@@ -222,55 +221,58 @@ class _Training:
         class_counts = self.families.counts.class_counts
         by_views = self.views.chunk(self.rows)
         frugal = int(self.families.counts.n_rows) >= SMALL
-        fitted: tuple[tuple[FittedMember, ...], Solved, Floats, Rows] = yield Work(
+        fitted: Fitted = yield Work(
             "weighting",
             lambda threads, advance: fit_members(
                 self.families.counts, self.members, by_views, threads, advance, frugal=frugal
             ),
             "networks",
         )
-        members, solved, scores, rows = fitted
-        pool, words = self.choice.within_bytes(Pool(members, 1.0, solved), self.schema.n_classes)
+        members, solved, scores, rows, own = fitted
+        pool, words = self.choice.within_bytes(Pool(members, solved), self.schema.n_classes)
         if len(members) < len(self.members):
             words.insert(0, f"{len(members)} of {len(self.members)} members: the last two lowered the loss by little.")
 
-        def left_out_scores(threads: int, which: slice) -> Floats:
-            part = by_views.rows(which)
-            return member_scores(pool.members, solved, class_counts, part, leave_out=True, threads=threads)
+        n_kept, n_fitted = len(pool.members), len(members)
+        compiled = compile_pool(self.views.schema, class_counts, pool)
+        del fitted, members, solved, pool  # the trees are in no use any more
+
+        def left_out(threads: int, which: slice) -> Floats:
+            of_own = own[:n_kept, which].mean(axis=0)
+            return left_out_scores(compiled.tables, class_counts, of_own, by_views.rows(which), threads)
 
         if self._is_small:
-            n_kept = len(pool.members)
             scores = yield Work(
                 "cross-fitting", lambda threads, advance: self._out_of_fold(n_kept, threads, advance), "folds"
             )
             assert self.rows.y is not None
             rows = Rows(self.rows.y, left_out_prior(class_counts, self.rows.y))
-        elif len(pool.members) < len(members):
-            scores = yield Work("weighting", lambda threads, _: left_out_scores(threads, slice(rows.y.size)))
-        pool = replace(pool, temperature=fitted_temperature(scores, rows))
+        elif n_kept < n_fitted:
+            scores = yield Work("weighting", lambda threads, _: left_out(threads, slice(rows.y.size)))
+        temperature = fitted_temperature(scores, rows)
         facts = {
             "learner": name,
             "parameters": parameters,
             "n_rows": self.families.counts.n_rows,
             "choice": [*self.choice.words, *words],
-            "temperature": pool.temperature,
-            "left_out_loss": mean_log_loss(pool.temperature * scores, rows),
+            "temperature": temperature,
+            "left_out_loss": mean_log_loss(temperature * scores, rows),
             "left_out": "cross-fitted" if self._is_small else "leave-one-out",
         }
         share, correction = 1.0, None
         if self.choice.has_correction:
 
             def correct(threads: int, advance: Advance) -> object:
-                others = left_out_scores(threads, slice(scores.shape[0], None))
+                others = left_out(threads, slice(scores.shape[0], None))
                 margins = np.concatenate([scores, others])
-                return self._corrected(log_softmax(pool.temperature * margins), threads, advance, facts)
+                return self._corrected(log_softmax(temperature * margins), threads, advance, facts)
 
             share, correction = yield Work("correcting", correct, "rounds")
         networks: tuple[LookupModel, ...] = yield Work(
             "solving", lambda threads, _: tuple(self._joint_model(joint, threads) for joint in joints)
         )
-        compiled = compile_pool(self.views.schema, class_counts, pool, share)
-        return EnsembleModel(self.schema, class_counts, *compiled, Joints(self.schema, networks), correction, facts)
+        scaled = compiled.scaled(share * temperature)
+        return EnsembleModel(self.schema, class_counts, *scaled, Joints(self.schema, networks), correction, facts)
 
     @property
     def _is_small(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,8 +35,8 @@ def compile_tables(
     schema: Schema,
     structure: Structure,
     class_counts: Integers,
-    trees: Sequence[ContextTree],
-    estimates: Sequence[Estimates],
+    trees: Iterable[ContextTree],
+    estimates: Iterable[Estimates],
     most_dense: int | None = None,
 ) -> kernels.LookupTables:
     """Compile estimates into the arrays that `kernels.answer` reads.
@@ -47,6 +47,7 @@ def compile_tables(
     structure : Structure
     class_counts : (n_classes,) int64
     trees, estimates : one per entry of `structure.order`
+        Those of a generator are in memory one after the other.
     most_dense : int, optional
         Numbers that a dense table may have; by default as many as the contexts that occurred are worth.
 
@@ -64,8 +65,8 @@ def compile_tables(
     n_classes = class_counts.size
     # Smoothing of one row, so that no class that occurred is ever impossible beforehand.
     prior = np.log((class_counts + 1.0 / n_classes) / (class_counts.sum() + 1.0))
-    is_hierarchical = np.array([bool(estimates and estimates[0].hierarchical)], np.uint8)
-    n_values = [tree.n_values for tree in trees]
+    is_hierarchical = np.zeros(1, np.uint8)
+    n_values: list[int] = []
 
     def tables_of(first: int, forms: list[_Form]) -> kernels.LookupTables:
         members = range(first, first + len(forms))
@@ -75,8 +76,10 @@ def compile_tables(
     found: list[_Form] = []
     hashed: list[_Form] = []  # of a few attributes, or of a large one
     for i, (tree, estimate) in enumerate(zip(trees, estimates, strict=True)):
+        is_hierarchical = np.array([estimate.hierarchical], np.uint8)
+        n_values.append(tree.n_values)
         hashed.append(_hashed(_sparse_form(tree, estimate, sizes[i], strides[i], schema.n_classes)))
-        if i == len(trees) - 1 or sum(form.vectors.size for form in hashed) > BLOCK_FLOATS:
+        if i == len(structure.order) - 1 or sum(form.vectors.size for form in hashed) > BLOCK_FLOATS:
             block = tables_of(len(found), hashed.copy())
             found += [
                 _dense_form(block, a, form, schema.code_dtype, most_dense) or form for a, form in enumerate(hashed)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from itertools import pairwise
 from typing import ClassVar, cast
 
 import numpy as np
@@ -22,17 +20,14 @@ from learners.classifiers.lookup.intervals import credible_intervals, spread_tab
 from learners.classifiers.lookup.log_terms import log_factors
 from learners.classifiers.lookup.many_classes import compile_many
 from learners.classifiers.lookup.many_kernels import ManyClassTables
-from learners.classifiers.lookup.tables import Tables, family_logs, probabilities
+from learners.classifiers.lookup.tables import Tables, family_logs, in_parts, probabilities
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze
 from learners.models.model import DerivedHeader
-from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
 from learners.schema.schema import FEW_CLASSES
 
-# Below this many rows a thread costs more than it brings.
-PARALLEL_ROWS = 8192
 TABLES = tuple(f"table_{name}" for name in kernels.LookupTables._fields)
 MANY_TABLES = tuple(f"many_{name}" for name in ManyClassTables._fields)
 
@@ -142,19 +137,7 @@ class LookupModel:
             Each row sums to one.
         """
         out = np.empty((chunk.n_rows, self.schema.n_classes))
-        n_parts = chunk.n_rows // PARALLEL_ROWS
-        n_parts = n_parts and min(n_parts, threads or available_cores())
-        if n_parts <= 1:
-            probabilities(self._tables, chunk.x, 0, chunk.n_rows, out)
-        else:
-            edges = np.linspace(0, chunk.n_rows, n_parts + 1).astype(int).tolist()
-            with ThreadPoolExecutor(n_parts) as pool:
-                parts = [
-                    pool.submit(probabilities, self._tables, chunk.x, first, last, out)
-                    for first, last in pairwise(edges)
-                ]
-                for part in parts:
-                    part.result()
+        in_parts(chunk.n_rows, threads, lambda first, last: probabilities(self._tables, chunk.x, first, last, out))
         self._completeness.answer_incomplete(chunk.x, self.answer_known, out)
         return out
 

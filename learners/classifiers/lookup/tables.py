@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 
 from learners.classifiers.lookup import kernels, many_kernels
 from learners.kernels.arrays import Array, Codes, Floats, freeze
+from learners.passes.engine import available_cores
 
 Tables = kernels.LookupTables | many_kernels.ManyClassTables
 
+# Below this many rows a thread costs more than it brings.
+PARALLEL_ROWS = 8192
 # The arrays of tables with entries for each attribute, and how many of them one attribute needs.
 BY_ATTRIBUTE = {
     "attribute": 1,
@@ -94,6 +99,18 @@ def log_joints(tables: Tables, x: Codes, first: int, last: int, out: Floats) -> 
 def probabilities(tables: Tables, x: Codes, first: int, last: int, out: Floats) -> None:
     """P(class | attributes) by log-sum-exp; parameters as those of `log_joints`."""
     _answer(tables, x, first, last, True, out)
+
+
+def in_parts(n_rows: int, threads: int | None, answer: Callable[[int, int], object]) -> None:
+    """Answer rows first..last-1, many of them on several threads, by default one per core."""
+    n_parts = min(n_rows // PARALLEL_ROWS, threads or available_cores())
+    if n_parts <= 1:
+        answer(0, n_rows)
+        return
+    edges = np.linspace(0, n_rows, n_parts + 1).astype(int).tolist()
+    with ThreadPoolExecutor(n_parts) as pool:
+        for part in [pool.submit(answer, first, last) for first, last in pairwise(edges)]:
+            part.result()
 
 
 def _answer(tables: Tables, x: Codes, first: int, last: int, is_normalized: bool, out: Floats) -> None:

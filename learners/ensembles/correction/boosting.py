@@ -22,14 +22,16 @@ MOST_ROUNDS = 300
 PATIENCE = 20
 PAYS = 0.0003
 # And where it heads, as far as its last rounds tell, for more than this multiple of the ensemble's own loss.
-BEHIND = 1.1
-SUBSAMPLE = 0.8
-# Trees that go on from the ensemble are small, those from nothing find deeper interactions.
-DEPTHS = {"from ensemble": 4, "alone": 6}
+BEHIND = 1.04
+SUBSAMPLE, DEPTH = 0.8, 6
+# What trees start from: a multiple of the ensemble's scores.
+STARTS = {"from ensemble": 1.0, "alone": 0.0}
 N_FOLDS = 5
 # Rows times classes from which fewer folds of five tell the number of rounds.
 FEWER, FEWEST = 10_000, 30_000
 MANY_CLASSES = 4
+# Trees of less weight in the pool are not learned again from all rows.
+LITTLE = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +62,10 @@ class Boosters:
         return Correction(flat_forest(schema, self.boosters, self.weights), serialised, self.weights)
 
 
-def _settings(n_classes: int, depth: int, seed: int) -> dict[str, Any]:
+def _settings(n_classes: int, seed: int) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "tree_method": "hist",
-        "max_depth": depth,
+        "max_depth": DEPTH,
         "learning_rate": 0.1 if n_classes <= MANY_CLASSES else 0.2,
         "subsample": SUBSAMPLE,
         "seed": seed,
@@ -153,10 +155,12 @@ class _Way:
             ]
         )
 
-    def on_all_rows(self) -> Any:
-        """A booster of all rows, of as many rounds."""
+    def final(self, weight: float) -> Any:
+        """A booster of as many rounds and of all rows; or, where it weighs little, of those of the only fold."""
         import xgboost
 
+        if weight < LITTLE and len(self.runs) == 1:
+            return self.runs[0][0][: self.n_rounds]
         return xgboost.train(self.settings, self.data.matrix(slice(None), self.start), num_boost_round=self.n_rounds)
 
 
@@ -205,9 +209,9 @@ def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, 
     with ThreadPoolExecutor(threads) as pool:
 
         def way(name: str) -> _Way:
-            return _Way(data, 1.0 if name == "from ensemble" else 0.0, _settings(schema.n_classes, DEPTHS[name], seed))
+            return _Way(data, STARTS[name], _settings(schema.n_classes, seed))
 
-        ways = list(pool.map(way, DEPTHS))
+        ways = list(pool.map(way, STARTS))
         least = ways[0].losses[0]
         going = ways
         for number in range(MOST_ROUNDS):
@@ -226,12 +230,12 @@ def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, 
         used = [(weight, one) for weight, one in zip(weights, ways, strict=True) if weight and one.n_rounds]
         if not used:
             return None
-        boosters = tuple(pool.map(_Way.on_all_rows, [one for _, one in used]))
+        boosters = tuple(pool.map(lambda pair: pair[1].final(pair[0]), used))
     facts: dict[str, object] = {
-        "rounds": {name: one.n_rounds for name, one in zip(DEPTHS, ways, strict=True)},
-        "tried": {name: len(one.losses) - 1 for name, one in zip(DEPTHS, ways, strict=True)},
+        "rounds": {name: one.n_rounds for name, one in zip(STARTS, ways, strict=True)},
+        "tried": {name: len(one.losses) - 1 for name, one in zip(STARTS, ways, strict=True)},
         "left_out_losses": {"ensemble": ways[0].losses[0]}
-        | {name: min(one.losses) for name, one in zip(DEPTHS, ways, strict=True)},
-        "weights": dict(zip(DEPTHS, weights.tolist(), strict=True)),
+        | {name: min(one.losses) for name, one in zip(STARTS, ways, strict=True)},
+        "weights": dict(zip(STARTS, weights.tolist(), strict=True)),
     }
     return Boosters(float(weights[0]), tuple(float(weight) for weight, _ in used), boosters, facts)

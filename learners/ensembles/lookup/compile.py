@@ -1,16 +1,20 @@
-"""A pool as look-up tables: one entry for every attribute of every member, its weights and the temperature multiplied in."""
+"""A pool as look-up tables: one entry for every attribute of every member, its weights multiplied in."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import tee
 from typing import NamedTuple
 
 import numpy as np
 
+from learners.classifiers.estimates.context_tree import Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compile import compile_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.fit import Pool
+from learners.ensembles.lookup.levels import Levels
 from learners.ensembles.model import Entries
 from learners.kernels.arrays import Integers
 from learners.schema import Schema
@@ -33,12 +37,21 @@ class CompiledPool(NamedTuple):
     tables: kernels.LookupTables
     entries: Entries
 
+    def scaled(self, factor: float) -> CompiledPool:
+        """With all scores multiplied: by a temperature, or the share of the ensemble beside a correction."""
+        tables, entries = self
+        spreads = (entries.spread_dense, entries.spread_vectors)
+        dense, vectors = (np.minimum(one * np.float32(factor**2), MOST_SPREAD).astype(np.float16) for one in spreads)
+        tables = tables._replace(
+            dense=tables.dense * np.float32(factor),
+            vectors=tables.vectors * np.float32(factor),
+            log_prior=tables.log_prior * factor,
+        )
+        return CompiledPool(tables, replace(entries, spread_dense=dense, spread_vectors=vectors))
 
-def compile_pool(schema: Schema, class_counts: Integers, pool: Pool, share: float = 1.0) -> CompiledPool:
-    """The families in use and their tables.
 
-    The geometric pool is a sum of log probabilities, so it is one network's worth of look-ups: T / M times the weighted
-    terms of each of M members.
+def compile_pool(schema: Schema, class_counts: Integers, pool: Pool) -> CompiledPool:
+    """The families in use and their tables; the trees are taken out of the pool.
 
     Parameters
     ----------
@@ -46,37 +59,48 @@ def compile_pool(schema: Schema, class_counts: Integers, pool: Pool, share: floa
         Of the views.
     class_counts : (n_classes,) int64
     pool : Pool
-    share : float
-        What the scores are multiplied by beside a correction.
     """
-    order, parents, trees, estimates, spreads, members, weights = [], [], [], [], [], [], []
-    scale = share * pool.temperature
-    for number, one in enumerate(pool.members):
-        for index in range(len(one.member.families)):
-            family = one.family(index)
-            alone = scale / len(pool.members) * float(one.a[index])
-            added = scale / len(pool.members) * float(one.b[index]) if family.parents else 0.0
-            if alone == 0.0 and added == 0.0:
-                continue
-            levels = pool.levels[one.member.families[index]].cut(len(family.parents))
-            order.append(family.attribute)
-            parents.append(family.parents)
-            trees.append(levels.tree)
-            estimates.append(levels.weighted(alone, added))
-            spreads.append(levels.spreads(alone, added))
-            members.append(number)
-            weights.append((one.a[index], one.b[index] if family.parents else 0.0))
-    families = PooledFamilies(tuple(order), tuple(parents))
-    tables = compile_tables(schema, families, class_counts, trees, estimates)
-    spread = compile_tables(schema, families, class_counts, trees, spreads)
-    n = np.asarray(class_counts, np.float64)
-    alone_of, parents_of = np.array(weights, np.float64).reshape(-1, 2).T
+    spread = _compiled(schema, class_counts, pool, _levels_in_use(pool), Levels.spreads)
+    used = [(number, *one.weights(index)) for number, one in enumerate(pool.members) for index in one.used]
+    numbers, alone, parents = np.array(used, np.float64).reshape(-1, 3).T
     entries = Entries(
-        np.array(members, np.int64),
-        np.ascontiguousarray(alone_of),
-        np.ascontiguousarray(parents_of),
+        numbers.astype(np.int64),
+        np.ascontiguousarray(alone),
+        np.ascontiguousarray(parents),
         np.minimum(spread.dense, MOST_SPREAD).astype(np.float16),
         np.minimum(spread.vectors, MOST_SPREAD).astype(np.float16),
     )
-    log_prior = scale * np.log((n + 1.0 / n.size) / (n.sum() + 1.0))
-    return CompiledPool(tables._replace(log_prior=log_prior), entries)
+    del spread
+    return CompiledPool(pool_tables(schema, class_counts, pool), entries)
+
+
+def pool_tables(schema: Schema, class_counts: Integers, pool: Pool) -> kernels.LookupTables:
+    """The tables of the families in use; the trees are taken out of the pool, so that trees and tables are not in memory together.
+
+    The geometric pool is a sum of log probabilities, so it is one network's worth of look-ups: the weighted terms of each of M
+    members, divided by M.
+    """
+    levels = list(_levels_in_use(pool))[::-1]
+    pool.levels.clear()
+    return _compiled(schema, class_counts, pool, (levels.pop() for _ in range(len(levels))), Levels.weighted)
+
+
+def _levels_in_use(pool: Pool) -> Iterator[Levels]:
+    for one in pool.members:
+        for index in one.used:
+            yield pool.levels[one.member.families[index]].cut(one.k)
+
+
+def _compiled(
+    schema: Schema,
+    class_counts: Integers,
+    pool: Pool,
+    levels: Iterator[Levels],
+    reading: Callable[[Levels, float, float], Estimates],
+) -> kernels.LookupTables:
+    used = [(one, index) for one in pool.members for index in one.used]
+    own = [one.family(index) for one, index in used]
+    families = PooledFamilies(tuple(family.attribute for family in own), tuple(family.parents for family in own))
+    weights = [[weight / len(pool.members) for weight in one.weights(index)] for one, index in used]
+    pairs, again = tee((tree.tree, reading(tree, *pair)) for tree, pair in zip(levels, weights, strict=True))
+    return compile_tables(schema, families, class_counts, (tree for tree, _ in pairs), (read for _, read in again))

@@ -109,7 +109,8 @@ def level_probabilities(tree, x, own, parents, sizes, y, first, log_p):
     parent that is missing ends the context: it is averaged over, so the level above it is read by its rows.
 
     x (n_views, n) codes, own the view of the attribute, parents (k,) int64 views, sizes (k,) of their domains, y (n,) classes of the rows, which the tree
-    has counted, or (0,): then nothing is left out; first (a power of two above n,) int32, all -1: scratch. OUT log_p (n, k + 1, n_classes) float32.
+    has counted, or (0,): then nothing is left out; first (a power of two above n,) int32, all -1: scratch. OUT log_p (n, k + 1, n_classes) float32, or
+    (n, k + 1, 1) of each row's own class alone, which is then left out.
 
     Zero for a value that training never saw: it says nothing.
     """
@@ -117,6 +118,7 @@ def level_probabilities(tree, x, own, parents, sizes, y, first, log_p):
     nodes, cells = np.empty(n_levels, np.int64), np.empty(n_levels, np.int64)
     q, shares = np.empty(n_levels), np.zeros(n_levels)
     codes = np.empty(parents.size, np.int64)
+    is_own = y.size > 0 and log_p.shape[2] == 1
     for row in range(x.shape[1]):
         value = np.int64(x[own, row])
         if value >= tree.n_values:
@@ -128,7 +130,8 @@ def level_probabilities(tree, x, own, parents, sizes, y, first, log_p):
             continue
         for j in range(parents.size):
             codes[j] = x[parents[j], row]
-        for label in range(log_p.shape[2]):
+        for place in range(log_p.shape[2]):
+            label = np.int64(y[row]) if is_own else np.int64(place)
             depth = _descend(tree, value, label, codes, nodes, cells)
             above = 1.0 / tree.n_values
             shares[:] = 0.0
@@ -156,7 +159,7 @@ def level_probabilities(tree, x, own, parents, sizes, y, first, log_p):
                 elif not is_missing:
                     read = above
                 if level > 0:
-                    log_p[row, level - 1, label] = np.log(read)
+                    log_p[row, level - 1, place] = np.log(read)
 
 
 @kernel

@@ -21,19 +21,19 @@ MOST_SWEEPS, TOLERANCE = 60, 0.02
 
 
 def with_parents(tree: ContextTree, k: int) -> ContextTree:
-    """The tree of the first k parents alone."""
+    """The tree of the first k parents alone: a copy, so that the levels below need not stay in memory."""
     if k + 2 >= tree.level_starts.size - 1:
         return tree
     starts = tree.level_starts[: k + 3]
     n_nodes, n_cells = int(starts[-1]), int(tree.cell_starts[starts[-1]])
     return ContextTree(
         starts,
-        tree.parent[:n_nodes],
-        tree.branch[:n_nodes],
-        tree.cell_starts[: n_nodes + 1],
-        tree.cell_value[:n_cells],
-        tree.cell_count[:n_cells],
-        tree.cell_parent[:n_cells],
+        tree.parent[:n_nodes].copy(),
+        tree.branch[:n_nodes].copy(),
+        tree.cell_starts[: n_nodes + 1].copy(),
+        tree.cell_value[:n_cells].copy(),
+        tree.cell_count[:n_cells].copy(),
+        tree.cell_parent[:n_cells].copy(),
         tree.n_values,
     )
 
@@ -74,6 +74,11 @@ class Levels:
             n_values=tree.n_values,
         )
 
+    @property
+    def n_parents(self) -> int:
+        """Parents that have a level."""
+        return self.parent_sizes.size
+
     @classmethod
     def solved(cls, tree: ContextTree, parent_sizes: Integers, check: Callable[[], object] = lambda: None) -> Levels:
         """Solve a tree."""
@@ -84,7 +89,7 @@ class Levels:
         tree = with_parents(self.tree, k)
         if tree is self.tree:
             return self
-        customers = self.solution.customers[: tree.n_cells]
+        customers = self.solution.customers[: tree.n_cells].copy()
         solution = Solution(customers, self.solution.concentrations, self.solution.n_sweeps)
         return Levels(tree, solution, self.parent_sizes[:k])
 
@@ -97,7 +102,7 @@ class Levels:
             That the tree is of, with all its parents.
         rows : Chunk
             By views.
-        log_p : (n_rows, k + 1, n_classes) float32
+        log_p : (n_rows, k + 1, n_classes) float32, or (n_rows, k + 1, 1) of each row's own class, if it is left out
             Gets the result; any strides.
         leave_out : bool
             Whether each row, one that was counted, is left out of its own class.

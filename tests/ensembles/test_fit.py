@@ -1,0 +1,58 @@
+"""Members fitted to drawn rows, and what they say of rows that are left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from learners.classifiers.structure import Structure
+from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.ensembles.fit import (
+    MOST_ROWS,
+    Pool,
+    fit_members,
+    left_out_prior,
+    left_out_scores,
+    log_probabilities,
+    solved_trees,
+    terms_of,
+)
+from learners.ensembles.lookup.compile import pool_tables
+from learners.ensembles.members import Member
+from tests import strategies
+
+SIZES = [4, 3, 3, 2]
+
+
+def member(order):
+    """Each attribute of the order has all before it as its parents."""
+    parents = tuple(tuple(order[:rank]) for rank in range(len(order)))
+    families = tuple(Family(own, above) for own, above in zip(order, parents, strict=True))
+    return Member(Structure(tuple(order), parents), families)
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_rows_left_out_are_scored_by_the_trees_as_they_were_solved(n_classes):
+    """More rows than weights are fitted to, by members of which not all parents are in use."""
+    schema = strategies.schema_of(SIZES, n_classes)
+    drawn = strategies.chunk_of(1, schema, MOST_ROWS + 300, 2.0)
+    members = (member([0, 1, 2, 3]), member([0, 1, 3, 2]))  # they share families
+    counts = FamilyCounts(schema, [family for one in members for family in one.families])
+    counts.update(drawn)
+    fitted = fit_members(counts, members, drawn, 2)
+    assert min(one.k for one in fitted.members) < 3  # so levels have been cut off
+
+    expected = np.zeros((drawn.n_rows, n_classes))
+    whole = solved_trees(counts, [family for one in members for family in one.families], 1)
+    for one in fitted.members:
+        log_p = log_probabilities(one.member, whole, drawn, n_classes, 1)
+        expected += np.einsum("rfc,f->rc", terms_of(log_p, one.k), np.concatenate([one.a, one.b])) / len(members)
+    expected += left_out_prior(counts.class_counts, drawn.y)
+
+    tables = pool_tables(schema, counts.class_counts, Pool(fitted.members, fitted.levels))
+    last = slice(MOST_ROWS - 200, None)
+    found = left_out_scores(tables, counts.class_counts, fitted.own[:, last].mean(axis=0), drawn.rows(last), 2)
+    against = found - expected[last]  # one constant a row: the share of the classes is of one row more
+    assert np.ptp(against, axis=1).max() < 1e-4
+    assert np.abs(fitted.scores - expected[: fitted.rows.y.size]).max() < 1e-4
+    assert not fitted.levels  # no trees beside tables
