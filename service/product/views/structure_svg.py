@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from html import escape
 
-from service.product.views.graph_layout import layered
+from learners.models.graph_layout import curve, layered
 from service.product.views.graph_nodes import Bars, Box, box_svg, text_of
-from service.product.views.graphs import ColumnGraph
+from service.product.views.graphs import ColumnGraph, GraphEdge
 
 MARGIN = 14.0
 # ALIKE: where nothing is known of what an edge tells.
 THINNEST, WIDEST, ALIKE = 1.0, 6.0, 1.5
+BEND = 0.12  # of what lies across the layers, as in boxes.js
 # By classes where a page has styles of its own; written out where the picture stands alone.
 STYLE = (
     "<style>text{font:12px Helvetica,Arial,sans-serif;fill:#1b2733}.edge-line{stroke:#7a8896;fill:none}.arrow{fill:#7a8896}"
@@ -63,15 +64,12 @@ def to_svg(
         'markerUnits="userSpaceOnUse" orient="auto"><path class="arrow" d="M0 0 8 4 0 8z"/></marker></defs>',
     ]
     for edge, route in zip(graph.edges, spots.routes, strict=True):
-        half = [boxes[place[end]].height / 2 for end in (edge.source, edge.sink)]
-        thick = THINNEST + (WIDEST - THINNEST) * edge.weight / most if graph.unit else ALIKE
-        told = f"{text_of(edge.source)} → {text_of(edge.sink)}"
-        told += f": {edge.weight:.3g} {graph.unit}" if graph.unit else ""
-        parts.append(
-            f'<path class="edge-line" data-edge="{escape(f"{text_of(edge.source)}->{text_of(edge.sink)}")}" '
-            f'd="{_path(route, top, *half)}" stroke-width="{thick:.2f}" marker-end="url(#arrow)">'
-            f"<title>{escape(told)}</title></path>"
-        )
+        (x, y), (x_end, y_end) = route[0], route[-1]
+        ends = (x, y + boxes[place[edge.source]].height / 2), (x_end, y_end - boxes[place[edge.sink]].height / 2)
+        parts.append(_edge(graph, edge, curve([(x, y + top) for x, y in (ends[0], *route[1:-1], ends[1])]), most))
+    for edge in graph.others:
+        at = [(spots.x[n], spots.y[n] + top, boxes[n]) for n in (place[edge.source], place[edge.sink])]
+        parts.append(_edge(graph, edge, _bent(at[0], at[1]), most))
     if root is not None:
         parts.append(box_svg(root, width / 2, MARGIN + root.height / 2, link))
     parts += [box_svg(box, x, y + top, link) for box, x, y in zip(boxes, spots.x, spots.y, strict=True)]
@@ -95,13 +93,23 @@ def described(graph: ColumnGraph) -> str:
     return f"{len(graph.columns)} columns, {len(graph.edges)} edges.{of_class} {told}{more}".strip()
 
 
-def _path(route: list[tuple[float, float]], top: float, of_parent: float, of_child: float) -> str:
-    """From below the parent to above the child, half a box from the centres of both, rounded at the bends."""
-    points = [(x, y + top) for x, y in route]
-    points[0] = (points[0][0], points[0][1] + of_parent)
-    points[-1] = (points[-1][0], points[-1][1] - of_child)
-    told = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
-        middle = (y0 + y1) / 2
-        told.append(f"C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}")
-    return "".join(told)
+def _edge(graph: ColumnGraph, edge: GraphEdge, path: str, most: float) -> str:
+    source, sink = text_of(edge.source), text_of(edge.sink)
+    thick = THINNEST + (WIDEST - THINNEST) * edge.weight / most if graph.unit else ALIKE
+    told = f"{source} → {sink}" + (f": {edge.weight:.3g} {graph.unit}" if graph.unit else "")
+    return (
+        f'<path class="edge-line" data-edge="{escape(f"{source}->{sink}")}" data-from="{escape(source)}" data-to="{escape(sink)}" '
+        f'd="{path}" stroke-width="{thick:.2f}" marker-end="url(#arrow)"><title>{escape(told)}</title></path>'
+    )
+
+
+def _bent(start: tuple[float, float, Box], end: tuple[float, float, Box]) -> str:
+    """From the rim of one box to that of another, bent to the right, so that both directions can be seen."""
+    across, down = end[0] - start[0], end[1] - start[1]
+    middle = (start[0] + end[0]) / 2 - down * BEND, (start[1] + end[1]) / 2 + across * BEND
+    rims = []
+    for x, y, box in (start, end):
+        dx, dy = middle[0] - x, middle[1] - y
+        share = min(1.0, box.width / 2 / max(abs(dx), 1e-9), box.height / 2 / max(abs(dy), 1e-9))
+        rims.append(f"{x + dx * share:.1f} {y + dy * share:.1f}")
+    return f"M{rims[0]}Q{middle[0]:.1f} {middle[1]:.1f} {rims[1]}"

@@ -90,6 +90,15 @@ def layered(widths: Sequence[float], edges: Sequence[Edge], heights: Sequence[fl
     return Placed(x[:n], y, routes, width, head[-1])
 
 
+def curve(route: Sequence[tuple[float, float]]) -> str:
+    """An edge as the path of an SVG picture, upright at its bends."""
+    told = [f"M{route[0][0]:.1f} {route[0][1]:.1f}"]
+    for (x0, y0), (x1, y1) in itertools.pairwise(route):
+        middle = (y0 + y1) / 2
+        told.append(f"C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}")
+    return "".join(told)
+
+
 def _in_rows(layer: list[int], widths: Sequence[float], linked: Collection[int]) -> None:
     """Put nodes without edges where layers have room, and the rest in layers below."""
     used = [0.0] * (max(layer, default=0) + 1)
