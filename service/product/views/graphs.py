@@ -143,7 +143,7 @@ def graph_of(model: Model) -> ColumnGraph:
             GraphEdge(names[parent], names[child], gain) for parent, gain in zip(parents, gains[1:], strict=True)
         ]
     columns = tuple(names[child] for child in model.network.order)
-    return ColumnGraph(model.schema.target, columns, tuple(edges_found), of_class, "nats")
+    return ColumnGraph(model.schema.target, columns, tuple(edges_found), of_class, "log loss")
 
 
 def graph_of_posterior(model: OrderModel, present: Sequence[str] = (), absent: Sequence[str] = ()) -> ColumnGraph:

@@ -10,6 +10,8 @@ from service.product.views.graphs import ColumnGraph, GraphEdge
 MARGIN = 14.0
 # ALIKE: where nothing is known of what an edge tells.
 THINNEST, WIDEST, ALIKE = 1.0, 6.0, 1.5
+# What an edge tells, by the unit of the graph.
+TOLD = {"probability": "{:.3g} probability", "log loss": "saves {:.3g} of log loss a row"}
 BEND = 0.12  # of what lies across the layers, as in boxes.js
 # By classes where a page has styles of its own; written out where the picture stands alone.
 STYLE = (
@@ -77,7 +79,7 @@ def to_svg(
 
 
 def _box(graph: ColumnGraph, name: str, blamed: Mapping[str, str], bars: Mapping[str, Bars]) -> Box:
-    tells = f"{graph.of_class[name]:.3g} nats from the class" if name in graph.of_class else ""
+    tells = f"the class saves {graph.of_class[name]:.3g} of its log loss a row" if name in graph.of_class else ""
     if name in blamed:
         return Box(name, bars.get(name), f"{tells}; {blamed[name]}".removeprefix("; "), "blamed")
     return Box(name, bars.get(name), tells)
@@ -96,7 +98,7 @@ def described(graph: ColumnGraph) -> str:
 def _edge(graph: ColumnGraph, edge: GraphEdge, path: str, most: float) -> str:
     source, sink = text_of(edge.source), text_of(edge.sink)
     thick = THINNEST + (WIDEST - THINNEST) * edge.weight / most if graph.unit else ALIKE
-    told = f"{source} → {sink}" + (f": {edge.weight:.3g} {graph.unit}" if graph.unit else "")
+    told = f"{source} → {sink}" + (f": {TOLD[graph.unit].format(edge.weight)}" if graph.unit else "")
     return (
         f'<path class="edge-line" data-edge="{escape(f"{source}->{sink}")}" data-from="{escape(source)}" data-to="{escape(sink)}" '
         f'd="{path}" stroke-width="{thick:.2f}" marker-end="url(#arrow)"><title>{escape(told)}</title></path>'

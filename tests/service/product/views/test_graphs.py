@@ -24,12 +24,12 @@ HOSTILE = "<script>alert('1')</script>\x00\u202e\"&" + "x" * 100
 
 
 def test_the_picture_has_real_text_and_escapes_names() -> None:
-    graph = ColumnGraph("class", ("a", HOSTILE), (GraphEdge("a", HOSTILE, 0.25),), {"a": 0.5}, "nats")
+    graph = ColumnGraph("class", ("a", HOSTILE), (GraphEdge("a", HOSTILE, 0.25),), {"a": 0.5}, "log loss")
     root = ElementTree.fromstring(to_svg(graph, HOSTILE, link=lambda name: f"/x?{name == 'a'}"))
     texts = [each.text for each in root.iter(f"{SVG}text")]
     assert {"class", "a"} <= set(texts) and all(len(text or "") <= 28 for text in texts)
     titles = [each.text or "" for each in root.iter(f"{SVG}title")]
-    assert any("→ <script>" in title and "0.25 nats" in title for title in titles)
+    assert any("→ <script>" in title and "saves 0.25 of log loss a row" in title for title in titles)
     assert "2 columns, 1 edges" in (root.findtext(f"{SVG}desc") or "") and not list(root.iter(f"{SVG}script"))
     assert [link.get("href") for link in root.iter(f"{SVG}a")] == ["/x?False", "/x?True", "/x?False"]
     assert root.find(f"{SVG}style") is not None
@@ -38,7 +38,7 @@ def test_the_picture_has_real_text_and_escapes_names() -> None:
 
 def test_the_neighbourhood_of_a_column() -> None:
     edges = tuple(GraphEdge(a, b, 1.0) for a, b in ("ab", "bc", "cd"))
-    graph = ColumnGraph("y", tuple("abcd"), edges, {"a": 0.1, "d": 0.9}, "nats")
+    graph = ColumnGraph("y", tuple("abcd"), edges, {"a": 0.1, "d": 0.9}, "log loss")
     assert graph.around("b").columns == ("a", "b", "c") and len(graph.around("b").edges) == 2
     assert graph.around("a", 2).columns == ("a", "b", "c")
     assert graph.around("y").columns == tuple("abcd")
