@@ -202,6 +202,9 @@ PAGES: dict[str, Strategy] = {
     "rows.html": a(
         dataset="weather",
         target=maybe("class"),
+        is_sample=st.booleans(),
+        has_target=st.booleans(),
+        guess=st.sampled_from(["", "x"]),
         n_rows=1,
         names=["x"],
         rows=some(st.just([None])),
