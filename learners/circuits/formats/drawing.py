@@ -26,7 +26,7 @@ from learners.circuits.kernels import (
     SUM,
 )
 from learners.errors import LearnerError
-from learners.models.graph_layout import curve, layered
+from learners.models.graph_layout import curve, layered, rim_to_rim
 from learners.schema import Schema
 
 MAX_NODES = 300
@@ -43,6 +43,8 @@ LAWS = {
 REGION = -1
 # Pixels.
 LINE, RADIUS, CHARACTER = 13, 14, 6.6
+# How far down its edge a weight stands.
+SHARES = (0.3, 0.55, 0.8)
 # Characters of a name or value.
 LONGEST = 60
 
@@ -137,13 +139,18 @@ def to_svg(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
         f'width="{spots.width:.0f}" height="{spots.height:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="11">',
         f"<title>{escape(repr(circuit))}</title>",
     ]
-    parts += [f'<path d="{curve(route)}" fill="none" stroke="#9aa5b1"/>' for route in spots.routes]
-    for (_, _, weight), route in zip(graph.edges, spots.routes, strict=True):
+    routes = [
+        rim_to_rim(route, tall[parent], tall[child])
+        for (parent, child, _), route in zip(graph.edges, spots.routes, strict=True)
+    ]
+    parts += [f'<path d="{curve(route)}" fill="none" stroke="#9aa5b1"/>' for route in routes]
+    for number, ((_, _, weight), route) in enumerate(zip(graph.edges, routes, strict=True)):
         if weight is not None:
-            # Nearer to the child, where the edges of a sum lie apart.
+            share = SHARES[number % len(SHARES)]  # in turn, so that neighbours lie apart
             (x0, y0), (x1, y1) = route[-2:]
+            at_x, at_y = x0 + (x1 - x0) * share * share * (3 - 2 * share), y0 + (y1 - y0) * share
             parts.append(
-                f'<text x="{0.4 * x0 + 0.6 * x1:.1f}" y="{0.4 * y0 + 0.6 * y1:.1f}" font-size="9" fill="#52606d" '
+                f'<text x="{at_x:.1f}" y="{at_y:.1f}" font-size="9" fill="#52606d" '
                 f'text-anchor="middle" stroke="#fff" stroke-width="3" paint-order="stroke">{weight}</text>'
             )
     for node, text in enumerate(texts):

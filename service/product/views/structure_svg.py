@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from html import escape
 
-from learners.models.graph_layout import curve, layered
+from learners.models.graph_layout import curve, layered, rim_to_rim
 from service.product.views.graph_nodes import Bars, Box, box_svg, text_of
 from service.product.views.graphs import ColumnGraph, GraphEdge
 
@@ -16,7 +16,7 @@ BEND = 0.12  # of what lies across the layers, as in boxes.js
 # By classes where a page has styles of its own; written out where the picture stands alone.
 STYLE = (
     "<style>text{font:12px Helvetica,Arial,sans-serif;fill:#1b2733}.edge-line{stroke:#7a8896;fill:none}.arrow{fill:#7a8896}"
-    ".node rect{fill:#f6f8fa;stroke:#4e5d6c}.class rect{fill:#fff3c4;stroke:#5c4300}"
+    ".node rect{fill:#f6f8fa;stroke:#4e5d6c}.class rect{fill:#fff3c4;stroke:#5c4300}.other{stroke-dasharray:5 3}"
     "@media(prefers-color-scheme:dark){svg{background:#11171e}text{fill:#e4eaf1}.node rect{fill:#19212b;stroke:#a7b4c2}"
     ".class rect{fill:#4a3b0a;stroke:#ffe7a3}}</style>"
 )
@@ -66,12 +66,11 @@ def to_svg(
         'markerUnits="userSpaceOnUse" orient="auto"><path class="arrow" d="M0 0 8 4 0 8z"/></marker></defs>',
     ]
     for edge, route in zip(graph.edges, spots.routes, strict=True):
-        (x, y), (x_end, y_end) = route[0], route[-1]
-        ends = (x, y + boxes[place[edge.source]].height / 2), (x_end, y_end - boxes[place[edge.sink]].height / 2)
-        parts.append(_edge(graph, edge, curve([(x, y + top) for x, y in (ends[0], *route[1:-1], ends[1])]), most))
+        path = rim_to_rim(route, boxes[place[edge.source]].height, boxes[place[edge.sink]].height)
+        parts.append(_edge(graph, edge, curve([(x, y + top) for x, y in path]), most))
     for edge in graph.others:
         at = [(spots.x[n], spots.y[n] + top, boxes[n]) for n in (place[edge.source], place[edge.sink])]
-        parts.append(_edge(graph, edge, _bent(at[0], at[1]), most))
+        parts.append(_edge(graph, edge, _bent(at[0], at[1]), most, "edge-line other"))
     if root is not None:
         parts.append(box_svg(root, width / 2, MARGIN + root.height / 2, link))
     parts += [box_svg(box, x, y + top, link) for box, x, y in zip(boxes, spots.x, spots.y, strict=True)]
@@ -95,12 +94,12 @@ def described(graph: ColumnGraph) -> str:
     return f"{len(graph.columns)} columns, {len(graph.edges)} edges.{of_class} {told}{more}".strip()
 
 
-def _edge(graph: ColumnGraph, edge: GraphEdge, path: str, most: float) -> str:
+def _edge(graph: ColumnGraph, edge: GraphEdge, path: str, most: float, kind: str = "edge-line") -> str:
     source, sink = text_of(edge.source), text_of(edge.sink)
     thick = THINNEST + (WIDEST - THINNEST) * edge.weight / most if graph.unit else ALIKE
     told = f"{source} → {sink}" + (f": {TOLD[graph.unit].format(edge.weight)}" if graph.unit else "")
     return (
-        f'<path class="edge-line" data-edge="{escape(f"{source}->{sink}")}" data-from="{escape(source)}" data-to="{escape(sink)}" '
+        f'<path class="{kind}" data-edge="{escape(f"{source}->{sink}")}" data-from="{escape(source)}" data-to="{escape(sink)}" '
         f'd="{path}" stroke-width="{thick:.2f}" marker-end="url(#arrow)"><title>{escape(told)}</title></path>'
     )
 

@@ -74,6 +74,17 @@ def row_reader(shape: type[Rows], max_rows: int) -> Callable[[bytes], Rows]:
     return read
 
 
+def check_rows(n_rows: int, max_rows: int) -> None:
+    """Refuse too many rows.
+
+    Raises
+    ------
+    BodyTooLarge
+    """
+    if n_rows > max_rows:
+        raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
+
+
 def _default(known: msgspec.structs.FieldInfo) -> Any:
     if known.default is not msgspec.NODEFAULT:
         return known.default
@@ -95,8 +106,7 @@ def _rows(name: str, raw: Any, max_rows: int) -> Any:
 def _listed(
     decode: Callable[[bytes | msgspec.Raw], list[Found]], raw: list[msgspec.Raw], place: str, max_rows: int
 ) -> list[Found]:
-    if len(raw) > max_rows:
-        raise BodyTooLarge(f"{len(raw)} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
+    check_rows(len(raw), max_rows)
     found: list[Found] = []
     for first in range(0, len(raw), RECORDS):
         found += _decoded(decode, b"[%b]" % b",".join(raw[first : first + RECORDS]), place, first)

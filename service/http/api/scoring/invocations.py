@@ -13,11 +13,11 @@ from learners.monitoring.raw import BatchRows, ColumnRows, RecordRows
 from learners.schema.encoding.records import encode_columns, encode_records
 from service.http.api.bodies.bodies import decoded
 from service.http.api.bodies.decoded_sizes import check_csv
-from service.http.api.bodies.pieces import Column, Record, Split, Value, row_reader
+from service.http.api.bodies.pieces import Column, Record, Split, Value, check_rows, row_reader
 from service.http.api.scoring.predict import JSON, Predict, Rows, encode_table, headers_of
 from service.http.memory_in_flight import UNCOUNTED, Hold
 from service.requests.json_values import JSONObject
-from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
+from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.serving.answers import check_size, rows_in_json
 from service.serving.predictor import Served
 from service.settings import Settings
@@ -163,14 +163,3 @@ def rows_of_csv(served: Served, body: bytes, max_rows: int) -> Rows:
     check_rows(table.num_rows, max_rows)
     served.check_names([dict.fromkeys(names)], ignore_unknown=False, way_out=WAY_OUT)
     return Rows(encode_table(table, served), BatchRows(table))
-
-
-def check_rows(n_rows: int, max_rows: int) -> None:
-    """Refuse too many rows.
-
-    Raises
-    ------
-    BodyTooLarge
-    """
-    if n_rows > max_rows:
-        raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
