@@ -20,9 +20,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/fewpass precompile
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
-# The same tests under other releases of Python, where they are at hand.
+# The same tests, or TESTS, under other releases of Python, where they are at hand.
 pythons:
 	@for python in python3.12 python3.13; do \
 		if $$python -c '' 2>/dev/null; then $(MAKE) test PYTHON=$$python VENV=build/$$python || exit 1; else echo "no $$python here"; fi; \

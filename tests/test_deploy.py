@@ -50,6 +50,19 @@ def test_kubernetes_takes_every_manifest(folder):
     assert set(read(folder)["resources"]) == known
 
 
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_a_kustomization_has_known_members_and_names_what_is_there(folder):
+    told = read(folder)
+    assert (told["apiVersion"], told["kind"]) == ("kustomize.config.k8s.io/v1beta1", "Kustomization")
+    assert told.keys() == {"apiVersion", "kind", "namespace", "resources", "images", "configMapGenerator"}
+    (image,), (generated,) = told["images"], told["configMapGenerator"]
+    assert image.keys() == {"name", "newName", "newTag"} and generated.keys() == {"name", "literals"}
+    images = {container["image"] for container, _ in containers(folder)}
+    assert image["name"] in {each.partition(":")[0] for each in images}
+    spaces = {each["metadata"]["name"] for each in manifests(folder) if each["kind"] == "Namespace"}
+    assert spaces == {told["namespace"]}
+
+
 def test_a_manifest_that_is_wrong_is_noticed():
     server = next(each for each, labels, _ in pods(DEPLOY / "kubernetes" / "cluster") if labels["part"] == "server")
     server["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}

@@ -1,46 +1,29 @@
-"""Pictures of posteriors over structures as SVG: a heat map of edges, and the graph with widths by probability."""
+"""The edges of posteriors over structures as an SVG picture: a heat map."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Literal
 from unicodedata import category
 
 import numpy as np
 
 from learners.kernels.arrays import Floats
 from learners.models.query import Edges
-from learners.models.query import Graph as BestGraph
 from learners.orders.queries.queries import Asked
-from learners.orders.scores.edge_constraints import Edge
 
-Picture = Literal["edges", "graph"]
-
-# Less probable edges are not drawn in the graph.
-LEAST_DRAWN = 0.05
 # Pixels.
-CELL, MARGIN, CHARACTER, RADIUS, LEGEND = 22, 16, 6.6, 7.0, 12
-THINNEST, WIDEST = 0.6, 5.0
+CELL, MARGIN, CHARACTER, LEGEND = 22, 16, 6.6, 12
 # Characters of a name, and of a title, which are wider.
 LONGEST, LONGEST_TITLE, OF_TITLE = 40, 120, 8.0
-# Around a node, where an arrow ends.
-GAP = 11.0
-BEND = 0.12
-IN_BEST, OTHER = "#1d4ed8", "#7b8794"
 
 
-def posterior_svg(
-    asked: Asked, picture: Picture, title: str, present: tuple[str, ...] = (), absent: tuple[str, ...] = ()
-) -> str:
-    """The edges of a posterior as an SVG image.
+def heat_map_of(asked: Asked, title: str, present: tuple[str, ...] = (), absent: tuple[str, ...] = ()) -> str:
+    """The edges of a posterior as a heat map.
 
     Parameters
     ----------
     asked : Asked
-    picture : 'edges' or 'graph'
-        A heat map, or the graph.
     title : str
     present, absent : tuple of str
         Known edges, each as "parent->child".
@@ -53,13 +36,7 @@ def posterior_svg(
     probabilities = np.zeros((len(place), len(place)))
     for edge in asked.answer(Edges(present, absent))["edges"]:
         probabilities[place[edge["from"]], place[edge["to"]]] = edge["probability"] or 0.0
-    known = [*present, *(f"no {edge}" for edge in absent)]
-    told = f"{title} given {', '.join(known)}" if known else title
-    if picture == "edges":
-        return heat_map_svg(asked.names, probabilities, f"probability of edges: {told}")
-    best = asked.answer(BestGraph(present, absent))["edges"]
-    pairs = {(place[edge["from"]], place[edge["to"]]) for edge in best}
-    return graph_svg(asked.names, probabilities, pairs, f"edges by probability: {told}")
+    return heat_map_svg(asked.names, probabilities, f"probability of edges: {title}")
 
 
 def heat_map_svg(names: Sequence[str], probabilities: Floats, title: str) -> str:
@@ -107,54 +84,6 @@ def heat_map_svg(names: Sequence[str], probabilities: Floats, title: str) -> str
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def graph_svg(names: Sequence[str], probabilities: Floats, best: Collection[Edge], title: str) -> str:
-    """The columns on a circle with an arrow for each probable edge, as wide as it is probable.
-
-    Those of the most probable graph are blue; the others grey.
-
-    Parameters
-    ----------
-    names : sequence of str, d of them
-    probabilities : (d, d) float64
-    best : collection of (parent, child)
-        The edges of the most probable graph.
-    title : str
-    """
-    drawn, d = [_drawn(name) for name in names], len(names)
-    radius = max(110.0, 9.0 * d)
-    room = max(map(len, drawn)) * CHARACTER + MARGIN + 14
-    size = 2 * (radius + room)
-    parts = _opening(size, size + 30, title)
-    parts.append("<defs>")
-    for name, ink in (("best", IN_BEST), ("other", OTHER)):
-        parts.append(
-            f'<marker id="{name}" markerUnits="userSpaceOnUse" markerWidth="10" markerHeight="10" refX="8" refY="4" '
-            f'orient="auto"><path d="M0 0L9 4L0 8z" fill="{ink}"/></marker>'
-        )
-    parts.append("</defs>")
-    angle = [2 * math.pi * i / d - math.pi / 2 for i in range(d)]
-    middle = (size / 2, size / 2 + 30)
-    at = [(middle[0] + radius * math.cos(a), middle[1] + radius * math.sin(a)) for a in angle]
-    pairs = [(float(probabilities[i, j]), i, j) for i in range(d) for j in range(d) if i != j]
-    # The most probable ones last, so that they lie on top.
-    for p, i, j in sorted(pair for pair in pairs if pair[0] >= LEAST_DRAWN or pair[1:] in best):
-        name, ink = ("best", IN_BEST) if (i, j) in best else ("other", OTHER)
-        parts.append(
-            f'<path d="{_curve(at[i], at[j])}" fill="none" stroke="{ink}" stroke-opacity="{0.25 + 0.65 * p:.2f}" '
-            f'stroke-width="{THINNEST + (WIDEST - THINNEST) * p:.2f}" marker-end="url(#{name})">'
-            f"<title>{escape(drawn[i])} → {escape(drawn[j])}: {p:.4f}</title></path>"
-        )
-    for (x, y), a, text in zip(at, angle, drawn, strict=True):
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS}" fill="#f5f7fa" stroke="#52606d"/>')
-        degrees, is_left = math.degrees(a), math.cos(a) < -1e-9
-        outside = f"{x + 14 * math.cos(a):.1f} {y + 14 * math.sin(a):.1f}"
-        turn, anchor = (degrees + 180, "end") if is_left else (degrees, "start")
-        parts.append(
-            f'<text transform="translate({outside}) rotate({turn:.1f})" dy="4" text-anchor="{anchor}">{escape(text)}</text>'
-        )
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
 def _opening(width: float, height: float, title: str) -> list[str]:
     told = _drawn(title, LONGEST_TITLE)
     width = max(width, len(told) * OF_TITLE + 2 * MARGIN)
@@ -182,20 +111,6 @@ def _shade(p: float) -> str:
     share = min(1.0, max(0.0, p))
     red, green, blue = (round(255 + (dark - 255) * share) for dark in (16, 42, 110))
     return f"#{red:02x}{green:02x}{blue:02x}"
-
-
-def _curve(start: tuple[float, float], end: tuple[float, float]) -> str:
-    """From beside one node to beside another, bent to the left, so that two arrows between the same nodes lie apart."""
-    dx, dy = end[0] - start[0], end[1] - start[1]
-    control = ((start[0] + end[0]) / 2 + BEND * dy, (start[1] + end[1]) / 2 - BEND * dx)
-    first, last = _towards(start, control), _towards(end, control)
-    return f"M{first[0]:.1f} {first[1]:.1f}Q{control[0]:.1f} {control[1]:.1f} {last[0]:.1f} {last[1]:.1f}"
-
-
-def _towards(node: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    length = math.hypot(other[0] - node[0], other[1] - node[1])
-    share = GAP / length
-    return node[0] + share * (other[0] - node[0]), node[1] + share * (other[1] - node[1])
 
 
 def _drawn(text: str, longest: int = LONGEST) -> str:

@@ -24,15 +24,20 @@ def backup(
     json_output: JsonOption = False,
 ) -> None:
     """Copy the workspace as it is at one moment, also while servers and jobs run, and check every byte."""
+    from service import product
     from service.operations.backup import back_up
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
-        done = back_up(here, target)
+        done, uploads = back_up(here, target), product.upload_folder(here)
     if json_output:
         show_json(done)
         return
     out.print(f"[bold]{escape(done.path)}[/]: {done.n_versions} versions, {done.n_files} files, {done.n_bytes:,} bytes")
+    if uploads is not None and uploads.is_dir() and not uploads.is_relative_to(here.layout.root):
+        out.print(
+            f"[yellow]Uploaded files are not in it[/]: they lie in {escape(str(uploads))}. Copy that folder, too."
+        )
     if not done.has_control:
         out.print("[yellow]The control database is elsewhere[/]: back it up too, before this command (pg_dump).")
 

@@ -24,7 +24,8 @@ from service.console.rendering import respond, wants_json
 from service.http import openapi, unknown_paths
 from service.http.api import alerts, datasets, health, jobs, keys, models, monitoring, rules, schedules, sessions
 from service.http.api.bodies.bodies import TOO_DEEP, BodyLimit, hint, is_json, long_number
-from service.http.api.scoring import densities, inference, invocations, query, what_if
+from service.http.api.scoring import inference, invocations, query, what_if
+from service.http.api.scoring.densities import Densities
 from service.http.api.scoring.explain import Explain
 from service.http.api.scoring.predict import HotPath, Predict
 from service.http.browser_security import protection_of
@@ -78,6 +79,7 @@ class Application(FastAPI):
         self.router.routes += [
             self.predict.route(),
             Explain(self.predict).route(),
+            *Densities(self.predict, settings).routes(),
             *inference.Infer(self.predict).routes(),
             invocations.Invocations(self.predict, settings).route(),
         ]
@@ -122,7 +124,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.opening = Openings(OPENING)
     app.state.not_ready = "The server is starting."
     app.state.degraded = app.state.stranded = None
-    for resource in (health, inference, invocations, query, densities, what_if):
+    for resource in (health, inference, invocations, query, what_if):
         app.include_router(resource.router)
     app.router.routes += [*sessions.routes(), *console.documentation_routes()]
     if not settings.predict_only:

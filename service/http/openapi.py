@@ -9,6 +9,14 @@ from fastapi.openapi.utils import get_openapi
 from learners.schema.schema import MAX_CLASSES
 from service.http.api.bodies.shapes import Problem
 from service.http.api.bodies.tensors import InferRequest, InferResponse
+from service.http.api.scoring.densities import (
+    IMPUTE_PATH,
+    SCORE_PATH,
+    ImputeRequest,
+    ImputeResponse,
+    ScoreRequest,
+    ScoreResponse,
+)
 from service.http.api.scoring.explain import PATH as EXPLAIN_PATH
 from service.http.api.scoring.explain import ExplainResponse
 from service.http.api.scoring.inference import PATHS as INFER_PATHS
@@ -166,9 +174,9 @@ SPLIT_EXAMPLE = {"dataframe_split": {"columns": ["outlook", "humidity"], "data":
 def _add_plain(schema: JSONObject) -> None:
     """The routes that are no FastAPI routes, with their msgspec shapes."""
     shapes: list[type] = [PredictRequest, PredictResponse, ExplainResponse, InferRequest, InferResponse]
-    shapes += [InvocationRequest, InvocationResponse]
+    shapes += [InvocationRequest, InvocationResponse, ScoreRequest, ScoreResponse, ImputeRequest, ImputeResponse]
     references, components = msgspec.json.schema_components(shapes, ref_template="#/components/schemas/{name}")
-    rows, scores, reasons, tensors, outputs, frames, predictions = references
+    rows, scores, reasons, tensors, outputs, frames, predictions, *of_densities = references
     schema["components"]["schemas"] |= components
     text = "`name`, `name@3` or `name@champion`. A column may be absent and a value null: the answer is then what the "
     text += "model says without knowing it."
@@ -194,6 +202,16 @@ def _add_plain(schema: JSONObject) -> None:
         rows_in,
         {JSON: {"schema": reasons}},
     )
+    summaries = {
+        SCORE_PATH: ("score", "Score rows by their log likelihood", "What a row misses is summed out."),
+        IMPUTE_PATH: (
+            "impute",
+            "Fill missing cells",
+            "Those that are null or absent: by modes, by means, or by draws.",
+        ),
+    }
+    for (path, told), asked, answer in zip(summaries.items(), of_densities[::2], of_densities[1::2], strict=True):
+        paths[path] = _post(*told, [NAME], {JSON: {"schema": asked}}, {JSON: {"schema": answer}})
     for path, parameters, name in zip(INFER_PATHS, ([NAME], [NAME, VERSION]), ("infer", "infer_version"), strict=True):
         paths[path] = _post(
             name,

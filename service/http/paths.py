@@ -72,6 +72,8 @@ KEYS = "/v1/keys"  # also what a later release puts below
 READING = Routes(
     "POST /v1/models/{name}/predict",
     "POST /v1/models/{name}/explain",
+    "POST /v1/models/{name}/score",
+    "POST /v1/models/{name}/impute",
     "POST /v2/models/{name}/infer",
     "POST /v2/models/{name}/versions/{version}/infer",
     "POST /invocations",

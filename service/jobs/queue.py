@@ -23,6 +23,7 @@ from dbos import (
 from service.requests.json_values import JSONObject
 from service.requests.problems import Conflict, InvalidRequest
 from service.workspace import Workspace
+from storage.control.sqlite_clock import bring_clock
 from storage.errors import NotFound
 
 APPLICATION = "fewpass"
@@ -97,6 +98,7 @@ class JobQueue:
     """
 
     def __init__(self, url: str, concurrency: int = 1, poll_s: float = 0.2) -> None:
+        bring_clock()
         DBOS.migrate(url)
         self.client = DBOSClient(
             system_database_url=url,

@@ -27,7 +27,7 @@ from storage.models.models import ModelVersion
 
 MANIFEST = "MANIFEST.sha256"
 ABOUT = "backup.json"
-FOLDERS = ("models", "datasets")
+FOLDERS = ("models", "datasets", "uploads")
 ATTEMPTS = 3
 
 

@@ -69,6 +69,7 @@ def examine(settings: Settings, *, is_repairing: bool = False) -> list[Finding]:
             found += _models(workspace, is_repairing)
             found += _rules(workspace)
             found += _notes(workspace)
+            found += _uploads(workspace)
             found += _drafts(root, is_repairing)
             found += _clock(workspace)
             found += _workers(workspace)
@@ -223,6 +224,32 @@ def _notes(workspace: Workspace) -> Iterator[Finding]:
         yield Finding("notes", "warning", str(error), remedy)
     if not damaged:
         yield Finding("notes", "ok", "What is noted of data files and running jobs is what was written.")
+
+
+def _uploads(workspace: Workspace) -> Iterator[Finding]:
+    folder = product.upload_folder(workspace)
+    files = [] if folder is None else list(files_below(folder))
+    where = f"{len(files)} files lie in {folder}"
+    if files and folder is not None and not folder.is_relative_to(workspace.layout.root):
+        yield Finding("uploads", "ok", f"{where}, so a backup of the workspace leaves them out: copy that folder, too.")
+    elif files:
+        yield Finding("uploads", "ok", f"{where}; a backup holds them.")
+    for name, uri in _lost_uploads(workspace):
+        detail = f"Data set {name!r} names the uploaded file {uri}, which is not there."
+        yield Finding("uploads", "warning", detail, f"Put it back, or register the data set with its file in {folder}.")
+
+
+def _lost_uploads(workspace: Workspace) -> Iterator[tuple[str, str]]:
+    """Data sets and their uploaded files that are gone, as after a restore to another folder."""
+    cursor = None
+    while True:
+        page = product.list_datasets(workspace, limit=500, cursor=cursor)
+        for dataset in page.items:
+            for uri in dataset.uris:
+                if Path(uri).parts[-3:-1] == ("uploads", dataset.name) and not Path(uri).exists():
+                    yield dataset.name, uri
+        if (cursor := page.next_cursor) is None:
+            return
 
 
 def _drafts(root: Path, is_repairing: bool) -> Iterator[Finding]:

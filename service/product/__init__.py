@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from service.jobs.queue import job_queue as job_queue
     from service.product.datasets.data_files import load_example as load_example
+    from service.product.datasets.data_files import upload_folder as upload_folder
     from service.product.datasets.data_files import upload_place as upload_place
     from service.product.datasets.datasets import dataset_schema as dataset_schema
     from service.product.datasets.datasets import delete_dataset as delete_dataset
@@ -115,7 +116,7 @@ if TYPE_CHECKING:
 # Each is imported when it is first used: a command that lists models should not wait for numba and the job queue.
 _NAMES = {
     "service.jobs.queue": "job_queue",
-    "service.product.datasets.data_files": "load_example upload_place",
+    "service.product.datasets.data_files": "load_example upload_folder upload_place",
     "service.product.datasets.datasets": "dataset_schema delete_dataset get_dataset kind_of_name list_datasets "
     "register_dataset schema_of_files",
     "service.product.datasets.profile": "dataset_profile",

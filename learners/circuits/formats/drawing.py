@@ -26,6 +26,7 @@ from learners.circuits.kernels import (
     SUM,
 )
 from learners.errors import LearnerError
+from learners.models.graph_layout import curve, layered, rim_to_rim
 from learners.schema import Schema
 
 MAX_NODES = 300
@@ -41,8 +42,9 @@ LAWS = {
 }
 REGION = -1
 # Pixels.
-LAYER_HEIGHT, MARGIN, RADIUS, CHARACTER = 90, 24, 14, 6.6
-SWEEPS = 8
+LINE, RADIUS, CHARACTER = 13, 14, 6.6
+# How far down its edge a weight stands.
+SHARES = (0.3, 0.55, 0.8)
 # Characters of a name or value.
 LONGEST = 60
 
@@ -126,52 +128,50 @@ def to_svg(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
     PictureTooLarge
     """
     graph = _graph(circuit, schema, max_nodes)
-    layer = _layers(graph)
     texts = [label.split("\n") for label in graph.labels]
-    half = [
-        RADIUS if kind in SYMBOLS else max(map(len, text)) * CHARACTER / 2 + 6
-        for kind, text in zip(graph.kind, texts, strict=True)
-    ]
-    x = _places(graph, layer, half)
-    y = [MARGIN + 30 + LAYER_HEIGHT * (layer[-1] - of_node) for of_node in layer]
-    width = max(a + b for a, b in zip(x, half, strict=True)) + MARGIN
-    height = max(y) + MARGIN + 8 * max(map(len, texts))
+    is_round = [kind in SYMBOLS for kind in graph.kind]
+    half = [RADIUS if a else max(map(len, text)) * CHARACTER / 2 + 6 for a, text in zip(is_round, texts, strict=True)]
+    tall = [2 * RADIUS if a else LINE * len(text) + 6 for a, text in zip(is_round, texts, strict=True)]
+    spots = layered([2 * each for each in half], [(parent, child) for parent, child, _ in graph.edges], tall)
+    x, y = spots.x, spots.y
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {spots.width:.0f} {spots.height:.0f}" '
+        f'width="{spots.width:.0f}" height="{spots.height:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="11">',
         f"<title>{escape(repr(circuit))}</title>",
     ]
-    for parent, child, weight in graph.edges:
-        parts.append(
-            f'<line x1="{x[parent]:.1f}" y1="{y[parent]}" x2="{x[child]:.1f}" y2="{y[child]}" stroke="#9aa5b1"/>'
-        )
+    routes = [
+        rim_to_rim(route, tall[parent], tall[child])
+        for (parent, child, _), route in zip(graph.edges, spots.routes, strict=True)
+    ]
+    parts += [f'<path d="{curve(route)}" fill="none" stroke="#9aa5b1"/>' for route in routes]
+    for number, ((_, _, weight), route) in enumerate(zip(graph.edges, routes, strict=True)):
         if weight is not None:
-            # Nearer to the child, where the edges of a sum lie apart.
-            at_x, at_y = 0.4 * x[parent] + 0.6 * x[child], 0.4 * y[parent] + 0.6 * y[child]
+            share = SHARES[number % len(SHARES)]  # in turn, so that neighbours lie apart
+            (x0, y0), (x1, y1) = route[-2:]
+            at_x, at_y = x0 + (x1 - x0) * share * share * (3 - 2 * share), y0 + (y1 - y0) * share
             parts.append(
-                f'<text x="{at_x:.1f}" y="{at_y:.1f}" font-size="9" fill="#52606d" text-anchor="middle" stroke="#fff" '
-                f'stroke-width="3" paint-order="stroke">{weight}</text>'
+                f'<text x="{at_x:.1f}" y="{at_y:.1f}" font-size="9" fill="#52606d" '
+                f'text-anchor="middle" stroke="#fff" stroke-width="3" paint-order="stroke">{weight}</text>'
             )
     for node, text in enumerate(texts):
-        parts += _node(graph.kind[node], x[node], y[node], half[node], text)
+        parts += _node(graph.kind[node], x[node], y[node], half[node], tall[node], text)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _node(kind: int, x: float, y: float, half: float, text: list[str]) -> list[str]:
+def _node(kind: int, x: float, y: float, half: float, tall: float, text: list[str]) -> list[str]:
     if kind in SYMBOLS:
         fill = "#dbeafe" if kind == SUM else "#fde68a"
-        shape = f'<circle cx="{x:.1f}" cy="{y}" r="{RADIUS}" fill="{fill}" stroke="#52606d"/>'
-        return [shape, f'<text x="{x:.1f}" y="{y + 5}" font-size="16" text-anchor="middle">{text[0]}</text>']
-    tall = 13 * len(text) + 6
+        shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS}" fill="{fill}" stroke="#52606d"/>'
+        return [shape, f'<text x="{x:.1f}" y="{y + 5:.1f}" font-size="16" text-anchor="middle">{text[0]}</text>']
     shape = (
-        f'<rect x="{x - half:.1f}" y="{y - tall / 2:.1f}" width="{2 * half:.1f}" height="{tall}" rx="3" '
+        f'<rect x="{x - half:.1f}" y="{y - tall / 2:.1f}" width="{2 * half:.1f}" height="{tall:.0f}" rx="3" '
         'fill="#f5f7fa" stroke="#52606d"/>'
     )
     first = y - tall / 2 + 14
     return [
         shape,
         *(
-            f'<text x="{x:.1f}" y="{first + 13 * i:.1f}" text-anchor="middle">{escape(line)}</text>'
+            f'<text x="{x:.1f}" y="{first + LINE * i:.1f}" text-anchor="middle">{escape(line)}</text>'
             for i, line in enumerate(text)
         ),
     ]
@@ -233,56 +233,3 @@ def _label(circuit: Circuit, schema: Schema | None, names: list[str], node: int)
     if kind >= ROUNDED and parameters[2 + STEP] > 0:
         law += f", in steps of {parameters[2 + STEP]:.3g}"
     return f"{names[v]}\n{law}"
-
-
-def _neighbours(graph: Graph) -> tuple[list[list[int]], list[list[int]]]:
-    """The children and the parents of each node."""
-    below: list[list[int]] = [[] for _ in graph.kind]
-    above: list[list[int]] = [[] for _ in graph.kind]
-    for parent, child, _ in graph.edges:
-        below[parent].append(child)
-        above[child].append(parent)
-    return below, above
-
-
-def _layers(graph: Graph) -> list[int]:
-    """Leaves at 0, every parent above its children, each other node as high as its parents allow."""
-    below, above = _neighbours(graph)
-    layer: list[int] = []
-    for children in below:
-        layer.append(max((layer[child] + 1 for child in children), default=0))
-    for node in range(len(layer) - 1, -1, -1):
-        if below[node] and above[node]:
-            layer[node] = min(layer[parent] - 1 for parent in above[node])
-    return layer
-
-
-def _places(graph: Graph, layer: list[int], half: list[float]) -> list[float]:
-    """Horizontal places: within a layer in the order of the mean place of the neighbours, a few times up and down."""
-    neighbours = [[*children, *parents] for children, parents in zip(*_neighbours(graph), strict=True)]
-    rows: list[list[int]] = [[] for _ in range(max(layer) + 1)]
-    for node, of_node in enumerate(layer):
-        rows[of_node].append(node)
-    x = [0.0] * len(layer)
-    for row in rows:
-        _spread(row, x, half)
-    for sweep in range(SWEEPS):
-        for row in rows if sweep % 2 else rows[::-1]:
-            side = {node: [x[other] for other in neighbours[node]] for node in row}
-            means = {node: float(np.mean(places)) if places else x[node] for node, places in side.items()}
-            row.sort(key=lambda node: (means[node], node))
-            _spread(row, x, half)
-    widest = max(sum(2 * half[node] + 12 for node in row) for row in rows)
-    for row in rows:
-        shift = MARGIN + (widest - sum(2 * half[node] + 12 for node in row)) / 2
-        for node in row:
-            x[node] += shift
-    return x
-
-
-def _spread(row: list[int], x: list[float], half: list[float]) -> None:
-    """Put the nodes of a layer side by side in their order, from zero on."""
-    right = 0.0
-    for node in row:
-        x[node] = right + half[node]
-        right += 2 * half[node] + 12

@@ -36,8 +36,8 @@ def dataset(request: Request) -> JSONObject:
     schema = None if found.schema_json is None else Schema.from_json(found.schema_json)
     columns = [] if schema is None else columns_of(schema)
     names = [str(each["name"]) for each in columns] + [each.name for each in (schema.left_out if schema else ())]
-    guesses = [str(each["name"]) for each in columns if each["kind"] == "nominal" and each["n_values"] <= FEW_CLASSES]
-    target = request.query_params.get("target") or found.target or (guesses[-1] if guesses else "")
+    guess = guess_of({str(each["name"]): each["n_values"] for each in columns if each["kind"] == "nominal"})
+    target = request.query_params.get("target") or found.target or guess
     return {
         "target": target,
         "names": names,
@@ -61,15 +61,25 @@ def rows(request: Request) -> JSONObject:
     """Some rows of a data set, and a histogram of each column by class."""
     workspace, name = workspace_of(request), request.path_params["name"]
     target, search = request.query_params.get("target") or None, request.query_params.get("search", "")
+    found = product.get_dataset(workspace, name)
     told = product.dataset_profile(workspace, name, target, search)
+    n_values = {str(each["name"]): len(each["labels"]) for each in told["columns"] if each["kind"] == "nominal"}
     classes = told["classes"]
     shown = classes if len(classes) <= N_SERIES else [*classes[: N_SERIES - 1], "other classes"]
     return told | {
         "search": search,
+        "is_sample": found.schema_json is None,
+        "has_target": found.target is not None,
+        "guess": guess_of(n_values),
         "shown_classes": shown,
         "columns": [each | {"bars": bars_of(each["labels"], each["counts"], len(shown))} for each in told["columns"]],
         "calls": [Call("GET", f"/v1/datasets/{name}/profile")],
     }
+
+
+def guess_of(n_values: dict[str, int]) -> str:
+    """The column that may be meant as the one to predict: the last of few values; none if there is none such."""
+    return next((name for name in reversed(n_values) if n_values[name] <= FEW_CLASSES), "")
 
 
 def bars_of(labels: list[str], counts: list[list[int]], n_shown: int) -> list[JSONObject]:

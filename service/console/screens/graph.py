@@ -155,7 +155,11 @@ def blamed_columns(
     )
     found = product.monitoring_families(workspace, reference, window=asked["drift"], until=until, against=against)
     columns = cast("list[JSONObject]", found["families"])
-    return {each["column"]: f"changed by {each['family_nats']:.3g} nats" for each in columns if each["is_alarming"]}
+    return {
+        each["column"]: f"changed: {each['family_nats']:.3g} of added log loss"
+        for each in columns
+        if each["is_alarming"]
+    }
 
 
 @page("family.html")

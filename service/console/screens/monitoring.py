@@ -56,6 +56,7 @@ def of_model(request: Request) -> JSONObject:
         "span": whole,
         "step": WINDOWS[whole],
         "until": until,
+        "labels_span": "30d" if whole == "30d" else "7d",
         "against": against,
         "references": AGAINST,
         "reason": None,
@@ -85,7 +86,7 @@ def of_model(request: Request) -> JSONObject:
         ],
         "timeline": product.monitoring_windows(workspace, reference, since=whole, step=WINDOWS[whole], against=against),
         "predicted": _predicted(workspace, reference, window, until),
-        "performance": _performance(workspace, reference),
+        "performance": _performance(workspace, reference, told["labels_span"]),
         "column": _column(workspace, reference, column, window, against, until) if column else None,
     }
 
@@ -120,10 +121,10 @@ def _predicted(workspace: Workspace, reference: str, window: str, until: datetim
     }
 
 
-def _performance(workspace: Workspace, reference: str) -> JSONObject:
+def _performance(workspace: Workspace, reference: str, window: str) -> JSONObject:
     """What labels say; of a model without a class, why they say nothing."""
     try:
-        return dict(product.performance(workspace, reference, window="7d"))
+        return dict(product.performance(workspace, reference, window=window))
     except InvalidRequest as reason:
         return {"why": str(reason)}
 

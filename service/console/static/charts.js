@@ -37,6 +37,17 @@ function timeline(place, told) {
   ]);
 }
 
-for (const place of document.querySelectorAll("[data-chart=timeline]")) {
-  timeline(place, JSON.parse(document.getElementById("timeline").textContent));
+/** How right the predictions of each day were beside how sure of themselves, and the calibration error. */
+function calibration(place, told) {
+  const line = (label, i, more = {}) => ({ label, stroke: colour(`--series-${i}`), width: 2, points: { show: true }, ...more });
+  const percent = (share) => (share == null ? null : 100 * share);
+  draw(place, () => ({
+    scales: { right: { range: [0, 100] }, error: { range: (_, __, most) => [0, Math.max(10, most ?? 0)] } },
+    axes: [axis(), axis({ scale: "right", label: "right, %" }), axis({ scale: "error", side: 1, label: "calibration error, %", grid: { show: false } })],
+    series: [{}, line("right by labels, %", 1, { scale: "right" }), line("right as expected, %", 3, { scale: "right", dash: [6, 4] }), line("calibration error, %", 2, { scale: "error" })],
+  }), [told.map((each) => Date.parse(each.since) / 1000), ...["accuracy", "expected_accuracy", "ece"].map((name) => told.map((each) => percent(each[name])))]);
+}
+
+for (const [name, drawing] of Object.entries({ timeline, calibration })) {
+  for (const place of document.querySelectorAll(`[data-chart=${name}]`)) drawing(place, JSON.parse(document.getElementById(name).textContent));
 }

@@ -1,4 +1,6 @@
-// Finds, sizes and walks the picture of a graph. The arrow keys go to the nearest name or bar in that direction; Enter does what a click does.
+// Finds, sizes and walks the picture of a graph. The arrow keys go to the nearest name or bar in that direction, with Shift they move the box; Enter does what a click does.
+
+import { move } from "./boxes.js";
 
 const picture = document.querySelector(".picture");
 const svg = picture?.querySelector(".structure");
@@ -9,6 +11,7 @@ const LEAST_READABLE = 0.7;
 const SHARE = 0.75; // of the window, as in the style sheet
 const STEP = 1.25;
 const JITTER = 3; // pixels
+const NUDGE = 20;
 
 // Size
 
@@ -42,19 +45,24 @@ if (svg) {
     const { left, top } = picture.getBoundingClientRect();
     zoom(scale * STEP ** (-event.deltaY / 100), event.clientX - left, event.clientY - top);
   }, { passive: false });
-  // Fingers drag by themselves.
+  // Fingers drag by themselves. A box is held by its name or its rim, the picture anywhere else.
   let held = null;
   picture.addEventListener("pointerdown", (event) => {
-    if (event.pointerType !== "mouse" || event.button || event.target.closest("a, .value, .edge-line") || !event.target.closest(".structure")) return;
-    held = { x: event.clientX + picture.scrollLeft, y: event.clientY + picture.scrollTop };
+    if (event.pointerType !== "mouse" || event.button || event.target.closest(".value, .edge-line") || !event.target.closest(".structure")) return;
+    held = { x: event.clientX, y: event.clientY, left: picture.scrollLeft, top: picture.scrollTop, node: event.target.closest(".node") };
   });
   picture.addEventListener("pointermove", (event) => {
     if (!held) return;
-    const [left, top] = [held.x - event.clientX, held.y - event.clientY];
+    const [dx, dy] = [event.clientX - held.x, event.clientY - held.y];
     // Only what has moved is a drag; a click stays one of what is below it.
-    if (Math.hypot(left - picture.scrollLeft, top - picture.scrollTop) > JITTER) picture.setPointerCapture(event.pointerId);
-    if (picture.hasPointerCapture(event.pointerId)) picture.scrollTo(left, top);
+    if (Math.hypot(dx, dy) > JITTER) picture.setPointerCapture(event.pointerId);
+    if (!picture.hasPointerCapture(event.pointerId)) return;
+    if (held.node) {
+      move(svg, held.node, dx / scale, dy / scale);
+      held = { ...held, x: event.clientX, y: event.clientY };
+    } else picture.scrollTo(held.left - dx, held.top - dy);
   });
+  picture.addEventListener("dragstart", (event) => event.preventDefault()); // a name may be a link
   for (const name of ["pointerup", "pointercancel"]) picture.addEventListener(name, () => { held = null; });
 }
 
@@ -82,6 +90,10 @@ svg?.addEventListener("keydown", (event) => {
   const here = event.target.closest("a, .value");
   if (!direction || !here) return;
   event.preventDefault();
+  if (event.shiftKey) {
+    move(svg, here.closest(".node"), ...direction.map((each) => each * NUDGE));
+    return;
+  }
   const centre = (node) => {
     const box = node.getBoundingClientRect();
     return [box.left + box.width / 2, box.top + box.height / 2];

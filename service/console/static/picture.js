@@ -1,10 +1,11 @@
 // The picture of a graph as an explorer: its boxes hold a bar for each value, and its arrows can be required or forbidden.
 
+import { bent } from "./boxes.js";
 import { digits } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 export const LEAST_DRAWN = 0.01; // less probable arrows are folded
-const [THINNEST, WIDEST, BEND] = [1, 6, 0.12];
+const [THINNEST, WIDEST] = [1, 6];
 
 /** What stands for one value: its elements, and where they are. */
 function row(g) {
@@ -104,29 +105,12 @@ export function pictureOf(root, columns, { toggle, turn }) {
 
   // Arrows by probability
 
-  /** From one box to another, bent to the right, so that both directions can be seen. */
-  function bent(from, to) {
-    const side = (name) => {
-      const box = boxes.get(name).node.querySelector(".box");
-      const [x, y, width, height] = ["x", "y", "width", "height"].map((each) => Number(box.getAttribute(each)));
-      return { x: x + width / 2, y: y + height / 2, width, height };
-    };
-    const [a, b] = [side(from), side(to)];
-    const middle = { x: (a.x + b.x) / 2 - (b.y - a.y) * BEND, y: (a.y + b.y) / 2 + (b.x - a.x) * BEND };
-    const rim = (box) => {
-      const [dx, dy] = [middle.x - box.x, middle.y - box.y];
-      const t = Math.min(1, box.width / 2 / Math.abs(dx || 1e-9), box.height / 2 / Math.abs(dy || 1e-9));
-      return `${box.x + dx * t} ${box.y + dy * t}`;
-    };
-    return `M${rim(a)}Q${middle.x} ${middle.y} ${rim(b)}`;
-  }
-
   function arrow(edge) {
     const name = `${edge.from}->${edge.to}`;
     const found = root.querySelector(`.edge-line[data-edge="${CSS.escape(name)}"]`);
     if (found) return found;
     const made = document.createElementNS(SVG, "path");
-    for (const [attribute, value] of Object.entries({ class: "edge-line", "data-edge": name, d: bent(edge.from, edge.to), "marker-end": "url(#arrow)" })) made.setAttribute(attribute, value);
+    for (const [attribute, value] of Object.entries({ class: "edge-line", "data-edge": name, "data-from": edge.from, "data-to": edge.to, d: bent(root, edge.from, edge.to), "marker-end": "url(#arrow)" })) made.setAttribute(attribute, value);
     made.append(document.createElementNS(SVG, "title"));
     root.querySelector(".node").before(made);
     return made;

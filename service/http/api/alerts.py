@@ -14,6 +14,7 @@ from service.requests.first_findings import Body
 from service.workspace import Workspace
 from storage.monitoring.records import RuleRecord
 
+SPAN = r"^[1-9][0-9]{0,3}[hdw]$"
 router = APIRouter(tags=["monitoring"])
 Ours = Annotated[Workspace, Depends(workspace_of)]
 MOST_LABELS = 100_000
@@ -78,10 +79,13 @@ def labels(reference: str, request: LabelsRequest, workspace: Ours) -> dict[str,
 
 @router.get("/v1/models/{reference}/monitoring/performance", summary="Show what labels say of the model")
 def performance(
-    reference: str, workspace: Ours, window: Annotated[str, Query(pattern=r"^[1-9][0-9]{0,3}[hdw]$")] = "7d"
+    reference: str,
+    workspace: Ours,
+    window: Annotated[str, Query(pattern=SPAN)] = "7d",
+    step: Annotated[str, Query(pattern=SPAN, description="Of `over_time`.")] = "24h",
 ) -> Answer:
     """Accuracy, log loss and calibration of labelled predictions, counted when the prediction was made; coverage and delay."""
-    return product.performance(workspace, reference, window=window)
+    return product.performance(workspace, reference, window=window, step=step)
 
 
 @router.get("/v1/models/{name}/alert-rule", summary="Show when a model alerts")

@@ -21,8 +21,17 @@ FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,127}")
 EXAMPLE, EXAMPLE_ROWS = "customers", 4_000
 
 
+def upload_folder(workspace: Workspace) -> Path | None:
+    """Where uploaded files go: below the first data root that is a folder; without keys and roots, in the workspace; or nowhere."""
+    settings = workspace.settings
+    roots = [root for root in settings.data_roots if "://" not in root]
+    if not roots and (settings.data_roots or settings.needs_keys):
+        return None
+    return Path(roots[0] if roots else settings.workspace).absolute() / FOLDER
+
+
 def upload_place(workspace: Workspace, name: str, file: str) -> Path:
-    """Where the file of a data set is to be written: below the first data root that is a folder; without keys and roots, in the workspace.
+    """Where the file of a data set is to be written, in the folder for uploaded files.
 
     Raises
     ------
@@ -36,13 +45,13 @@ def upload_place(workspace: Workspace, name: str, file: str) -> Path:
             "letter or digit.",
             field="file",
         )
-    roots, settings = [root for root in workspace.settings.data_roots if "://" not in root], workspace.settings
-    if not roots and (settings.data_roots or settings.needs_keys):
+    folder, settings = upload_folder(workspace), workspace.settings
+    if folder is None:
         raise InvalidRequest(
             "There is no folder for uploaded files: FEWPASS_DATA_ROOTS names none on this machine. Add one, "
             "as in FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
         )
-    place = Path(roots[0] if roots else settings.workspace).absolute() / FOLDER / name / file
+    place = folder / name / file
     check_roots([str(place)], settings)
     return place
 

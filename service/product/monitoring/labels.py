@@ -10,7 +10,7 @@ import pyarrow as pa
 from learners.kernels.arrays import Array, Codes, Floats, Integers
 from learners.schema import Schema
 from learners.schema.schema import Value
-from service.product.monitoring.windows import SMALLEST, Watching, span
+from service.product.monitoring.windows import MOST_WINDOWS, SMALLEST, Watching, span
 from service.product.versions.registry import find_version
 from service.requests.problems import InvalidRequest
 from service.serving.count_queue import keyed
@@ -20,6 +20,7 @@ from storage.monitoring.counts import MonitoringFiles, workspace_secret
 
 BINS, TENTHS = 20, 10
 LEAST = 1e-15  # a probability in a logarithm
+LEAST_CALIBRATED = 30  # rows
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ class Labelled:
     ----------
     p : (n, n_classes) float64
     y : (n,) int64
+    at : (n,) int64
+        When each was made, in microseconds since 1970.
     delay_s : (n,) float64
         From the prediction to the label.
     n_waiting : int
@@ -124,6 +127,7 @@ class Labelled:
 
     p: Floats
     y: Integers
+    at: Integers
     delay_s: Floats
     n_waiting: int
 
@@ -135,7 +139,8 @@ def labelled(
     keys, at, p = _predictions(files, version, len(classes), since, until)
     tables = list(files.labels())
     if not keys.size or not tables:
-        return Labelled(np.empty((0, len(classes))), np.empty(0, np.int64), np.empty(0), keys.size)
+        none = np.empty(0, np.int64)
+        return Labelled(np.empty((0, len(classes))), none, none, np.empty(0), keys.size)
     given = pa.concat_tables(tables)
     own, code = _fixed(given["key"]), {name: k for k, name in enumerate(classes)}
     y_of = np.array([code.get(name, -1) for name in given["label"].to_pylist()], np.int64)
@@ -146,7 +151,7 @@ def labelled(
     is_known = (place >= 0) & (own[row] == keys) & (y_of[row] >= 0)
     row = row[is_known]
     delay = (known_at[row] - at[is_known]) / 1e6
-    return Labelled(p[is_known], y_of[row], np.maximum(delay, 0.0), int((~is_known).sum()))
+    return Labelled(p[is_known], y_of[row], at[is_known], np.maximum(delay, 0.0), int((~is_known).sum()))
 
 
 def _predictions(
@@ -202,6 +207,30 @@ def realised(found: Labelled, measured: Mapping[str, object]) -> dict[str, objec
     }
 
 
+def over_time(found: Labelled, since: datetime, step: timedelta, n_steps: int) -> list[dict[str, object]]:
+    """How right the predictions of each step were, beside how sure of themselves; null where too few have a label.
+
+    A calibration error of few rows is high by chance: it is told from `LEAST_CALIBRATED` rows on.
+    """
+    places = (found.at - int(since.timestamp() * 1e6)) // (step // timedelta(microseconds=1))
+    confidence, is_right = found.p.max(axis=1, initial=0.0), found.p.argmax(axis=1) == found.y
+    told = []
+    for k in range(n_steps):
+        own = places == k
+        n = int(own.sum())
+        is_told = n >= SMALLEST
+        told.append(
+            {
+                "since": (since + k * step).isoformat(),
+                "labelled": n,
+                "accuracy": float(is_right[own].mean()) if is_told else None,
+                "expected_accuracy": float(confidence[own].mean()) if is_told else None,
+                "ece": _calibration_error(confidence[own], is_right[own]) if n >= LEAST_CALIBRATED else None,
+            }
+        )
+    return told
+
+
 def _calibration_error(confidence: Floats, is_right: Array) -> float:
     bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     n = np.bincount(bins, minlength=BINS)
@@ -228,18 +257,24 @@ def realised_of(watching: Watching, span: timedelta, until: datetime | None = No
     return realised(found, version.metrics)
 
 
-def performance(workspace: Workspace, reference: str, *, window: str = "7d") -> dict[str, object]:
-    """What labels say of a version, beside what its predictions expected of themselves.
+def performance(workspace: Workspace, reference: str, *, window: str = "7d", step: str = "24h") -> dict[str, object]:
+    """What labels say of a version, beside what its predictions expected of themselves; in all and over time.
 
     Raises
     ------
     InvalidRequest, NotFound
     """
     watching = Watching(workspace, reference)
-    if watching.watched.schema.target is None:
-        raise InvalidRequest(f"Model {watching.version.name!r} predicts no class, so labels do not apply to it.")
-    told = realised_of(watching, span("window", window))
-    return {"model": watching.version.name, "version": watching.version.version, "window": window, **told}
+    version, schema = watching.version, watching.watched.schema
+    if schema.target is None:
+        raise InvalidRequest(f"Model {version.name!r} predicts no class, so labels do not apply to it.")
+    whole, each, end = span("window", window), span("step", step), datetime.now(UTC)
+    n_steps = -(-whole // each)
+    if n_steps > MOST_WINDOWS:
+        raise InvalidRequest(f"{n_steps} steps; the limit for one answer is {MOST_WINDOWS}.", field="step")
+    found = labelled(watching.files, version.version, schema.classes, end - whole, end)
+    told = {"model": version.name, "version": version.version, "window": window, **realised(found, version.metrics)}
+    return told | {"step": step, "over_time": over_time(found, end - n_steps * each, each, n_steps)}
 
 
 def labelled_codes(

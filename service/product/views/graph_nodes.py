@@ -5,7 +5,7 @@ from html import escape
 from typing import NamedTuple
 from unicodedata import category
 
-from service.product.views.graph_layout import HEIGHT
+from learners.models.graph_layout import HEIGHT
 
 CHARACTER = 7.2
 LONGEST = 28

@@ -10,6 +10,7 @@ from learners.classifiers.parent_information import contexts_of, information_of_
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, UnknownColumn
 from learners.models.model import Model
+from learners.models.query import Edges, Graph
 from learners.orders.model import OrderModel
 from learners.registry.networks.model import NetworkModel
 from service.product.versions.registry import find_version
@@ -18,6 +19,7 @@ from service.serving.predictor import map_version
 from service.workspace import Workspace
 
 MAX_CONTEXTS = 200
+LEAST_DRAWN = 0.01  # less probable edges of a posterior are folded, as in picture.js
 
 
 class NoGraph(LearnerError, ValueError):
@@ -62,6 +64,8 @@ class ColumnGraph:
         In nats what the class tells of each column.
     unit : str
         Of the weights.
+    others : tuple of GraphEdge
+        Of a posterior over structures the probable edges that its best graph does not have; they may make circles.
     """
 
     target: str | None
@@ -69,6 +73,7 @@ class ColumnGraph:
     edges: tuple[GraphEdge, ...]
     of_class: Mapping[str, float]
     unit: str
+    others: tuple[GraphEdge, ...] = ()
 
     def around(self, column: str, steps: int = 1) -> "ColumnGraph":
         """The columns within so many edges of one, and the edges among them.
@@ -85,7 +90,10 @@ class ColumnGraph:
             near = {column}
             for _ in range(steps):
                 near |= {
-                    end for edge in self.edges for end in (edge.source, edge.sink) if {edge.source, edge.sink} & near
+                    end
+                    for edge in (*self.edges, *self.others)
+                    for end in (edge.source, edge.sink)
+                    if {edge.source, edge.sink} & near
                 }
         return ColumnGraph(
             self.target,
@@ -93,6 +101,7 @@ class ColumnGraph:
             tuple(edge for edge in self.edges if edge.source in near and edge.sink in near),
             {name: value for name, value in self.of_class.items() if name in near},
             self.unit,
+            tuple(edge for edge in self.others if edge.source in near and edge.sink in near),
         )
 
 
@@ -119,8 +128,7 @@ def graph_of(model: Model) -> ColumnGraph:
     if isinstance(model, EnsembleModel):
         model = model.joint
     if isinstance(model, OrderModel):
-        edges = tuple(GraphEdge(*edge) for edge in model.best_edges())
-        return ColumnGraph(None, tuple(model.names), edges, {}, "probability")
+        return graph_of_posterior(model)
     if not isinstance(model, LookupModel):
         if isinstance(model, CircuitModel) and not isinstance(model, NetworkModel):
             raise NoGraph(model.kind)
@@ -135,7 +143,23 @@ def graph_of(model: Model) -> ColumnGraph:
             GraphEdge(names[parent], names[child], gain) for parent, gain in zip(parents, gains[1:], strict=True)
         ]
     columns = tuple(names[child] for child in model.network.order)
-    return ColumnGraph(model.schema.target, columns, tuple(edges_found), of_class, "nats")
+    return ColumnGraph(model.schema.target, columns, tuple(edges_found), of_class, "log loss")
+
+
+def graph_of_posterior(model: OrderModel, present: Sequence[str] = (), absent: Sequence[str] = ()) -> ColumnGraph:
+    """The most probable graph of a posterior over structures, given known edges, and the other probable edges.
+
+    Raises
+    ------
+    UnknownColumn, InvalidParameter, ImpossibleEdges
+    """
+    known = tuple(present), tuple(absent)
+    best = {(edge["from"], edge["to"]) for edge in model.asked.answer(Graph(*known))["edges"]}
+    told = model.asked.answer(Edges(*known))["edges"]
+    edges = [GraphEdge(edge["from"], edge["to"], edge["probability"] or 0.0) for edge in told]
+    of_best = tuple(edge for edge in edges if (edge.source, edge.sink) in best)
+    others = tuple(edge for edge in edges if edge.weight >= LEAST_DRAWN and (edge.source, edge.sink) not in best)
+    return ColumnGraph(None, tuple(model.names), of_best, {}, "probability", others)
 
 
 def graph_of_structure(structure: Mapping[str, object]) -> ColumnGraph:

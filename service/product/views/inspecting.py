@@ -8,8 +8,6 @@ from learners.circuits.model import CircuitModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.models.model import Model
-from learners.orders.drawing import posterior_svg
-from learners.orders.model import OrderModel
 from service.product.versions.registry import find_version
 from service.product.versions.served import served
 from service.product.views.circuit_export import Form, circuit_of
@@ -81,8 +79,6 @@ def draw(workspace: Workspace, reference: str, member: int | None = None) -> byt
     """
     version = find_version(workspace, reference)
     model = map_version(version).model
-    if isinstance(model, OrderModel):
-        return posterior_svg(model.asked, "graph", f"{version.name}@{version.version}").encode()
     if isinstance(model, CircuitModel):
         return circuit_of(model, Form.SVG).encode()
     return structure_svg(model, f"{version.name}@{version.version}", member).encode()

@@ -1,16 +1,21 @@
 """Structures, looked at and taken elsewhere: pictures of posteriors, and networks as files."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from learners.errors import LearnerError
-from learners.orders.drawing import Picture, posterior_svg
+from learners.orders.drawing import heat_map_of
 from learners.orders.formats.network_files import NetworkFormat
 from learners.orders.model import OrderModel
 from learners.registry.discrete_networks import network_text
 from service.product.versions.registry import find_version
+from service.product.views.graphs import graph_of_posterior
+from service.product.views.structure_svg import to_svg
 from service.serving.predictor import map_version
 from service.workspace import Workspace
 from storage.models.models import ModelVersion
+
+Picture = Literal["edges", "graph"]
 
 
 class NoPosterior(LearnerError, ValueError):
@@ -40,8 +45,11 @@ def draw_posterior(
     NoPosterior, UnknownColumn, InvalidParameter, ImpossibleEdges
     """
     version, model = _posterior(workspace, reference)
-    title = f"{version.name}@{version.version}"
-    return posterior_svg(model.asked, picture, title, tuple(present), tuple(absent)).encode()
+    given = ", ".join([*present, *(f"no {edge}" for edge in absent)])
+    title = f"{version.name}@{version.version}" + (f" given {given}" if given else "")
+    if picture == "graph":
+        return to_svg(graph_of_posterior(model, present, absent), title).encode()
+    return heat_map_of(model.asked, title, tuple(present), tuple(absent)).encode()
 
 
 def network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:

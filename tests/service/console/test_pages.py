@@ -8,12 +8,15 @@ import json
 import re
 from html.parser import HTMLParser
 from importlib.resources import files
+from pathlib import Path
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
 from service import product
 from service.console.rendering import interval
+from service.http.app import create_app
 from service.requests.requests import DatasetRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -284,6 +287,23 @@ def test_a_file_is_uploaded_whole_or_not_at_all(site: Site) -> None:
     assert told["rows"][0] == ["0", "no"] and told["n_rows"] == 300
     answer = page(site.client, "/console/data/sizes/rows")
     assert 'class="series-2"' in answer.text and "300 rows were looked at" in read(answer.text).text
+
+
+def test_of_a_data_set_that_was_too_large_to_look_at_a_sample_offers_the_columns(site: Site, tmp_path: Path) -> None:
+    settings = Settings(workspace=tmp_path / "w", inline_schema_cells=0, job_workers=0, warm_up=False)
+    with Workspace(settings) as workspace:
+        product.register_dataset(workspace, DatasetRequest(name="huge", uris=[str(site.train)]), is_remote=True)
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        told = read(page(client, "/console/data/huge/rows").text)
+        assert "no pass has been made over it" in told.text and "rows from parts of it" in told.text
+        assert "<option selected>class</option>" in page(client, "/console/data/huge/rows").text, (
+            "the last one of few values"
+        )
+        assert "<select" not in page(client, "/console/data/huge").text, "it comes with the sample"
+        chosen = page(client, "/console/data/huge?target=class").text
+        assert "Train a model that predicts class" in chosen and "rows?target=class" in chosen
+    known = page(site.client, "/console/data/sizes").text
+    assert "Column to predict" not in known, "the data set names it"
 
 
 def test_settings_tell_when_a_schedule_would_run(site: Site) -> None:

@@ -202,6 +202,9 @@ PAGES: dict[str, Strategy] = {
     "rows.html": a(
         dataset="weather",
         target=maybe("class"),
+        is_sample=st.booleans(),
+        has_target=st.booleans(),
+        guess=st.sampled_from(["", "x"]),
         n_rows=1,
         names=["x"],
         rows=some(st.just([None])),
@@ -270,12 +273,12 @@ PAGES: dict[str, Strategy] = {
         window=st.sampled_from(["", "24h"]),
         drift=st.sampled_from([{}, {"drift": "24h", "until": "2026-01-31T12:00:00+00:00"}]),
         until=maybe(NOW),
-        blamed=names(size="changed by 1 nats"),
+        blamed=names(size="changed: 1 of added log loss"),
         steps=1,
         n_columns=3,
         n_shown=3,
         names=["size"],
-        unit="nats",
+        unit="log loss",
         picture="",
         outline=some(a(column="size", of_class=maybe(0.1), parents=some(edge))),
         target=maybe("class"),
@@ -287,6 +290,7 @@ PAGES: dict[str, Strategy] = {
         window="24h",
         windows=["24h"],
         span="24h",
+        labels_span="7d",
         step="1h",
         until=maybe(NOW),
         against="training",
@@ -322,6 +326,15 @@ PAGES: dict[str, Strategy] = {
             accuracy=0.5,
             delay_s={"median": 1.0, "p90": 2.0},
             calibration=[{"n": 5, "confidence": 0.5, "accuracy": 0.5}],
+            over_time=[
+                {
+                    "since": "2026-01-01T00:00:00+00:00",
+                    "labelled": 5,
+                    "accuracy": 0.5,
+                    "expected_accuracy": 0.6,
+                    "ece": None,
+                }
+            ],
         ),
         predicted=st.none() | a(classes=["no"], rows=some(a(**{"from": 0.5}, counts=[None]))),
         column=st.none()

@@ -129,7 +129,7 @@ def test_a_body_of_the_control_plane_has_a_number_of_values_that_is_read_at_once
     with TestClient(create_app(Settings(workspace=tmp_path)), base_url="http://localhost") as client:
         for path in (
             "/v1/jobs",
-            *(f"/v1/models/m/{kind}" for kind in ("whatif", "query", "score", "impute", "labels")),
+            *(f"/v1/models/m/{kind}" for kind in ("whatif", "query", "labels")),
         ):
             answer = client.post(path, content=body, headers={"content-type": "application/json"})
             assert answer.status_code == 413, answer.text

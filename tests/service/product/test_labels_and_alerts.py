@@ -127,6 +127,13 @@ def test_labels_are_counted_once_and_the_last_one_counts(trained):
     assert found["labelled"] == 200 and found["coverage"] == pytest.approx(200 / 300)
     assert found["accuracy"] == pytest.approx((own.argmax(axis=1) == y).mean())
     assert found["log_loss"] == pytest.approx(-np.log(own[np.arange(200), y]).mean())
+    *before, last = found["over_time"]
+    assert len(before) == 6 and {each["labelled"] for each in before} == {0} and before[0]["ece"] is None
+    assert last == {"since": last["since"]} | {
+        name: found[name] for name in ("labelled", "accuracy", "expected_accuracy", "ece")
+    }
+    with pytest.raises(InvalidRequest, match="steps; the limit"):
+        product.performance(trained, "labelled", window="9000h", step="1h")
     with pytest.raises(InvalidRequest, match="'maybe' is not a class"):
         product.add_labels(trained, "labelled", [Label("key", "k0", "maybe")])
 

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from service.http.api.bodies.decoded_sizes import check_bytes
 from service.http.api.bodies.flatbuffers import field, table_at
-from service.requests.problems import BodyTooLarge, MalformedBody, UnsupportedMediaType
+from service.http.api.bodies.pieces import check_rows
+from service.requests.problems import MalformedBody, UnsupportedMediaType
 
 MAX_SCHEMAS, MAX_SCHEMA_BYTES = 64, 65_536  # that are remembered
 CONTINUED = 0xFFFFFFFF
@@ -35,8 +36,7 @@ def read_stream(body: bytes, max_rows: int, max_bytes: int) -> pa.Table:
         with pa.ipc.open_stream(body) as reader:
             table = reader.read_all()
             _ = table.column_names  # which may not be UTF-8
-        if table.num_rows > max_rows:
-            raise BodyTooLarge(f"{table.num_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
+        check_rows(table.num_rows, max_rows)
         table.validate()
     except (pa.ArrowException, OSError, UnicodeDecodeError, error, IndexError) as failure:
         raise MalformedBody(f"The body is not an Arrow IPC stream: {failure}") from failure

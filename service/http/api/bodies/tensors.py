@@ -15,9 +15,10 @@ import numpy as np
 
 from service.http.api.bodies.bodies import decoded
 from service.http.api.bodies.decoded_sizes import check_bytes, check_json
+from service.http.api.bodies.pieces import check_rows
 from service.http.memory_in_flight import UNCOUNTED
 from service.requests.json_values import JSONObject
-from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody
+from service.requests.problems import InvalidRequest, MalformedBody
 
 DTYPES = {
     "BOOL": "?",
@@ -121,8 +122,7 @@ def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tupl
     at = n_json
     for tensor in request.inputs:
         n_rows = n_rows_of(tensor)
-        if n_rows > max_rows:
-            raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
+        check_rows(n_rows, max_rows)
         size = tensor.parameters.get("binary_data_size")
         if tensor.name in columns:
             raise InvalidRequest(f"Input {tensor.name!r} comes twice.", input=tensor.name)

@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Self
+from typing import Annotated
 
+import anyio.to_thread
+import msgspec
 import numpy as np
-from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import nameable, raw_value
@@ -15,113 +18,163 @@ from learners.kernels.arrays import Array
 from learners.models.query import How
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_columns, encode_records
+from service.http.api.bodies.bodies import decoded
+from service.http.api.bodies.pieces import Record, Value, row_reader
+from service.http.api.scoring.predict import JSON, ROWS, Predict, headers_of
 from service.product.inference.imputation import Filling, check_filling
 from service.product.inference.queries import queryable, until
 from service.product.inference.row_scores import density_columns, ranks_of
-from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
-from service.requests.problems import BodyTooLarge, InvalidRequest, NotReady
-from service.serving.predictor import Predictor, Served
+from service.requests.problems import BodyTooLarge, InvalidRequest, UnsupportedMediaType
+from service.serving.answers import rows_in_json
+from service.serving.predictor import Served
 from service.settings import Settings
 
-router = APIRouter(prefix="/v1/models", tags=["models"])
+SCORE_PATH, IMPUTE_PATH = "/v1/models/{name}/score", "/v1/models/{name}/impute"
 ROWS_AT_ONCE = 256  # between two looks at the clock
-Value = str | int | float | bool | None
-Record = dict[str, Value]
 RECORDS = [{"outlook": "sunny", "humidity": 71.5}, {"outlook": None, "humidity": 93.0}]
+Overlooked = Annotated[bool, msgspec.Meta(description="Overlook columns that the model does not know.")]
 
 
-class RowsBody(Body):
-    """Rows: records or columns; a column may be absent, a value may be null."""
+class ScoreRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Rows: either records or columns; a column may be absent, a value may be null."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    records: list[Record] | None = Field(default=None, examples=[RECORDS])
+    records: Annotated[list[Record] | None, msgspec.Meta(examples=[RECORDS])] = None
     columns: dict[str, list[Value]] | None = None
-    ignore_unknown: bool = Field(default=False, description="Overlook columns that the model does not know.")
-
-    @model_validator(mode="after")
-    def _one_form(self) -> Self:
-        if (self.records is None) == (self.columns is None):
-            raise ValueError("give either 'records' or 'columns'")
-        return self
+    ignore_unknown: Overlooked = False
 
 
-class ScoreResponse(BaseModel):
+class ImputeRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Rows whose missing cells are to be filled: either records or columns."""
+
+    records: Annotated[list[Record] | None, msgspec.Meta(examples=[RECORDS])] = None
+    columns: dict[str, list[Value]] | None = None
+    ignore_unknown: Overlooked = False
+    how: How = "mode"
+    only: Annotated[list[str], msgspec.Meta(description="Columns to fill; by default all of the model.")] = []
+    draws: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+
+
+class ScoreResponse(msgspec.Struct):
     """Of each row its log likelihood in nats, null where it is impossible, and its rank: 1 is the most surprising."""
 
     model: str
     version: int
-    log_likelihoods: list[float | None] = Field(examples=[[-3.1, -7.4]])
-    surprise_ranks: list[int] = Field(examples=[[2, 1]])
-    densities: list[str] = Field(description="Columns whose part of the likelihood is a density, not a probability.")
+    log_likelihoods: Annotated[list[float | None], msgspec.Meta(examples=[[-3.1, -7.4]])]
+    surprise_ranks: Annotated[list[int], msgspec.Meta(examples=[[2, 1]])]
+    densities: Annotated[
+        list[str], msgspec.Meta(description="Columns whose part of the likelihood is a density, not a probability.")
+    ]
 
 
-class ImputeBody(RowsBody):
-    """Rows whose missing cells are to be filled."""
-
-    how: How = "mode"
-    only: list[str] = Field(default_factory=list, description="Columns to fill; by default all of the model.")
-    draws: Annotated[int, Field(ge=1, le=1000)] = 1
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-
-
-class ImputeResponse(BaseModel):
+class ImputeResponse(msgspec.Struct):
     """The rows as records, what was missing filled: with several draws all rows of the first, then those of the next."""
 
     model: str
     version: int
     records: list[Record]
     n_filled: int
-    n_left: int = Field(description="Missing cells left: of impossible rows, or of values without a name of their own.")
+    n_left: Annotated[
+        int,
+        msgspec.Meta(description="Missing cells left: of impossible rows, or of values without a name of their own."),
+    ]
 
 
-@router.post("/{name}/score", summary="Score rows by their log likelihood")
-def score(name: str, body: RowsBody, request: Request) -> ScoreResponse:
-    """How probable the model holds each row; what a row misses is summed out."""
-    pause = _pause(request, "score")
-    served, model, chunk, _ = _rows(name, body, request)
-    x, found = model.columns.rows_of_chunk(chunk), [np.empty(0)]
-    for first in range(0, chunk.n_rows, ROWS_AT_ONCE):
-        found.append(model.row_logs(np.ascontiguousarray(x[:, first : first + ROWS_AT_ONCE])))
-        pause()
-    logs = np.concatenate(found)
-    served.count_rows(logs.size)
-    return ScoreResponse(
-        model=served.name,
-        version=served.version,
-        log_likelihoods=[log if np.isfinite(log) else None for log in logs.tolist()],
-        surprise_ranks=ranks_of(logs, np.sort(logs)).tolist(),
-        densities=density_columns(model),
-    )
+class Densities:
+    """Both endpoints; like the predict endpoint they read large bodies piece by piece, and all on a thread."""
 
+    def __init__(self, predict: Predict, settings: Settings) -> None:
+        self.predict, self.settings = predict, settings
+        self.read_score = row_reader(ScoreRequest, settings.max_rows)
+        self.read_impute = row_reader(ImputeRequest, settings.max_rows)
 
-@router.post("/{name}/impute", summary="Fill missing cells")
-def impute(name: str, body: ImputeBody, request: Request) -> ImputeResponse:
-    """Cells that are null or absent, filled by what is most probable given the rest of the row, by means, or by draws."""
-    pause = _pause(request, "impute")
-    served, model, chunk, records = _rows(name, body, request)
-    filling = Filling(body.how, tuple(body.only), body.draws, body.seed)
-    check_filling(model, filling)
-    settings: Settings = request.app.state.settings
-    if len(records) * filling.draws > settings.max_rows:
-        detail = (
-            f"{len(records)} rows of {filling.draws} draws each; at most {settings.max_rows} rows are answered at once."
+    def routes(self) -> list[Route]:
+        """Their routes."""
+        return [
+            Route(SCORE_PATH, self.score, methods=["POST"], include_in_schema=False),
+            Route(IMPUTE_PATH, self.impute, methods=["POST"], include_in_schema=False),
+        ]
+
+    async def score(self, request: Request) -> Response:
+        """How probable the model holds each row; what a row misses is summed out."""
+        return await self._answer(
+            request, lambda served, body: self._scored(served, decoded(self.read_score, body, ROWS))
         )
-        raise BodyTooLarge(detail, max_rows=settings.max_rows)
-    completed, n_left = _completed(model, model.columns.rows_of_chunk(chunk), records, filling, pause)
-    served.count_rows(chunk.n_rows)
-    n_filled = sum(sum(value is not None for value in row.values()) for row in completed)
-    n_filled -= filling.draws * sum(sum(value is not None for value in row.values()) for row in records)
-    return ImputeResponse(
-        model=served.name, version=served.version, records=completed, n_filled=n_filled, n_left=n_left
-    )
 
+    async def impute(self, request: Request) -> Response:
+        """Cells that are null or absent, filled by what is most probable given the rest of the row, by means, or by draws."""
+        return await self._answer(
+            request, lambda served, body: self._imputed(served, decoded(self.read_impute, body, ROWS))
+        )
 
-def _pause(request: Request, kind: str) -> Callable[[], None]:
-    """What ends an answer that takes longer than a request may."""
-    settings: Settings = request.app.state.settings
-    return until(time.monotonic() + settings.query_s, settings.query_s, kind)
+    async def _answer(self, request: Request, work: Callable[[Served, bytes], JSONObject]) -> Response:
+        content_type, _, _ = headers_of(request.scope)
+        if content_type != JSON:
+            raise UnsupportedMediaType(f"Content type {content_type!r} is not supported. Send {JSON}.")
+        body, hold = await request.body(), request.scope["fewpass.hold"]
+        served = await self.predict.served(request.path_params["name"])
+
+        def answer() -> bytes:
+            self.predict.held(body, JSON, hold)
+            return msgspec.json.encode(work(served, body))
+
+        return Response(await anyio.to_thread.run_sync(answer), media_type=JSON)
+
+    def _scored(self, served: Served, asked: ScoreRequest) -> JSONObject:
+        pause = self._pause("score")
+        model, chunk, _ = self._rows(served, asked)
+        x, found = model.columns.rows_of_chunk(chunk), [np.empty(0)]
+        for first in range(0, chunk.n_rows, ROWS_AT_ONCE):
+            found.append(model.row_logs(np.ascontiguousarray(x[:, first : first + ROWS_AT_ONCE])))
+            pause()
+        logs = np.concatenate(found)
+        served.count_rows(logs.size)
+        return {
+            "model": served.name,
+            "version": served.version,
+            "log_likelihoods": np.where(np.isfinite(logs), logs, np.nan).tolist(),  # NaN is written as null
+            "surprise_ranks": ranks_of(logs, np.sort(logs)).tolist(),
+            "densities": density_columns(model),
+        }
+
+    def _imputed(self, served: Served, asked: ImputeRequest) -> JSONObject:
+        pause = self._pause("impute")
+        model, chunk, records = self._rows(served, asked)
+        filling = Filling(asked.how, tuple(asked.only), asked.draws, asked.seed)
+        check_filling(model, filling)
+        most = self.settings.max_rows
+        if len(records) * filling.draws > most:
+            detail = f"{len(records)} rows of {filling.draws} draws each; at most {most} rows are answered at once."
+            raise BodyTooLarge(detail, max_rows=most)
+        completed, n_left = _completed(model, model.columns.rows_of_chunk(chunk), records, filling, pause)
+        served.count_rows(chunk.n_rows)
+        n_filled = sum(sum(value is not None for value in row.values()) for row in completed)
+        n_filled -= filling.draws * sum(sum(value is not None for value in row.values()) for row in records)
+        head = {"model": served.name, "version": served.version}
+        return head | {"records": rows_in_json(completed), "n_filled": n_filled, "n_left": n_left}
+
+    def _pause(self, kind: str) -> Callable[[], None]:
+        """What ends an answer that takes longer than a request may."""
+        return until(time.monotonic() + self.settings.query_s, self.settings.query_s, kind)
+
+    def _rows(self, served: Served, asked: ScoreRequest | ImputeRequest) -> tuple[CircuitModel, Chunk, list[Record]]:
+        """The model, the rows as it reads them, and as records."""
+        if (asked.records is None) == (asked.columns is None):
+            raise InvalidRequest("Send either 'records' or 'columns', and not both.")
+        model, most = queryable(served.model), self.settings.max_rows
+        n_rows = max(map(len, asked.columns.values()), default=0) if asked.columns else len(asked.records or ())
+        if n_rows > most:
+            detail = f"{n_rows} rows; at most {most} are answered at once. A job answers more."
+            raise BodyTooLarge(detail, max_rows=most)
+        records = asked.records if asked.records is not None else _records(asked.columns or {})
+        served.check_names(records, asked.ignore_unknown, 'or send "ignore_unknown": true')
+        chunk = (
+            encode_records(records, model.schema)
+            if asked.columns is None
+            else encode_columns(asked.columns, model.schema)
+        )
+        return model, _with_class(model, chunk, records), records
 
 
 def _completed(
@@ -154,25 +207,6 @@ def _completed(
             }
             completed.append(dict(row) | new)
     return completed, int(np.count_nonzero(is_missing & np.isnan(values)))
-
-
-def _rows(name: str, body: RowsBody, request: Request) -> tuple[Served, CircuitModel, Chunk, list[Record]]:
-    """The model, the rows as it reads them, and as records."""
-    settings: Settings = request.app.state.settings
-    predictor: Predictor | None = getattr(request.app.state, "predictor", None)
-    if predictor is None:
-        raise NotReady("The server is starting.")
-    served = predictor.served(name) or predictor.resolve(name)
-    model = queryable(served.model)
-    records = body.records if body.records is not None else _records(body.columns or {})
-    if len(records) > settings.max_rows:
-        detail = f"{len(records)} rows; at most {settings.max_rows} are answered at once. A job answers more."
-        raise BodyTooLarge(detail, max_rows=settings.max_rows)
-    served.check_names(records, body.ignore_unknown, 'or send "ignore_unknown": true')
-    chunk = (
-        encode_records(records, model.schema) if body.columns is None else encode_columns(body.columns, model.schema)
-    )
-    return served, model, _with_class(model, chunk, records), records
 
 
 def _with_class(model: CircuitModel, chunk: Chunk, records: list[Record]) -> Chunk:

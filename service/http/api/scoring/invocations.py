@@ -1,7 +1,5 @@
 """/invocations, /ping and /version: scoring as MLflow's model servers do it, for the default model."""
 
-from typing import Any
-
 import anyio.to_thread
 import msgspec
 import pyarrow as pa
@@ -15,12 +13,12 @@ from learners.monitoring.raw import BatchRows, ColumnRows, RecordRows
 from learners.schema.encoding.records import encode_columns, encode_records
 from service.http.api.bodies.bodies import decoded
 from service.http.api.bodies.decoded_sizes import check_csv
-from service.http.api.bodies.pieces import Value
+from service.http.api.bodies.pieces import Column, Record, Split, Value, check_rows, row_reader
 from service.http.api.scoring.predict import JSON, Predict, Rows, encode_table, headers_of
 from service.http.memory_in_flight import UNCOUNTED, Hold
 from service.requests.json_values import JSONObject
-from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
-from service.serving.answers import check_size
+from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
+from service.serving.answers import check_size, rows_in_json
 from service.serving.predictor import Served
 from service.settings import Settings
 from service.version import VERSION
@@ -30,16 +28,8 @@ router = APIRouter(tags=["invocations"])
 PATH = "/invocations"
 CSV = "text/csv"
 
-Records = list[dict[str, Value]]
-Columns = dict[str, list[Value] | Value]
-
-
-class Split(msgspec.Struct):
-    """A data frame as pandas' orient="split" writes it; the index is overlooked."""
-
-    columns: list[str]
-    data: list[list[Value]]
-    index: list[Any] | None = None
+Records = list[Record]
+Columns = dict[str, Column | Value]
 
 
 class InvocationRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,9 +48,6 @@ class InvocationResponse(msgspec.Struct):
     predictions: list[str | int | bool]
     probabilities: list[list[float]]
     classes: list[str | int | bool]
-
-
-DECODE = msgspec.json.Decoder(InvocationRequest).decode
 
 
 @router.get("/ping", summary="Should requests be sent here?", response_class=PlainTextResponse)
@@ -91,6 +78,7 @@ class Invocations:
     def __init__(self, predict: Predict, settings: Settings) -> None:
         self.predict = predict
         self.model = settings.default_model
+        self.read = row_reader(InvocationRequest, settings.max_rows)
 
     def route(self) -> Route:
         """Its route."""
@@ -115,7 +103,7 @@ class Invocations:
         else:
             self.predict.held(body, content_type, hold)
         if content_type == JSON:
-            rows = rows_of_json(served, body, self.predict.max_rows)
+            rows = self._rows_of_json(served, body)
         elif content_type == CSV:
             rows = rows_of_csv(served, body, self.predict.max_rows)
         else:
@@ -126,30 +114,29 @@ class Invocations:
         classes = served.classes
         answer = {
             "predictions": [classes[code] for code in probabilities.argmax(axis=1)],
-            "probabilities": probabilities.tolist(),
+            "probabilities": rows_in_json(probabilities),
             "classes": classes,
         }
         return Response(msgspec.json.encode(answer), media_type=JSON)
 
-
-def rows_of_json(served: Served, body: bytes, max_rows: int) -> Rows:
-    """The rows of any of the four forms."""
-    request = decoded(DECODE, body, "Name the columns: records, columns, or dataframe_split.")
-    forms = ("dataframe_split", "dataframe_records", "inputs", "instances")
-    given = [name for name in forms if getattr(request, name) is not None]
-    if len(given) != 1:
-        raise InvalidRequest(f"Send exactly one of {', '.join(forms)}.")
-    rows = getattr(request, given[0])
-    if isinstance(rows, Split):
-        rows = columns_of(rows)
-    if isinstance(rows, dict):
-        rows = {name: values if isinstance(values, list) else [values] for name, values in rows.items()}
-        check_rows(max((len(values) for values in rows.values()), default=0), max_rows)
-        served.check_names([rows], ignore_unknown=False, way_out=WAY_OUT)
-        return Rows(encode_columns(rows, served.schema), ColumnRows(rows))
-    check_rows(len(rows), max_rows)
-    served.check_names(rows, ignore_unknown=False, way_out=WAY_OUT)
-    return Rows(encode_records(rows, served.schema), RecordRows(rows))
+    def _rows_of_json(self, served: Served, body: bytes) -> Rows:
+        """The rows of any of the four forms."""
+        request = decoded(self.read, body, "Name the columns: records, columns, or dataframe_split.")
+        forms = ("dataframe_split", "dataframe_records", "inputs", "instances")
+        given = [name for name in forms if getattr(request, name) is not None]
+        if len(given) != 1:
+            raise InvalidRequest(f"Send exactly one of {', '.join(forms)}.")
+        rows = getattr(request, given[0])
+        if isinstance(rows, Split):
+            rows = columns_of(rows)
+        if isinstance(rows, dict):
+            rows = {name: values if isinstance(values, list) else [values] for name, values in rows.items()}
+            check_rows(max((len(values) for values in rows.values()), default=0), self.predict.max_rows)
+            served.check_names([rows], ignore_unknown=False, way_out=WAY_OUT)
+            return Rows(encode_columns(rows, served.schema), ColumnRows(rows))
+        check_rows(len(rows), self.predict.max_rows)
+        served.check_names(rows, ignore_unknown=False, way_out=WAY_OUT)
+        return Rows(encode_records(rows, served.schema), RecordRows(rows))
 
 
 def columns_of(split: Split) -> dict[str, list[Value]]:
@@ -176,14 +163,3 @@ def rows_of_csv(served: Served, body: bytes, max_rows: int) -> Rows:
     check_rows(table.num_rows, max_rows)
     served.check_names([dict.fromkeys(names)], ignore_unknown=False, way_out=WAY_OUT)
     return Rows(encode_table(table, served), BatchRows(table))
-
-
-def check_rows(n_rows: int, max_rows: int) -> None:
-    """Refuse too many rows.
-
-    Raises
-    ------
-    BodyTooLarge
-    """
-    if n_rows > max_rows:
-        raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)

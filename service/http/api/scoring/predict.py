@@ -22,13 +22,13 @@ from learners.schema.schema import FEW_CLASSES
 from service.http.api.bodies.bodies import decoded, read_body, send_body, send_problem
 from service.http.api.bodies.decoded_sizes import check_json
 from service.http.api.bodies.options import PREDICTION_KEY, Options, checked_key, options_of
-from service.http.api.bodies.pieces import WHOLE_BYTES, Value, rows_in_pieces
+from service.http.api.bodies.pieces import Value, check_rows, row_reader
 from service.http.api.bodies.streams import QuickStreams, read_stream
 from service.http.memory_in_flight import UNCOUNTED, Hold, InFlight
 from service.http.paths import is_hot
 from service.requests import problems
-from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
-from service.serving.answers import check_answer, check_columns, classes_in_json, top_batch, top_classes
+from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
+from service.serving.answers import check_answer, check_columns, classes_in_json, rows_in_json, top_batch, top_classes
 from service.serving.predictor import Predictor, Probabilities, Served, scored_batch
 from service.settings import Settings
 
@@ -93,7 +93,7 @@ class Predict:
         self.max_body_bytes, self.max_decoded_bytes = settings.max_body_bytes, settings.max_decoded_bytes
         self.max_rows = settings.max_rows
         self.inline_bytes = settings.inline_bytes
-        self.decode = msgspec.json.Decoder(PredictRequest).decode
+        self.read = row_reader(PredictRequest, settings.max_rows)
         self.quick_streams = QuickStreams()
         self.encode = msgspec.json.Encoder().encode
 
@@ -159,18 +159,11 @@ class Predict:
 
     def parse(self, body: bytes) -> PredictRequest:
         """The request of a JSON body, with exactly one of records and columns."""
-        request = decoded(self.decode if len(body) <= WHOLE_BYTES else self._in_pieces, body, ROWS)
+        request = decoded(self.read, body, ROWS)
         if (request.records is None) == (request.columns is None):
             raise InvalidRequest("Send either 'records' or 'columns', and not both.")
-        self._check_rows(len(request.records or ()))
+        check_rows(len(request.records or ()), self.max_rows)
         return request
-
-    def _in_pieces(self, body: bytes) -> PredictRequest:
-        return PredictRequest(*rows_in_pieces(body, self.max_rows))
-
-    def _check_rows(self, n_rows: int) -> None:
-        if n_rows > self.max_rows:
-            raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {self.max_rows}.", max_rows=self.max_rows)
 
     def answer_json(self, served: Served, request: PredictRequest, options: Options) -> bytes:
         """Classify parsed rows and write the JSON answer."""
@@ -187,7 +180,7 @@ class Predict:
             return Rows(encode_records(request.records, served.schema), RecordRows(request.records))
         columns = request.columns or {}
         served.check_names([columns], options.ignore_unknown)
-        self._check_rows(_n_rows(columns))
+        check_rows(_n_rows(columns), self.max_rows)
         return Rows(encode_columns(columns, served.schema), ColumnRows(columns))
 
     def held(self, body: bytes, content_type: str, hold: Hold) -> None:
@@ -236,7 +229,7 @@ class Predict:
         response |= classes_in_json(served.classes, probabilities, options.top_k)
         if options.interval is not None:
             low, high = served.intervals(rows.chunk, options.interval)
-            response["intervals"] = np.stack([low, high], axis=2).tolist()
+            response["intervals"] = rows_in_json(np.stack([low, high], axis=2))
         if ids is not None:
             response["ids"] = ids
         if (warning := warning_of(served.model, rows.chunk)) is not None:

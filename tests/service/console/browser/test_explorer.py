@@ -283,3 +283,33 @@ def test_the_picture_is_found_sized_and_dragged(browser, kinds: tuple[str, httpx
         tab.page.click("#fit")
         assert tab.page.evaluate(width) <= 390
         tab.check()
+
+
+def test_a_box_is_moved_and_its_arrows_follow(browser, kinds: tuple[str, httpx.Client]) -> None:
+    with visit(browser, kinds[0]) as tab:
+        for model in ("rain", "posterior"):
+            tab.go(f"/console/models/{model}/graph")
+            tab.settled()
+            edge = tab.page.locator(".edge-line:not(.folded)").first
+            path, name = edge.get_attribute("d"), edge.get_attribute("data-to")
+            node = tab.page.locator(f'.node[data-column="{name}"]')
+            node.scroll_into_view_if_needed()
+            box, address = node.bounding_box(), tab.page.url
+            middle = box["x"] + box["width"] / 2
+            to_left = -1 if middle > tab.page.viewport_size["width"] / 2 else 1
+            tab.page.mouse.move(middle, box["y"] + 12)
+            tab.page.mouse.down()
+            tab.page.mouse.move(middle + 40 * to_left, box["y"] + 2, steps=4)
+            tab.page.mouse.up()
+            dragged = node.bounding_box()
+            assert dragged["x"] - box["x"] == pytest.approx(40 * to_left, abs=2), model
+            assert edge.get_attribute("d") != path and tab.page.url == address and not case_of(tab)
+            path = edge.get_attribute("d")
+            tab.page.evaluate(
+                "name => document.querySelector(`.node[data-column=\"${name}\"]`).querySelector('a, .value')?.focus()",
+                name,
+            )
+            if node.locator("a, .value").count():
+                tab.page.keyboard.press("Shift+ArrowLeft" if to_left < 0 else "Shift+ArrowRight")
+                assert edge.get_attribute("d") != path and node.bounding_box()["x"] != dragged["x"]
+        tab.check()

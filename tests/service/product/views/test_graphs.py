@@ -9,12 +9,9 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from learners.errors import UnknownColumn
 from service import product
-from service.product.views.graph_layout import GAP, layered, layers_of
 from service.product.views.graphs import ColumnGraph, GraphEdge, graph_of_structure, outline
 from service.product.views.structure_svg import to_svg
 from service.requests.requests import TrainRequest
@@ -26,50 +23,13 @@ SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert('1')</script>\x00\u202e\"&" + "x" * 100
 
 
-@st.composite
-def graphs(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
-    n = draw(st.integers(1, 12))
-    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
-    edges = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=20)) if pairs else []
-    order = draw(st.permutations(range(n)))
-    return n, [(order[i], order[j]) for i, j in edges]
-
-
-@given(graphs())
-def test_parents_stand_above_and_nothing_touches(drawn: tuple[int, list[tuple[int, int]]]) -> None:
-    n, edges = drawn
-    widths, heights = [30.0 + 10 * node for node in range(n)], [26.0 + 30 * (node % 3) for node in range(n)]
-    spots = layered(widths, edges, heights)
-    layer = layers_of(n, edges)
-    for (parent, child), route in zip(edges, spots.routes, strict=True):
-        assert layer[parent] < layer[child] and spots.y[parent] < spots.y[child]
-        assert route[0] == (spots.x[parent], spots.y[parent]) and route[-1] == (spots.x[child], spots.y[child])
-        assert len(route) == 2 * (layer[child] - layer[parent]) + 1
-    for a in range(n):
-        assert spots.x[a] - widths[a] / 2 > 0 and spots.x[a] + widths[a] / 2 < spots.width
-        assert spots.y[a] - heights[a] / 2 > 0 and spots.y[a] + heights[a] / 2 < spots.height
-        for b in range(a):
-            is_beside = abs(spots.y[a] - spots.y[b]) < (heights[a] + heights[b]) / 2
-            assert not is_beside or abs(spots.x[a] - spots.x[b]) >= (widths[a] + widths[b]) / 2 + GAP - 1e-6
-
-
-def test_nodes_without_edges_fill_rows() -> None:
-    spots = layered([200.0] * 40, [])
-    assert spots.width < 1200 and len(set(spots.y)) == 10
-
-
-def test_a_cycle_is_refused() -> None:
-    with pytest.raises(ValueError, match="the graph has a cycle"):
-        layered([1.0, 1.0], [(0, 1), (1, 0)])
-
-
 def test_the_picture_has_real_text_and_escapes_names() -> None:
-    graph = ColumnGraph("class", ("a", HOSTILE), (GraphEdge("a", HOSTILE, 0.25),), {"a": 0.5}, "nats")
+    graph = ColumnGraph("class", ("a", HOSTILE), (GraphEdge("a", HOSTILE, 0.25),), {"a": 0.5}, "log loss")
     root = ElementTree.fromstring(to_svg(graph, HOSTILE, link=lambda name: f"/x?{name == 'a'}"))
     texts = [each.text for each in root.iter(f"{SVG}text")]
     assert {"class", "a"} <= set(texts) and all(len(text or "") <= 28 for text in texts)
     titles = [each.text or "" for each in root.iter(f"{SVG}title")]
-    assert any("→ <script>" in title and "0.25 nats" in title for title in titles)
+    assert any("→ <script>" in title and "saves 0.25 of log loss a row" in title for title in titles)
     assert "2 columns, 1 edges" in (root.findtext(f"{SVG}desc") or "") and not list(root.iter(f"{SVG}script"))
     assert [link.get("href") for link in root.iter(f"{SVG}a")] == ["/x?False", "/x?True", "/x?False"]
     assert root.find(f"{SVG}style") is not None
@@ -78,7 +38,7 @@ def test_the_picture_has_real_text_and_escapes_names() -> None:
 
 def test_the_neighbourhood_of_a_column() -> None:
     edges = tuple(GraphEdge(a, b, 1.0) for a, b in ("ab", "bc", "cd"))
-    graph = ColumnGraph("y", tuple("abcd"), edges, {"a": 0.1, "d": 0.9}, "nats")
+    graph = ColumnGraph("y", tuple("abcd"), edges, {"a": 0.1, "d": 0.9}, "log loss")
     assert graph.around("b").columns == ("a", "b", "c") and len(graph.around("b").edges) == 2
     assert graph.around("a", 2).columns == ("a", "b", "c")
     assert graph.around("y").columns == tuple("abcd")

@@ -90,6 +90,23 @@ def layered(widths: Sequence[float], edges: Sequence[Edge], heights: Sequence[fl
     return Placed(x[:n], y, routes, width, head[-1])
 
 
+def rim_to_rim(
+    route: Sequence[tuple[float, float]], parent_height: float, child_height: float
+) -> list[tuple[float, float]]:
+    """A route from the foot of its parent to the head of its child."""
+    (x, y), (x_end, y_end) = route[0], route[-1]
+    return [(x, y + parent_height / 2), *route[1:-1], (x_end, y_end - child_height / 2)]
+
+
+def curve(route: Sequence[tuple[float, float]]) -> str:
+    """An edge as the path of an SVG picture, upright at its bends."""
+    told = [f"M{route[0][0]:.1f} {route[0][1]:.1f}"]
+    for (x0, y0), (x1, y1) in itertools.pairwise(route):
+        middle = (y0 + y1) / 2
+        told.append(f"C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}")
+    return "".join(told)
+
+
 def _in_rows(layer: list[int], widths: Sequence[float], linked: Collection[int]) -> None:
     """Put nodes without edges where layers have room, and the rest in layers below."""
     used = [0.0] * (max(layer, default=0) + 1)

@@ -1,0 +1,46 @@
+"""Files that users uploaded, in backups and under the doctor's eyes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from service import product
+from service.operations import backup, doctor
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.service import commands
+
+
+def uploads(settings: Settings) -> list[doctor.Finding]:
+    return [finding for finding in doctor.examine(settings) if finding.check == "uploads"]
+
+
+def test_a_backup_holds_what_was_uploaded_into_the_workspace(tmp_path: Path) -> None:
+    settings, copy, restored = Settings(workspace=tmp_path / "w"), tmp_path / "copy.tar", tmp_path / "restored"
+    with Workspace(settings) as workspace:
+        (uri,) = product.load_example(workspace).uris
+        backup.back_up(workspace, copy)
+    (found,) = uploads(settings)
+    assert found.state == "ok" and "a backup holds them" in found.detail
+    backup.restore(copy, restored)
+    again = restored / Path(uri).relative_to(settings.workspace)
+    assert again.read_bytes() == Path(uri).read_bytes()
+    shutil.rmtree(settings.workspace)
+    lost = uploads(Settings(workspace=restored))[-1]
+    assert lost.state == "warning" and uri in lost.detail and str(restored / "uploads") in lost.remedy
+    backup.restore(copy, settings.workspace)
+    assert [finding.state for finding in uploads(settings)] == ["ok"]
+
+
+def test_a_backup_says_that_files_in_a_data_root_are_not_in_it(tmp_path: Path) -> None:
+    settings = Settings(workspace=tmp_path / "w", data_roots=[str(tmp_path / "data")])
+    with Workspace(settings) as workspace:
+        product.load_example(workspace)
+    (found,) = uploads(settings)
+    assert (
+        found.state == "ok" and "leaves them out" in found.detail and str(tmp_path / "data" / "uploads") in found.detail
+    )
+    said = commands.run(["backup", str(tmp_path / "copy")], settings.environment())
+    assert "Uploaded files are not in it" in said.stdout and said.returncode == 0
+    assert not (tmp_path / "copy" / "uploads").exists()
