@@ -49,7 +49,7 @@ class StructurePosterior(BaseEstimator):
     Parameters
     ----------
     score, method, candidates, max_parents, prior, required, forbidden, tiers, edge_log_odds, alpha_mu, alpha_w, t, \
-standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
+standardise, ess, n_bins, max_states, max_values, screen_for, keep_rows, sets, draws, seed
         As in `learners.orders.parameters.OrderParameters`.
     schema : Schema, optional
         Skips the schema pass.
@@ -107,6 +107,7 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
         n_bins: int = 4,
         max_states: int = 10,
         max_values: int = 1024,
+        screen_for: Sequence[str] = (),
         keep_rows: bool = True,
         sets: int = 400_000,
         draws: int = 200,
@@ -120,7 +121,8 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
         self.prior, self.required, self.forbidden, self.tiers = prior, required, forbidden, tiers
         self.edge_log_odds, self.alpha_mu, self.alpha_w, self.t = edge_log_odds, alpha_mu, alpha_w, t
         self.standardise, self.ess, self.n_bins = standardise, ess, n_bins
-        self.max_states, self.max_values, self.keep_rows = max_states, max_values, keep_rows
+        self.max_states, self.max_values, self.screen_for = max_states, max_values, screen_for
+        self.keep_rows = keep_rows
         self.sets, self.draws, self.seed = sets, draws, seed
         self.schema, self.columns, self.threads, self.verbose = schema, columns, threads, verbose
 
