@@ -323,7 +323,7 @@ def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, s
 def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The discrete and the numeric columns that can be asked for."""
     columns = columns_of(model.circuit, model.schema)
-    given = read(columns, evidence, {}).settled(columns)
+    given = read(columns, evidence, {}).settled
     free = [v for v in model.circuit.scope(model.circuit.root) if columns.names[v] not in given]
     discrete = tuple(columns.names[v] for v in free if columns.n_values[v])
     return discrete, tuple(columns.names[v] for v in free if not columns.n_values[v])
