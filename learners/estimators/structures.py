@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,6 +15,7 @@ from learners.circuits.model import CircuitModel
 from learners.errors import LearnerError
 from learners.estimators.forms import are_paths, rows_of
 from learners.kernels.arrays import Floats
+from learners.models.estimation import Average
 from learners.models.query import AnyQuery, StructureQuery
 from learners.orders.formats.network_files import chosen_format
 from learners.orders.model import OrderModel
@@ -201,6 +203,27 @@ standardise, ess, n_bins, max_states, max_values, screen_for, keep_rows, sets, d
         if isinstance(query, StructureQuery):
             return self._model().answer([query])[0]
         return answer_all(self._model(), [query], self.network)[0]
+
+    def score_samples(self, X: Any, average: Average | None = None) -> Floats:
+        """(n,) float64: log density of each row, given the rows of `fit`, with parameters averaged out.
+
+        Parameters
+        ----------
+        X : table
+        average : Average, optional
+            Over which graphs; without it, the most probable graph alone.
+
+        Raises
+        ------
+        UnknownColumn, InvalidParameter, ImpossibleEdges, NoRows, NoTables
+        """
+        model, source = self._model(), self._source_of(X)
+        if average is None:
+            parts = [model.log_likelihood(batch) for batch in source.batches()]
+        else:
+            over = model.averaged(average, source.n_rows)
+            parts = [over.log_likelihood(model.rows_of(batch)) for batch in source.batches()]
+        return np.concatenate([np.empty(0), *parts])
 
     def network(self) -> CircuitModel:
         """The most probable graph as a model of the joint distribution, made once."""

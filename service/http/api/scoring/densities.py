@@ -12,12 +12,13 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import nameable, raw_value
 from learners.circuits.queries.imputation import filled
 from learners.kernels.arrays import Array
+from learners.models.estimation import Average
 from learners.models.query import How
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_columns, encode_records
 from service.product.inference.imputation import Filling, check_filling
 from service.product.inference.queries import queryable, until
-from service.product.inference.row_scores import density_columns, ranks_of
+from service.product.inference.row_scores import density_columns, graph_average, ranks_of
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, InvalidRequest, NotReady
@@ -47,14 +48,26 @@ class RowsBody(Body):
         return self
 
 
+class ScoreBody(RowsBody):
+    """Rows to score."""
+
+    average: Average | None = Field(
+        default=None, description="Of a posterior over structures: average over its graphs, not its most probable one."
+    )
+
+
 class ScoreResponse(BaseModel):
-    """Of each row its log likelihood in nats, null where it is impossible, and its rank: 1 is the most surprising."""
+    """Of each row its log likelihood in nats, null where it is impossible or not told, and its rank: 1 is the most surprising."""
 
     model: str
     version: int
     log_likelihoods: list[float | None] = Field(examples=[[-3.1, -7.4]])
     surprise_ranks: list[int] = Field(examples=[[2, 1]])
     densities: list[str] = Field(description="Columns whose part of the likelihood is a density, not a probability.")
+    average: JSONObject | None = Field(
+        default=None,
+        description="How graphs were averaged: exactly, or of n draws with the standard error of the mean.",
+    )
 
 
 class ImputeBody(RowsBody):
@@ -77,13 +90,15 @@ class ImputeResponse(BaseModel):
 
 
 @router.post("/{name}/score", summary="Score rows by their log likelihood")
-def score(name: str, body: RowsBody, request: Request) -> ScoreResponse:
-    """How probable the model holds each row; what a row misses is summed out."""
+def score(name: str, body: ScoreBody, request: Request) -> ScoreResponse:
+    """How probable the model holds each row; what a row misses is summed out, unless graphs are averaged."""
     pause = _pause(request, "score")
     served, model, chunk, _ = _rows(name, body, request)
     x, found = model.columns.rows_of_chunk(chunk), [np.empty(0)]
+    over = graph_average(served.model, body.average, chunk.n_rows, pause)
+    row_logs = model.row_logs if over is None else over.log_likelihood
     for first in range(0, chunk.n_rows, ROWS_AT_ONCE):
-        found.append(model.row_logs(np.ascontiguousarray(x[:, first : first + ROWS_AT_ONCE])))
+        found.append(row_logs(np.ascontiguousarray(x[:, first : first + ROWS_AT_ONCE])))
         pause()
     logs = np.concatenate(found)
     served.count_rows(logs.size)
@@ -93,6 +108,7 @@ def score(name: str, body: RowsBody, request: Request) -> ScoreResponse:
         log_likelihoods=[log if np.isfinite(log) else None for log in logs.tolist()],
         surprise_ranks=ranks_of(logs, np.sort(logs)).tolist(),
         densities=density_columns(model),
+        average=None if over is None else over.told(),
     )
 
 
