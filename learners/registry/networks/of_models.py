@@ -44,6 +44,11 @@ class TablesTooLarge(LearnerError, ValueError):
         )
 
 
+def has_arcs(model: Model) -> bool:
+    """Whether columns of the one network of a model can be set from outside."""
+    return isinstance(model.joint if isinstance(model, EnsembleModel) else model, LookupModel | NetworkModel)
+
+
 def network_of(model: Model) -> ArcNetwork:
     """The network of a classifier, of an ensemble's joint member or a file; of a posterior over structures its best graph.
 
