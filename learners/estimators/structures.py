@@ -30,6 +30,7 @@ from learners.registry import recipes
 from learners.registry.discrete_networks import network_text
 from learners.registry.networks.network_answers import answer_all
 from learners.registry.networks.of_models import compiled
+from learners.registry.networks.order_circuits import order_circuit
 from learners.schema import Schema
 
 if TYPE_CHECKING:
@@ -231,6 +232,15 @@ standardise, ess, n_bins, max_states, max_values, screen_for, keep_rows, sets, d
         if self._network is None or self._network[0] is not model:
             self._network = (model, compiled(model))
         return self._network[1]
+
+    def order_circuit(self) -> CircuitModel:
+        """The posterior over graphs as a circuit, whose variables are the columns' parent sets: see `order_circuits`.
+
+        Raises
+        ------
+        TooManyParentSets
+        """
+        return order_circuit(self._model())
 
     def to_networkx(self) -> networkx.DiGraph:
         """The most probable graph; every edge has its `probability`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from xml.etree import ElementTree
 
 import duckdb
@@ -11,8 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.formats.text import parse_text
 from learners.models.estimation import Average
 from learners.orders.formats.bif import parse_bif
+from learners.registry.networks.order_circuits import order_circuit
 from service import product
 from service.settings import Settings
 from service.workspace import Workspace
@@ -153,6 +157,21 @@ def test_other_models_know_no_structures_and_this_one_no_classes(site, plant, ci
     told = problem(site.client.post("/v1/models/plant/predict", json={"records": [{"flow": 1.0}]}), 422)
     assert "or send queries" in told["detail"]
     assert "has leaves of several columns" in problem(site.client.get("/v1/models/plant/circuit"), 422)["detail"]
+
+
+def test_graphs_are_a_circuit_to_save_and_load(site, plant, circuit, tmp_path):
+    text = site.client.get("/v1/models/plant/circuit", params={"of": "graphs"}).text
+    given = model_of(site).probabilities[0, 1]
+    read = parse_text(text.splitlines(), "graphs.txt")
+    own = order_circuit(model_of(site))
+    with_edge = [code for code, value in enumerate(own.schema.attributes[1].values) if "flow" in value.split(", ")]
+    assert sum(math.exp(log_values(read, [[-1], [code], [-1], [-1]])[0]) for code in with_edge) == pytest.approx(given)
+    fewpass("models", "circuit", "plant", "--of", "graphs", "--out", tmp_path / "g.txt", workspace=site.workspace)
+    assert (tmp_path / "g.txt").read_text() == text
+    svg = site.client.get("/v1/models/plant/circuit", params={"of": "graphs", "format": "svg"})
+    assert svg.status_code == 200 and "<svg" in svg.text
+    refused = problem(site.client.get("/v1/models/sky/circuit", params={"of": "graphs"}), 422)["detail"]
+    assert "has no posterior over structures" in refused
 
 
 def titles(text):
