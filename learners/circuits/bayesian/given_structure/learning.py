@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.sampler.chains import Phase, phases
 from learners.circuits.bayesian.sampler.diagnostics import diagnosed
+from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, KIND, SECOND, SQUARES, TOTAL, N
+from learners.circuits.bayesian.sampler.parameters import gamma, leaf_parameters
 from learners.circuits.bayesian.sampler.priors import Strengths
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY
@@ -29,8 +32,6 @@ from learners.passes.engine import Advance
 from learners.passes.rows import Rows
 from learners.schema import Schema
 
-# A gamma variate of a small shape may be below all doubles; no weight is zero and no spread infinite.
-LEAST = 1e-300
 # Of counts and waiting times that are all zero.
 LEAST_MEAN = 1e-6
 # Columns of a trace: the log joint, up to a constant, and six of proposals, which this sampler has not.
@@ -93,31 +94,38 @@ class ParameterPrior:
         parameters[in_table] = _log_shares(
             random, counts.cells[in_table] + own.categorical, parameters[in_table] > -np.inf, leaf[in_table]
         )
-        for kind in (GAUSSIAN, EXPONENTIAL, POISSON):
-            nodes = np.flatnonzero(circuit.kind == kind)
-            first = circuit.leaf_starts[nodes]
-            n, total, squares = counts.leaves[nodes].T
-            centre = self.centre[circuit.variable[nodes]]
-            mean = np.maximum(centre, LEAST_MEAN)
-            if kind != GAUSSIAN:
-                # Counts and waiting times are sums of the numbers themselves.
-                total = total + n * centre
-                shape = own.exponential + n if kind == EXPONENTIAL else own.poisson + total
-                rate = own.exponential * mean + total if kind == EXPONENTIAL else own.poisson / mean + n
-                parameters[first] = _gamma(random, shape) / rate
-                continue
-            rho, half = own.rho + n, own.gaussian + n / 2
-            rate = own.gaussian * self.variance[circuit.variable[nodes]] + 0.5 * np.maximum(
-                squares - total**2 / rho, 0.0
-            )
-            parameters[first] = centre + total / rho
-            if random is None:
-                parameters[first + 1] = np.sqrt(rate / half * (1.0 + 1.0 / rho))
-                continue
-            spread = np.sqrt(rate / _gamma(random, half))
-            parameters[first] += spread * random.standard_normal(nodes.size) / np.sqrt(rho)
-            parameters[first + 1] = spread
+        first, second = leaf_parameters(random, own, self._tallied(counts))
+        at = circuit.leaf_starts[self.numeric]
+        parameters[at] = first
+        gaussian = circuit.kind[self.numeric] == GAUSSIAN
+        parameters[at[gaussian] + 1] = second[gaussian]
         return log_weight, parameters
+
+    @cached_property
+    def numeric(self) -> Integers:
+        """The numeric leaves."""
+        return np.flatnonzero(self.circuit.kind >= GAUSSIAN)
+
+    def _tallied(self, counts: Counts) -> Floats:
+        """(n_numeric, 8) float64: priors and counts of the numeric leaves, as `leaf_kernels` has them."""
+        kind, variable = self.circuit.kind[self.numeric], self.circuit.variable[self.numeric]
+        leaf, centre = np.zeros((kind.size, 8)), self.centre[variable]
+        leaf[:, KIND] = kind
+        leaf[:, [N, TOTAL, SQUARES]] = counts.leaves[self.numeric]
+        # Counts and waiting times are sums of the numbers themselves.
+        leaf[kind != GAUSSIAN, TOTAL] += (leaf[:, N] * centre)[kind != GAUSSIAN]
+        rates = {
+            EXPONENTIAL: self.strengths.exponential * self.mean[variable],
+            POISSON: self.strengths.poisson / self.mean[variable],
+        }
+        leaf[:, FIRST] = np.select([kind == code for code in rates], list(rates.values()), centre)
+        leaf[:, SECOND] = self.strengths.gaussian * self.variance[variable]
+        return leaf
+
+    @property
+    def mean(self) -> Floats:
+        """(n_variables,) float64: what counts and waiting times are expected to be; not zero."""
+        return np.maximum(self.centre, LEAST_MEAN)
 
     def log_density(self, circuit: Circuit) -> float:
         """Log density of a circuit's weights and leaves, up to a constant."""
@@ -129,12 +137,12 @@ class ParameterPrior:
         for kind in (GAUSSIAN, EXPONENTIAL, POISSON):
             nodes = np.flatnonzero(circuit.kind == kind)
             first, centre = circuit.leaf_starts[nodes], self.centre[circuit.variable[nodes]]
-            mean = np.maximum(centre, LEAST_MEAN)
             if kind == GAUSSIAN:
                 precision = p[first + 1] ** -2.0
                 far = own.gaussian * self.variance[circuit.variable[nodes]] + 0.5 * own.rho * (p[first] - centre) ** 2
                 total += float(((own.gaussian - 0.5) * np.log(precision) - far * precision).sum())
             else:
+                mean = self.mean[circuit.variable[nodes]]
                 shape, rate = (own.exponential, mean) if kind == EXPONENTIAL else (own.poisson, 1.0 / mean)
                 total += float(((shape - 1.0) * np.log(p[first]) - shape * rate * p[first]).sum())
         return total
@@ -146,15 +154,11 @@ class ParameterPrior:
         return Counts(np.zeros(circuit.n_edges, np.int64), cells, np.zeros((circuit.n_nodes, 3)))
 
 
-def _gamma(random: np.random.Generator | None, shape: Floats) -> Floats:
-    return shape if random is None else np.maximum(random.standard_gamma(shape), LEAST)
-
-
 def _log_shares(
     random: np.random.Generator | None, pseudo_counts: Floats, is_possible: Floats, group: Integers
 ) -> Floats:
     """Logarithms of a Dirichlet variate, or its mean, of each group of neighbours; -inf where nothing is possible."""
-    drawn = np.where(is_possible, _gamma(random, pseudo_counts), 0.0)
+    drawn = np.where(is_possible, gamma(random, pseudo_counts), 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(drawn / np.bincount(group, drawn)[group]) if drawn.size else drawn)
 
