@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -89,6 +90,8 @@ class Circuit:
     ----------
     kind, child_starts, children, log_weight, variable, leaf_starts, leaf_parameters, n_values : arrays
         As in `CircuitArrays`.
+    ranges : mapping of numeric variable to (low, high)
+        Moments and draws are those of leaves that are cut to these; the weights hold the ranges already.
 
     Raises
     ------
@@ -99,6 +102,8 @@ class Circuit:
     ----------
     Zhao, Gordon (2017), section 2.1.
     """
+
+    ranges: Mapping[int, tuple[float, float]] = MappingProxyType({})
 
     def __init__(self, arrays: CircuitArrays) -> None:
         self._take(arrays)
@@ -212,7 +217,7 @@ class Circuit:
             raise InvalidCircuit("has arrays whose lengths do not fit together")
         _check_leaves(made.arrays)
         _check_weights(made.arrays)
-        made.scopes = self.scopes
+        made.scopes, made.ranges = self.scopes, self.ranges
         indicators = self.leaf_starts[:-1][self.kind == INDICATOR]
         is_same = np.array_equal(made.leaf_parameters[indicators], self.leaf_parameters[indicators])
         made._of_structure = self._of_structure if is_same else {}

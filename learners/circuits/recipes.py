@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from learners.circuits.bayesian.given_structure.learning import GivenStructure
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.bayesian.sampler.columns import BY_COLUMN, PAPER, coded
 from learners.circuits.bayesian.sampler.learning import Sampling, sampling_of
@@ -74,7 +75,7 @@ class CircuitParameters(GibbsParameters):
     learning : "em", "adf", "bmm", "gibbs" or "none"
         How weights are learned: "em" in passes, "adf" and "bmm" row by row, "gibbs" by sampling, "none" not at all. These are
         batch EM; one pass of assumed density filtering or of Bayesian moment matching; a posterior over complete binary
-        circuits, for which no structure is chosen; or the structure's own weights.
+        circuits, or over the weights and leaves of the structure of a file; or the structure's own weights.
     passes : int
         Most passes of EM over all rows; after "auto", which has made passes over drawn rows, 2 where these were all.
     tolerance : float
@@ -163,8 +164,8 @@ class CircuitParameters(GibbsParameters):
             raise InvalidParameter("strength", self.strength, "above zero")
         if self.learning == "gibbs":
             self.check_sampling()
-            if self.structure == "file":
-                raise InvalidParameter("structure", self.structure, "sampling makes its own circuit: leave it out")
+            if self.structure == "file" and self.trials:
+                raise InvalidParameter("trials", self.trials, "a structure of a file has no trials: leave it out")
             if self.leaves == AUTO:
                 raise InvalidParameter("leaves", AUTO, f"sampling chooses leaves by itself: use {BY_COLUMN!r}")
         elif self.structure == GAUSSIANS and self.learning != "em":
@@ -211,7 +212,7 @@ def spn(
     ----------
     Liu, Van den Broeck (2021); Peharz et al. (2019); Gens, Domingos (2013); Zhao, Gordon (2017).
     """
-    if parameters.learning == "gibbs":
+    if parameters.learning == "gibbs" and parameters.structure != "file":
         return (yield from bayesian(target, parameters, given, overrides or {}))
     read, cuts = read_circuit(parameters.circuit) if parameters.structure == "file" else (None, NO_CUTS)
     if parameters.made == GAUSSIANS and parameters.leaves is None:
@@ -230,6 +231,10 @@ def spn(
     least = narrowest(start, densities) if densities else None
     if read is not None:
         facts["circuit_sha256"] = fingerprint(read)
+    if parameters.learning == "gibbs":
+        sampler = GivenStructure(schema, start, parameters, facts, parameters.seed)
+        sampled: CircuitModel = yield RowWork("sampling", schema, sampler.learn, "")
+        return sampled
     if parameters.learning in ("adf", "bmm"):
         rows_of = columns_of(start, schema).rows_of_chunk
         for _ in range(parameters.stream_passes):

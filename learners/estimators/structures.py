@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,6 +15,7 @@ from learners.circuits.model import CircuitModel
 from learners.errors import LearnerError
 from learners.estimators.forms import are_paths, rows_of
 from learners.kernels.arrays import Floats
+from learners.models.estimation import Average
 from learners.models.query import AnyQuery, StructureQuery
 from learners.orders.formats.network_files import chosen_format
 from learners.orders.model import OrderModel
@@ -28,6 +30,7 @@ from learners.registry import recipes
 from learners.registry.discrete_networks import network_text
 from learners.registry.networks.network_answers import answer_all
 from learners.registry.networks.of_models import compiled
+from learners.registry.networks.order_circuits import order_circuit
 from learners.schema import Schema
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ class StructurePosterior(BaseEstimator):
     Parameters
     ----------
     score, method, candidates, max_parents, prior, required, forbidden, tiers, edge_log_odds, alpha_mu, alpha_w, t, \
-standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
+standardise, ess, n_bins, max_states, max_values, screen_for, keep_rows, sets, draws, seed
         As in `learners.orders.parameters.OrderParameters`.
     schema : Schema, optional
         Skips the schema pass.
@@ -107,6 +110,7 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
         n_bins: int = 4,
         max_states: int = 10,
         max_values: int = 1024,
+        screen_for: Sequence[str] = (),
         keep_rows: bool = True,
         sets: int = 400_000,
         draws: int = 200,
@@ -120,7 +124,8 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
         self.prior, self.required, self.forbidden, self.tiers = prior, required, forbidden, tiers
         self.edge_log_odds, self.alpha_mu, self.alpha_w, self.t = edge_log_odds, alpha_mu, alpha_w, t
         self.standardise, self.ess, self.n_bins = standardise, ess, n_bins
-        self.max_states, self.max_values, self.keep_rows = max_states, max_values, keep_rows
+        self.max_states, self.max_values, self.screen_for = max_states, max_values, screen_for
+        self.keep_rows = keep_rows
         self.sets, self.draws, self.seed = sets, draws, seed
         self.schema, self.columns, self.threads, self.verbose = schema, columns, threads, verbose
 
@@ -200,12 +205,42 @@ standardise, ess, n_bins, max_states, max_values, keep_rows, sets, draws, seed
             return self._model().answer([query])[0]
         return answer_all(self._model(), [query], self.network)[0]
 
+    def score_samples(self, X: Any, average: Average | None = None) -> Floats:
+        """(n,) float64: log density of each row, given the rows of `fit`, with parameters averaged out.
+
+        Parameters
+        ----------
+        X : table
+        average : Average, optional
+            Over which graphs; without it, the most probable graph alone.
+
+        Raises
+        ------
+        UnknownColumn, InvalidParameter, ImpossibleEdges, NoRows, NoTables
+        """
+        model, source = self._model(), self._source_of(X)
+        if average is None:
+            parts = [model.log_likelihood(batch) for batch in source.batches()]
+        else:
+            over = model.averaged(average, source.n_rows)
+            parts = [over.log_likelihood(model.rows_of(batch)) for batch in source.batches()]
+        return np.concatenate([np.empty(0), *parts])
+
     def network(self) -> CircuitModel:
         """The most probable graph as a model of the joint distribution, made once."""
         model = self._model()
         if self._network is None or self._network[0] is not model:
             self._network = (model, compiled(model))
         return self._network[1]
+
+    def order_circuit(self) -> CircuitModel:
+        """The posterior over graphs as a circuit, whose variables are the columns' parent sets: see `order_circuits`.
+
+        Raises
+        ------
+        TooManyParentSets
+        """
+        return order_circuit(self._model())
 
     def to_networkx(self) -> networkx.DiGraph:
         """The most probable graph; every edge has its `probability`.

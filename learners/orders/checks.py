@@ -15,7 +15,6 @@ from learners.orders.lattice.graphs import members
 from learners.orders.scores.bge import BGe, BGePrior, Standard
 from learners.schema import Schema
 
-MOST_COLUMNS = 64
 # What the others leave of a column's variance, if it is no linear combination of them.
 LEAST_SHARE = 1e-10
 # A column belongs to the combination if its weight, of standardised columns, is more than this.
@@ -24,20 +23,6 @@ LEAST_WEIGHT = 1e-4
 
 class TooFewRows(LearnerError, ValueError):
     """There are fewer complete rows than the scores need."""
-
-
-def check_columns(schema: Schema) -> None:
-    """Refuse more columns than a set has bits.
-
-    Raises
-    ------
-    SchemaError
-    """
-    if schema.n_attributes > MOST_COLUMNS:
-        raise SchemaError(
-            f"The table has {schema.n_attributes} columns; posteriors over structures have at most {MOST_COLUMNS}. "
-            f"Drop {schema.n_attributes - MOST_COLUMNS} of them, or learn the table in parts of up to {MOST_COLUMNS} columns."
-        )
 
 
 def check_numeric(schema: Schema) -> None:

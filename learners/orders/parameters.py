@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self
 
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.models.parameters import Parameters
@@ -53,6 +53,8 @@ class OrderParameters(Parameters):
         A numeric column of at most so many different numbers, all whole, has states: it is nominal, unless the score is BGe.
     max_values : int
         Values that a nominal column keeps; rarer ones share one code.
+    screen_for : tuple of str
+        Of a table of more than 64 columns, these are kept and those with most information about any of them.
     keep_rows : bool
         Whether the model keeps the distinct rows of nominal columns (up to 16 MiB), so that `score` can count any family.
     sets : int
@@ -84,6 +86,7 @@ class OrderParameters(Parameters):
     n_bins: int = 4
     max_states: int = 10
     max_values: int = 1024
+    screen_for: tuple[str, ...] = ()
     keep_rows: bool = True
     sets: int = 400_000
     draws: int = 200
@@ -112,6 +115,25 @@ class OrderParameters(Parameters):
                 raise InvalidParameter(
                     f"edge_log_odds[{edge!r}]", odds, "use finite log odds, or required and forbidden"
                 )
+
+    def without(self, gone: Sequence[str], names: Sequence[str]) -> Self:
+        """The parameters for the other columns alone: what is forbidden or believed of those that are gone holds of no graph.
+
+        Raises
+        ------
+        UnknownColumn, InvalidParameter
+        """
+        everyone = [*names, *gone]
+
+        def stays(text: str, where: str) -> bool:
+            return max(edge_of(text, everyone, where)) < len(names)
+
+        return replace(
+            self,
+            forbidden=tuple(text for text in self.forbidden if stays(text, "forbidden")),
+            tiers=tuple(tuple(name for name in group if name not in gone) for group in self.tiers),
+            edge_log_odds={text: odds for text, odds in self.edge_log_odds.items() if stays(text, "edge_log_odds")},
+        )
 
     def bge(self) -> BGePrior:
         """The prior of BGe."""

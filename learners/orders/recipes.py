@@ -14,7 +14,7 @@ from learners.counts.distinct_rows import DistinctRows
 from learners.counts.moments import Moments, Unit
 from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Integers
-from learners.orders.checks import check_columns, check_numeric, gaussian_score
+from learners.orders.checks import check_numeric, gaussian_score
 from learners.orders.lattice.adaptive_lattice import covered_posterior
 from learners.orders.lattice.graphs import best_graph
 from learners.orders.lattice.lattice import step_bytes
@@ -27,6 +27,7 @@ from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe, Standard
 from learners.orders.scores.candidates import all_candidates, greedy_candidates
 from learners.orders.scores.priors import StructurePrior, with_prior
+from learners.orders.screening import screened
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.passes.memory import memory_limit
@@ -51,7 +52,7 @@ def orders(
     given: Schema | Kept | None = None,
     overrides: Overrides | None = None,
 ) -> Passes[OrderModel]:
-    """The posterior over network structures: one pass after the schema.
+    """The posterior over network structures: one pass after the schema, and one more if columns are screened.
 
     Parameters
     ----------
@@ -79,8 +80,9 @@ def orders(
     if target is not None:
         raise InvalidParameter("target", target, "learner 'orders' has no class, every column is a node: leave it out")
     schema = yield from _schema(parameters, given, overrides or {})
-    check_columns(schema)
+    schema = yield from screened(schema, parameters.screen_for, parameters.required)
     names = [attribute.name for attribute in schema.attributes]
+    parameters = parameters.without([column.name for column in schema.left_out], names)
     prior = parameters.structure_prior(names)
     is_gaussian = parameters.score == "bge" or (
         parameters.score == "auto" and all(attribute.kind == "numeric" for attribute in schema.attributes)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from learners.schema.inference.summaries import NEARLY_CONSTANT, NO_CUT
-from learners.schema.overrides import DROPPED, WEIGHT
+from learners.schema.overrides import DROPPED, SCREENED, WEIGHT
 from learners.schema.schema import Attribute, Schema
 
 # Such columns tell nothing of the class, or were left out on purpose: nothing is lost with them.
-HARMLESS = (NO_CUT, NEARLY_CONSTANT, "constant", DROPPED, WEIGHT)
+HARMLESS = (NO_CUT, NEARLY_CONSTANT, "constant", DROPPED, SCREENED, WEIGHT)
 
 
 class FoldingCost(NamedTuple):

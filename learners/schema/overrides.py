@@ -15,6 +15,7 @@ from learners.schema.reading import DIALECT_FIELDS, FIELDS, Dialect, Reading
 from learners.schema.schema import Kind, Value
 
 DROP, DROPPED = "drop", "dropped by request"
+SCREENED = "screened out"
 WEIGHT = "the weight of the rows"
 MOST_WEIGHT = 1 << 33  # of all rows: sums of losses in whole multiples of 2^-30 stay within 64 bits
 ALL = "*"  # in place of a column's name: how the values of all columns are written

@@ -6,6 +6,7 @@ from typing import Annotated, cast
 
 import typer
 
+from learners.models.estimation import Average
 from learners.models.query import How
 from service import product
 from service.requests.json_values import JSONObject
@@ -31,6 +32,9 @@ def score(
     uris: UrisArgument,
     output: Output,
     keep: Annotated[list[str] | None, typer.Option("--keep", help="Input column to copy; may be repeated.")] = None,
+    average: Annotated[
+        bool, typer.Option("--average", help="Of a posterior over structures: average over its graphs.")
+    ] = False,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -40,15 +44,32 @@ def score(
 
     started = time.perf_counter()
     with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
-        told = product.score(here, model, uris, output, keep=keep or [], replace=force, report=report, warn=_warn)
+        over = Average() if average else None
+        told = product.score(here, model, uris, output, over, keep=keep or [], replace=force, report=report, warn=_warn)
     _show(told, output, started, json_output)
     if not json_output:
         mean = told["log_likelihood"]
         out.print("no row is possible" if mean is None else f"mean log likelihood {mean:.4f} a row")
         if told["n_impossible"]:
             out.print(f"{told['n_impossible']:,} rows have probability zero")
+        if average:
+            out.print(_of_average(told))
         if told["densities"]:
             out.print(f"densities, not probabilities, of: {escape(', '.join(told['densities']))}")
+
+
+def _of_average(told: JSONObject) -> str:
+    """How graphs were averaged, in words."""
+    own = told["average"]
+    how = (
+        "exactly" if own["is_exact"] else f"by {own['n']:,} draws (standard error {own.get('standard_error', 0.0):.2g})"
+    )
+    lacking = (
+        f"; {told['n_incomplete']:,} rows lack a value or have one that training never saw"
+        if told["n_incomplete"]
+        else ""
+    )
+    return f"averaged over graphs {how}{lacking}"
 
 
 def impute(

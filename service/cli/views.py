@@ -10,7 +10,7 @@ import typer
 from learners.orders.formats.network_files import NetworkFormat, chosen_format
 from learners.registry.sql.dialects import DialectName
 from service import product
-from service.product.views.circuit_export import Form
+from service.product.views.circuit_export import CircuitOf, Form
 from service.requests.json_values import JSONObject
 from service.terminal import (
     ForceOption,
@@ -76,12 +76,15 @@ def structure(
 def circuit(
     reference: Reference,
     form: Annotated[Form, typer.Option("--format", "-f", help="dot is for Graphviz, svg a picture.")] = Form.TEXT,
+    of: Annotated[
+        CircuitOf, typer.Option("--of", help="graphs: of a posterior over structures, the parents of each column.")
+    ] = CircuitOf.COLUMNS,
     output: OutputOption = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write the circuit of a model, of a network the one that it is compiled to."""
-    _give(reference, lambda here: product.circuit(here, reference, form), output, force, workspace)
+    _give(reference, lambda here: product.circuit(here, reference, form, of), output, force, workspace)
 
 
 def trace(

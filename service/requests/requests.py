@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from learners.errors import InvalidParameter
+from learners.models.estimation import Average
 from learners.models.query import AnyQuery, How
 from learners.passes.memory import parse_bytes
 from service.requests.first_findings import Body
@@ -223,6 +224,7 @@ class ScoreRequest(RowsRequest):
 
     kind: Literal["score"] = "score"
     keep: list[str] = Field(default_factory=list, description="Columns of the data to copy.")
+    average: Average | None = Field(default=None, description="Over the graphs of a posterior over structures.")
 
 
 class ImputeRequest(RowsRequest):
@@ -230,9 +232,7 @@ class ImputeRequest(RowsRequest):
 
     kind: Literal["impute"] = "impute"
     how: How = Field(default="mode", description="mode, mean (of numbers; else the mode) or draw.")
-    columns: list[str] = Field(
-        default_factory=list, description="Columns to fill; by default those of the model that the data has."
-    )
+    columns: list[str] = Field(default_factory=list, description="Columns to fill; by default all of the model.")
     draws: int = Field(default=1, ge=1, le=1000, description="Completed rows for each row, of how=draw.")
     seed: int = Field(default=0, ge=0, lt=2**63)
 

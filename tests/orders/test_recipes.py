@@ -11,8 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners import StructurePosterior
+from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.errors import EmptyData, InvalidArray, InvalidParameter, NoClass, SchemaError, UnknownColumn
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score
+from learners.orders import screening
 from learners.orders.checks import TooFewRows
 from learners.orders.formats.bif import parse_bif
 from learners.orders.formats.network_tables import InvalidNetwork
@@ -25,7 +27,7 @@ from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.registry.discrete_networks import network_text
 from learners.registry.model_kinds import load_model
-from learners.schema import Kept
+from learners.schema import Chunk, Kept
 from learners.schema.encoding.encode import encode
 from tests.naive import orders as naive
 from tests.orders.problems import gaussian_table, log_fair, naive_bdeu, naive_bge
@@ -355,7 +357,7 @@ def with_column(table, name, values):
             lambda: pa.table({f"x{i}": np.random.default_rng(i).normal(size=80) for i in range(65)}),
             {},
             SchemaError,
-            "The table has 65 columns; posteriors over structures have at most 64",
+            r"The table has 65 columns; posteriors over structures have at most 64. .*screen_for=\['x0'\] keeps the 64",
         ),
     ],
 )
@@ -469,3 +471,42 @@ def test_bge_takes_as_few_rows_as_columns(n):
     plain = naive_bge(standardised(table)[0])
     expected = enumerated(lambda i, p: plain(i, p) + log_fair(4, len(p)))
     np.testing.assert_allclose(learned(table).probabilities, expected[2], atol=1e-6)
+
+
+def wide(n=400, d=70):
+    """Numbers: x69 = x0 + x1 + noise, the others independent of all."""
+    x = np.random.default_rng(8).normal(size=(n, d))
+    x[:, 69] += x[:, 0] + x[:, 1]
+    return pa.table({f"x{i}": x[:, i] for i in range(d)})
+
+
+def test_of_too_many_columns_those_that_tell_most_are_kept():
+    """Beliefs about columns that are gone are no longer held, required edges keep theirs."""
+    told = {"screen_for": ["x69"], "required": ["x5->x6"], "forbidden": [f"x69->x{i}" for i in range(69)]}
+    model = learned(wide(), **told, sets=2000, draws=20, candidates=4)
+    assert len(model.names) == 64
+    assert {"x0", "x1", "x5", "x6", "x69"} <= set(model.names)
+    assert {each.reason for each in model.schema.left_out} == {
+        "screened out: other columns have more information about 'x69'"
+    }
+    edges = {(parent, child) for parent, child, p in model.best_edges() if p > 0.9}
+    assert {("x0", "x69"), ("x1", "x69"), ("x5", "x6")} <= edges
+    # A refresh keeps the columns.
+    source = Source.of_table(wide(200))
+    again = drive(recipes.learner("orders", told | {"candidates": 4, "sets": 2000}, None, Kept(model.schema)), source)
+    assert again.names == model.names
+
+
+def test_information_is_that_of_the_table_less_chance():
+    """By its definition, from the table of a small case."""
+    codes = np.random.default_rng(2).integers(0, 3, (2, 90))
+    codes[1] = np.where(codes[1] == 2, codes[0], codes[1])
+    p = np.array([[np.mean((codes[0] == i) & (codes[1] == j)) for j in range(3)] for i in range(3)])
+    shares = p / np.outer(p.sum(axis=1), p.sum(axis=0))
+    expected = sum(p[cell] * math.log(shares[cell]) for cell in zip(*np.nonzero(p), strict=True)) - 4 / 180
+    table = pa.table({name: [f"{name}{v}" for v in own] for name, own in zip("ab", codes, strict=True)})
+    schema = learned(table).schema
+    counts = FamilyCounts(schema, [Family(1, (0,))])
+    counts.prepare(90)
+    counts.update(Chunk(encode(table.to_batches()[0], schema).x, np.zeros(90, np.uint8)))
+    assert screening.information(counts, 0) == pytest.approx(expected, rel=1e-12)

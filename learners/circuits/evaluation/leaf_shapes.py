@@ -8,6 +8,7 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.evaluation.shape_kernels import add_moments_of_leaves
+from learners.circuits.evaluation.truncated_leaves import truncated_moments
 from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, unwarp
 from learners.circuits.kernels import (
     EXPONENTIAL,
@@ -33,6 +34,9 @@ def _leaf_moments(circuit: Circuit) -> Floats:
     found = np.zeros((circuit.n_nodes if numeric.size else 0, 2))
     if numeric.size:
         add_moments_of_leaves(numeric, circuit.kind, circuit.leaf_starts, circuit.leaf_parameters, found)
+    for v, (low, high) in circuit.ranges.items():
+        for leaf in np.flatnonzero(circuit.variable == v).tolist():
+            found[leaf] = truncated_moments(int(circuit.kind[leaf]), parameters_of(circuit, leaf), low, high)
     return frozen(found)
 
 

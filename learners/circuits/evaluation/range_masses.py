@@ -6,7 +6,6 @@ import numpy as np
 import scipy
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.evaluation.leaf_shapes import parameters_of
 from learners.circuits.evaluation.warp_kernels import warp
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, LOG_NORMAL, ORIGIN, POISSON, STEP, STUDENT
 from learners.kernels.arrays import Floats, Integers
@@ -17,8 +16,9 @@ def log_range_masses(circuit: Circuit, leaves: Integers, low: float, high: float
 
     Of a leaf over the cells of a grid, that of all cells whose recorded number is in the range.
     """
-    found = np.array([_log_mass(int(circuit.kind[leaf]), parameters_of(circuit, leaf), low, high) for leaf in leaves])
-    return found.reshape(leaves.size)
+    starts, p = circuit.leaf_starts, circuit.leaf_parameters
+    found = [_log_mass(int(circuit.kind[i]), p[starts[i] : starts[i + 1]], low, high) for i in leaves.tolist()]
+    return np.array(found).reshape(leaves.size)
 
 
 def _log_mass(kind: int, p: Floats, low: float, high: float) -> float:
@@ -35,21 +35,30 @@ def _log_mass(kind: int, p: Floats, low: float, high: float) -> float:
         freedom = float(p[2])
         with np.errstate(divide="ignore"):
             return float(np.log(scipy.special.stdtr(freedom, above) - scipy.special.stdtr(freedom, below)))
+    return log_normal_mass(*standard_ends(kind, p, low, high))
+
+
+def standard_ends(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
+    """A range's ends as standard normal numbers of a leaf; with a grid the outer ends of its first and last cell."""
     if kind != GAUSSIAN:
-        low, high = _standard_ends(kind, np.ascontiguousarray(p), low, high)
-    return log_normal_mass((low - p[0]) / p[1], (high - p[0]) / p[1])
+        p = np.ascontiguousarray(p)
+        step = float(p[2 + STEP])
+        if step > 0.0:
+            first, last = recorded_ends(p, low, high)
+            low, high = first - 0.5 * step, last + 0.5 * step
+            if not low < high:
+                return np.inf, np.inf
+        low, high = _warped(kind, p, low), _warped(kind, p, high)
+    return (low - p[0]) / p[1], (high - p[0]) / p[1]
 
 
-def _standard_ends(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
-    """The transform of a range's ends; with a grid of the outer ends of its first and last cell."""
+def recorded_ends(p: Floats, low: float, high: float) -> tuple[float, float]:
+    """The first and the last number of a leaf's grid in a range; a recorded number is a multiple of the step but for rounding."""
     step, origin = float(p[2 + STEP]), float(p[2 + ORIGIN])
-    if step > 0.0:
-        # A recorded number is a multiple of the step but for rounding.
-        low = origin + step * (np.ceil((low - origin) / step - 1e-6) - 0.5)
-        high = origin + step * (np.floor((high - origin) / step + 1e-6) + 0.5)
-        if not low < high:
-            return np.inf, np.inf
-    return _warped(kind, p, low), _warped(kind, p, high)
+    return (
+        origin + step * np.ceil((low - origin) / step - 1e-6),
+        origin + step * np.floor((high - origin) / step + 1e-6),
+    )
 
 
 def _warped(kind: int, p: Floats, x: float) -> float:

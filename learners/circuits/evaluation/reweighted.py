@@ -40,9 +40,8 @@ NOTHING = Likelihoods()
 class Reweighted(NamedTuple):
     """P(x) λ(x) = exp(log_scale) · circuit(x), where λ is the product of the likelihoods.
 
-    Of a numeric variable in a range the circuit keeps the leaves as they were: it knows how probable each leaf is given the
-    range, but not the variable's own distribution in it. Where nothing is possible log_scale is -inf, and the circuit the old
-    one.
+    Of a numeric variable in a range the circuit keeps the leaves as they were, and the range in `ranges`, to which moments and
+    draws cut them. Where nothing is possible log_scale is -inf, and the circuit the old one.
     """
 
     circuit: Circuit
@@ -84,4 +83,6 @@ def reweighted(circuit: Circuit, likelihoods: Likelihoods) -> Reweighted:
     changed = np.flatnonzero((circuit.kind[parent] == SUM) & (values[parent] > -np.inf))
     log_weight = circuit.log_weight.copy()
     log_weight[changed] += values[circuit.children[changed]] - values[parent[changed]]
-    return Reweighted(circuit.with_parameters(log_weight, parameters), float(values[-1]))
+    made = circuit.with_parameters(log_weight, parameters)
+    made.ranges = {**circuit.ranges, **likelihoods.ranges}
+    return Reweighted(made, float(values[-1]))

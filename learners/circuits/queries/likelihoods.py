@@ -41,13 +41,13 @@ class Read(NamedTuple):
         return (*((v, logs.tobytes()) for v, logs in told), *sorted(self.likelihoods.ranges.items()))
 
     def ranged(self, columns: Columns) -> set[str]:
-        """The numeric columns of which a range is given: the model knows no distribution within it."""
+        """The numeric columns of which a range is given."""
         return {columns.names[v] for v in self.likelihoods.ranges}
 
-    def settled(self, columns: Columns) -> set[str]:
-        """The columns about which nothing can be asked: those with one value, and those in ranges."""
-        single = {name for name, value in self.values.items() if value is not None}
-        return single | self.ranged(columns) if self.likelihoods else single
+    @property
+    def settled(self) -> set[str]:
+        """The columns about which nothing can be asked: those with one value."""
+        return {name for name, value in self.values.items() if value is not None}
 
 
 def read_evidence(columns: Columns, query: Query) -> Read:

@@ -218,7 +218,7 @@ def _group(columns: Columns, query: Query, given: Read) -> _Group:
     if isinstance(query, Moments):
         return "moments", asked_variables(columns, query, given, discrete=False)
     if isinstance(query, Sample):
-        return "sample", asked_variables(columns, query, given, discrete=None, also_given=True), query.n, query.seed
+        return "sample", asked_variables(columns, query, given, discrete=None), query.n, query.seed
     if isinstance(query, Impute):
         return "impute", asked_variables(columns, query, given, discrete=None)
     if isinstance(query, Surprise):
@@ -231,20 +231,20 @@ def asked_variables(
     query: Conditional | Moments | Sample | Map | Impute,
     evidence: Read,
     discrete: bool | None,
-    also_given: bool = False,
 ) -> tuple[int, ...]:
-    """The variables of a query: those named, or all of its kind that are not given."""
-    ranges = evidence.ranged(columns)
-    given = ranges if also_given else evidence.settled(columns)
+    """The variables of a query: those named, or all of its kind that are not given; samples tell these, too."""
+    given: set[str] = set() if isinstance(query, Sample) else evidence.settled
+    ranges: set[str] = evidence.ranged(columns) if isinstance(query, Map) else set()
+    taken = given | ranges
     if query.variables:
         twice = [name for n, name in enumerate(query.variables) if name in query.variables[:n]]
         if twice:
             raise InvalidEvidence(f"Column {twice[0]!r} is asked for twice: name it once.")
         both = given.intersection(query.variables)
-        if both & ranges:
+        if ranges.intersection(query.variables):
             raise InvalidEvidence(
-                f"Column {min(both & ranges)!r} is given as a range, in which the model knows no distribution of numbers: leave it "
-                "out of one of them."
+                f"Column {min(ranges.intersection(query.variables))!r} is given as a range, in which MAP searches no number: ask for "
+                "its moments or for samples, or leave it out of one of them."
             )
         if both:
             raise InvalidEvidence(f"Column {min(both)!r} is both asked for and given: leave it out of one of them.")
@@ -255,7 +255,7 @@ def asked_variables(
     found = tuple(
         v
         for v in columns.circuit.scope(columns.circuit.root)
-        if columns.names[v] not in given and (discrete is None or (columns.n_values[v] > 0) == discrete)
+        if columns.names[v] not in taken and (discrete is None or (columns.n_values[v] > 0) == discrete)
     )
     if not found:
         raise _nothing_left(columns, discrete)

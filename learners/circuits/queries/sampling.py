@@ -7,6 +7,10 @@ from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import as_rows
+from learners.circuits.evaluation.leaf_shapes import parameters_of
+from learners.circuits.evaluation.truncated_leaves import truncated_numbers
+from learners.circuits.kernels import INDICATOR
+from learners.circuits.queries.answer_kernels import AnswerArrays
 from learners.circuits.queries.answers import edge_shares_in_log_space, prepared
 from learners.circuits.queries.sampling_kernels import draws, draws_of_row
 from learners.errors import InvalidParameter
@@ -57,10 +61,36 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: In
         return out
     stack = np.empty(circuit.n_nodes, np.int64)
     places = np.arange(x.shape[1]) if places is None else np.ascontiguousarray(places, np.int64)
+    if circuit.ranges:
+        arrays = _telling_leaves(circuit, arrays)
     draws(arrays, x, np.uint64(seed), places, np.empty(circuit.n_nodes), stack, out)
     for row in np.flatnonzero(out[:, 0, 0] == -np.inf):
         out[row] = known[:, row]
         share = edge_shares_in_log_space(circuit, x, int(row))
         freeze(share)
         draws_of_row(arrays, share, np.ones(circuit.n_nodes), np.uint64(seed), places[row], stack, out[row])
+    for v in circuit.ranges:
+        for own in np.flatnonzero(np.isnan(known[v])).tolist():
+            u = np.random.default_rng([seed, int(places[own]), v]).random(n)
+            out[own, :, v] = _in_range(circuit, v, out[own, :, v], u)
     return out
+
+
+def _telling_leaves(circuit: Circuit, arrays: AnswerArrays) -> AnswerArrays:
+    """The arrays with leaves that are cut to a range as indicators, whose value is their own number."""
+    leaves = np.flatnonzero(np.isin(circuit.variable, list(circuit.ranges)))
+    kind, parameters = arrays.kind.copy(), arrays.parameters.copy()
+    kind[leaves], parameters[arrays.leaf_starts[leaves]] = INDICATOR, leaves
+    freeze(kind, parameters)
+    return arrays._replace(kind=kind, parameters=parameters)
+
+
+def _in_range(circuit: Circuit, v: int, leaves: Floats, u: Floats) -> Floats:
+    """(n,) float64: the quantiles u of the leaves (n,) that were drawn for a variable, each cut to its range."""
+    found = np.full(leaves.size, np.nan)
+    for leaf in np.unique(leaves[~np.isnan(leaves)]).astype(np.int64).tolist():
+        own = leaves == leaf
+        found[own] = truncated_numbers(
+            int(circuit.kind[leaf]), parameters_of(circuit, leaf), *circuit.ranges[v], u[own]
+        )
+    return found

@@ -31,6 +31,16 @@ class NoTables(LearnerError, ValueError):
         )
 
 
+class NoRows(LearnerError, ValueError):
+    """The parameters of a graph cannot be counted, as the model keeps no rows."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The model keeps no rows to count the parameters of this graph from, only those of its best graph. Train again, with "
+            "keep_rows=true (if the distinct rows fit into 16 MiB)."
+        )
+
+
 def conditional_tables(score: BDeu, parents: Graph) -> list[Floats]:
     """Of each node, (q, r) float64: the mean probability of its r values given the q combinations of its parents' values.
 

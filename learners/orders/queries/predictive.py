@@ -1,19 +1,33 @@
-"""How probable further rows are under the most probable graph, its parameters averaged out."""
+"""How probable further rows are under the most probable graph or all graphs, parameters averaged out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import scipy
 
 from learners.errors import UnknownColumn
-from learners.kernels.arrays import Floats
-from learners.orders.lattice.graphs import Graph
+from learners.kernels.arrays import Array, Floats, Integers
+from learners.models.estimation import Average
+from learners.orders.lattice.forward_backward import order_sums
+from learners.orders.lattice.graphs import Graph, members
+from learners.orders.queries.graph_scores import KeptRows
+from learners.orders.queries.network import NoRows, NoTables, expected_counts
+from learners.orders.queries.queries import Asked
+from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
+from learners.orders.scores.priors import with_prior
 from learners.schema import Schema
 from learners.schema.encoding.encode import encode, numbers
+
+# Family scores, times distinct rows / 8 of nominal columns, that are made anew for all rows together: some seconds.
+EXACT_WORK = 20_000_000
+# Probabilities in the tables of all families that were drawn: 256 MiB.
+MOST_TABLES = 1 << 25
+ROWS_AT_A_TIME = 4096
 
 
 def log_densities(bge: BGe, parents: Graph, x: Floats) -> Floats:
@@ -26,8 +40,13 @@ def log_densities(bge: BGe, parents: Graph, x: Floats) -> Floats:
     """
     found = np.zeros(len(x))
     for node, own in enumerate(parents):
-        found += _log_t(bge, [*own, node], x) - _log_t(bge, list(own), x)
+        found += _log_density(bge, node, own, x)
     return found
+
+
+def _log_density(bge: BGe, node: int, own: tuple[int, ...], x: Floats) -> Floats:
+    """(n,): log density of a node given its parents, of each row of x (n, d)."""
+    return _log_t(bge, [*own, node], x) - _log_t(bge, list(own), x)
 
 
 def _log_t(bge: BGe, columns: list[int], x: Floats) -> Floats:
@@ -78,8 +97,143 @@ def log_shares(tables: Sequence[Floats], parents: Graph, batch: pa.RecordBatch, 
     found = np.where(is_known, 0.0, np.nan)
     x = np.where(is_known, x, 0)
     for node, own in enumerate(parents):
-        context = np.zeros(batch.num_rows, np.int64)
-        for parent in own:
-            context = context * sizes[parent] + x[parent]
-        found += np.log(tables[node][context, x[node]])
+        found += np.log(tables[node][_cells(node, own, x, sizes)])
     return found
+
+
+def _cells(node: int, own: tuple[int, ...], x: Integers, sizes: Integers) -> tuple[Integers, Integers]:
+    """Where the rows of codes x (d, n) are in the table (q, r) of a node."""
+    context = np.zeros(x.shape[1], np.int64)
+    for parent in own:
+        context = context * sizes[parent] + x[parent]
+    return context, x[node]
+
+
+class GraphAverage:
+    """The posterior predictive distribution of further rows, averaged over graphs: each row given those that were scored.
+
+    Exact where all orders are summed, no edges are known, the prior is that of orders, and the sums for `n_rows` rows are few.
+    Else it is the average over drawn graphs, each with its parameters averaged out.
+
+    Parameters
+    ----------
+    asked : Asked
+    average : Average
+        Its interval is not told.
+    n_rows : int
+        About so many rows will be asked.
+    pause : callable, optional
+        Called for each row or family; what it raises ends the answering.
+
+    Raises
+    ------
+    NoRows
+        If the model keeps no rows of nominal columns to count from.
+    NoTables, UnknownColumn, InvalidParameter, ImpossibleEdges
+    """
+
+    def __init__(self, asked: Asked, average: Average, n_rows: int, pause: Callable[[], None] | None = None) -> None:
+        self.asked, self.average, self._pause = asked, average, pause or _go_on
+        posterior = asked.posterior
+        if asked.score is None:
+            raise NoRows
+        self.score: BGe | BDeu = asked.score
+        per_family = 1 if isinstance(self.score, BGe) else 1 + self.score.rows.n_distinct // 8
+        self.is_exact = (
+            average.prior == "order"
+            and not (average.present or average.absent)
+            and posterior.sets is None
+            and asked.conditional is not None
+            and n_rows * posterior.scores.logs.size * per_family <= EXACT_WORK
+        )
+        self.n_rows = 0
+        if self.is_exact:
+            return
+        self.drawn, _ = asked.graphs_of(average, pause)
+        graphs = [tuple(members(own) for own in row) for row in self.drawn.graphs.parents.tolist()]
+        self.families = sorted({family for graph in graphs for family in enumerate(graph)})
+        place = {family: i for i, family in enumerate(self.families)}
+        self._of_graph = np.array([[place[family] for family in enumerate(graph)] for graph in graphs])
+        self._excess = np.zeros(len(graphs))
+        self._tables = [] if isinstance(self.score, BGe) else self._counted(self.score)
+
+    def _counted(self, score: BDeu) -> list[Floats]:
+        """Of each family (q, r) float64, the log probabilities of its values."""
+        if (
+            sum(float(np.prod(score.sizes[[node, *own]], dtype=np.float64)) for node, own in self.families)
+            > MOST_TABLES
+        ):
+            raise NoTables
+        return [np.log(n / n.sum(axis=1, keepdims=True)) for n in expected_counts(score, self.families)]
+
+    def log_likelihood(self, x: Array) -> Floats:
+        """(n,) float64: log density of each row of x (d, n), codes or numbers; NaN where one is missing or was never seen."""
+        x = np.array(x, np.float64)
+        is_told = np.isfinite(x).all(axis=0)
+        lost = 0.0
+        if isinstance(self.score, BGe):
+            center, spread = self.asked.posterior.standard
+            x = (x - center[:, np.newaxis]) / spread[:, np.newaxis]
+            lost = float(np.log(spread).sum())
+        else:
+            is_told &= ((x >= 0) & (x < self.score.sizes[:, np.newaxis])).all(axis=0)
+        found = np.full(x.shape[1], np.nan)
+        for rows in np.array_split(np.flatnonzero(is_told), max(1, -(-x.shape[1] // ROWS_AT_A_TIME))):
+            if rows.size:
+                found[rows] = (self._exactly if self.is_exact else self._by_draws)(x[:, rows]) - lost
+        self.n_rows += int(np.count_nonzero(is_told))
+        return found
+
+    def _exactly(self, x: Floats) -> Floats:
+        """Log Z of the rows and one more, less log Z of the rows, where Z sums over all orders and graphs."""
+        posterior, conditional = self.asked.posterior, self.asked.conditional
+        assert conditional is not None
+        candidates, logs = posterior.scores.candidates, []
+        for row in x.T:
+            self._pause()
+            tables = with_row(self.score, row).tables(candidates, conditional.most)
+            scores = with_prior(tables, candidates, conditional.prior)
+            logs.append(order_sums(scores, posterior.lattice).log_z)
+        return np.array(logs) - posterior.prior_sums.log_z
+
+    def _by_draws(self, x: Floats) -> Floats:
+        of_family = np.empty((len(self.families), x.shape[1]))
+        for i, family in enumerate(self.families):
+            self._pause()
+            of_family[i] = self._of_family(i, *family, x)
+        logs = np.array([of_family[own].sum(axis=0) for own in self._of_graph])
+        most = logs.max(axis=0)
+        shares = np.exp(logs - most)
+        mean = self.drawn.weights @ shares
+        self._excess += (shares / mean).sum(axis=1)
+        return np.asarray(most + np.log(mean))
+
+    def _of_family(self, place: int, node: int, own: tuple[int, ...], x: Floats) -> Floats:
+        if isinstance(self.score, BGe):
+            return _log_density(self.score, node, own, x.T)
+        return np.asarray(self._tables[place][_cells(node, own, x.astype(np.int64), self.score.sizes)])
+
+    def told(self) -> dict[str, object]:
+        """How the rows so far were averaged: `is_exact`, or of how many draws, with the standard error of their mean log density."""
+        if self.is_exact:
+            return {"is_exact": True}
+        told: dict[str, object] = {"is_exact": False, "n": self.average.n}
+        if not self.drawn.is_equal:
+            told["effective_sample_size"] = self.drawn.effective_sample_size
+        if self.n_rows:
+            told["standard_error"] = float(self.drawn.mean(self._excess / self.n_rows)[1])
+        return told
+
+
+def with_row(score: BGe | BDeu, row: Floats) -> BGe | BDeu:
+    """The score of a table with one more row (d,), in the units in which columns were scored."""
+    if isinstance(score, BDeu):
+        ((x, counts),) = score.rows.blocks()
+        more = np.concatenate([x, row[:, np.newaxis].astype(x.dtype)], axis=1)
+        return replace(score, rows=KeptRows(more, np.append(counts, 1)))
+    n, away = score.n_rows, row - score.mean
+    return BGe(n + 1, score.mean + away / (n + 1), score.scatter + n / (n + 1) * np.outer(away, away), score.prior)
+
+
+def _go_on() -> None:
+    """Nobody waits."""

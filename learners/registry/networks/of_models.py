@@ -17,7 +17,14 @@ from learners.models.model import Model
 from learners.orders.lattice.graphs import Graph
 from learners.orders.model import OrderModel
 from learners.orders.queries.network import MOST_CELLS as MOST_GRAPH_CELLS
-from learners.orders.queries.network import NoTables, drawn_coefficients, expected_counts, mean_coefficients, n_cells
+from learners.orders.queries.network import (
+    NoRows,
+    NoTables,
+    drawn_coefficients,
+    expected_counts,
+    mean_coefficients,
+    n_cells,
+)
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork, GaussianNetwork
 from learners.registry.networks.model import NetworkModel
 
@@ -37,14 +44,9 @@ class TablesTooLarge(LearnerError, ValueError):
         )
 
 
-class NoRows(LearnerError, ValueError):
-    """The parameters of a graph cannot be counted, as the model keeps no rows."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The model keeps no rows to count the parameters of this graph from, only those of its best graph. Train again, with "
-            "keep_rows=true (if the distinct rows fit into 16 MiB)."
-        )
+def has_arcs(model: Model) -> bool:
+    """Whether columns of the one network of a model can be set from outside."""
+    return isinstance(model.joint if isinstance(model, EnsembleModel) else model, LookupModel | NetworkModel)
 
 
 def network_of(model: Model) -> ArcNetwork:

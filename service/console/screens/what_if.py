@@ -5,6 +5,7 @@ import re
 from starlette.requests import Request
 
 from learners.orders.model import OrderModel
+from learners.registry.networks.of_models import has_arcs
 from learners.schema import Attribute
 from service import product
 from service.console.pages import page, workspace_of
@@ -68,6 +69,7 @@ def start_of(served: Served, reference: str) -> JSONObject:
         "classes": served.classes if served.schema.target is not None else [],
         "columns": columns,
         "is_of_structures": isinstance(served.model, OrderModel),
+        "has_arcs": has_arcs(served.model),
         "left_out": [{"name": column.name, "reason": column.reason} for column in served.schema.left_out],
     }
 

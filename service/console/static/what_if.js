@@ -23,7 +23,7 @@ function explore(start) {
   const path = `/v1/models/${encodeURIComponent(start.reference)}/whatif`.replaceAll("%40", "@");
   const byName = new Map(start.columns.map((column) => [column.name, column]));
   const firstQuestion = start.target ?? start.columns.find((column) => !column.is_continuous)?.name ?? null;
-  const empty = () => ({ evidence: {}, target: firstQuestion, present: [], absent: [] });
+  const empty = () => ({ evidence: {}, do: {}, target: firstQuestion, present: [], absent: [] });
   const priors = new Map(); // column -> label -> probability, without evidence
   const open = new Map(); // column -> its element, of those that are open
   let state = empty();
@@ -53,8 +53,8 @@ function explore(start) {
   }
 
   function compact(each) {
-    const { evidence, target, present, absent } = each;
-    return { ...(Object.keys(evidence).length && { evidence }), ...(target !== firstQuestion && { target }), ...(present.length && { present }), ...(absent.length && { absent }) };
+    const { evidence, do: set, target, present, absent } = each;
+    return { ...(Object.keys(evidence).length && { evidence }), ...(Object.keys(set).length && { do: set }), ...(target !== firstQuestion && { target }), ...(present.length && { present }), ...(absent.length && { absent }) };
   }
 
   function write() {
@@ -82,6 +82,7 @@ function explore(start) {
   function request(each, parts, columns) {
     if (start.is_of_structures) return { parts: ["edges"], present: each.present, absent: each.absent };
     const body = { evidence: each.evidence, parts };
+    if (Object.keys(each.do).length) body.do = each.do;
     if (nBest > 1 && (parts ?? SLOW).includes("completion")) body.best = nBest;
     if (each.target !== start.target) body.target = each.target;
     if (columns) body.columns = columns;
@@ -149,7 +150,7 @@ function explore(start) {
   }
 
   function repaint() {
-    const nEvidence = Object.keys(state.evidence).length;
+    const nEvidence = Object.keys(state.evidence).length + Object.keys(state.do).length;
     if (start.is_of_structures) {
       edgesPanel(latest, document.getElementById("find").value.toLowerCase(), state, toggleEdge);
       picture?.fillEdges(latest.parts.edges?.edges ?? [], state);
@@ -167,10 +168,12 @@ function explore(start) {
     }
     const told = start.is_of_structures ? null : distributionOf(latest);
     const best = told ? told.now.indexOf(Math.max(...told.now)) : -1;
-    const isGiven = latest.target in state.evidence; // its own value is nothing to predict it by
+    const isGiven = knows(latest.target); // its own value is nothing to predict it by
     document.getElementById("said").textContent = told
       ? `${isGiven ? `${latest.target} is supposed. By the other values it is ` : `${latest.target}: `}${wordsOf(latest.target, told.labels[best])}, ${digits(told.now[best])}, with ${nEvidence - isGiven} given values.`
       : `Supposed: ${nEvidence + state.present.length + state.absent.length}.`;
+    const cut = latest.parts.posterior?.intervention?.cut ?? [];
+    if (cut.length) document.getElementById("said").textContent += ` Cut: ${cut.map((arc) => `${arc.from} → ${arc.to}`).join(", ")}.`;
     code();
   }
 
@@ -181,7 +184,7 @@ function explore(start) {
   function listChosen() {
     const items = start.is_of_structures
       ? [...state.present.map((edge) => [edge, "in", () => toggleEdge("present", edge)]), ...state.absent.map((edge) => [edge, "out", () => toggleEdge("absent", edge)])]
-      : Object.entries(state.evidence).map(([name, value]) => [name, knownWords(value), () => retract(name)]);
+      : [...Object.keys(state.evidence), ...Object.keys(state.do)].map((name) => [name, wordsFor(name), () => retract(name)]);
     document.getElementById("chosen").replaceChildren(...items.map(([name, words, away]) =>
       el("li", {}, el("button", { type: "button", onclick: away, "aria-label": `Take out ${name} ${words}` }, `${name.replace("->", " → ")} ${words} ×`))));
   }
@@ -191,7 +194,7 @@ function explore(start) {
     const { posterior, prediction } = latest.parts;
     const isClass = name === start.target;
     const { values } = isClass ? classes : byName.get(name);
-    const value = state.evidence[name];
+    const value = valueOf(name);
     const byPlace = (own) => own && values.map(({ label }) => own[label]);
     const label = value === undefined ? undefined : (posterior?.given?.[name] ?? (isClass ? String(value) : undefined)); // of one value
     const free = isClass && prediction ? prediction.probabilities : byPlace(posterior?.distributions?.[name]);
@@ -200,7 +203,7 @@ function explore(start) {
       before: isClass && prediction ? prediction.prior : byPlace(priors.get(name)),
       moments: posterior?.moments?.[name],
       isChosen: (place) => isChosen(name, values[place].value),
-      given: value === undefined ? undefined : knownWords(value),
+      given: value === undefined ? undefined : wordsFor(name),
     };
   }
 
@@ -214,9 +217,16 @@ function explore(start) {
 
   // The columns
 
+  const knows = (name) => name in state.evidence || name in state.do;
+
+  /** What is supposed of a column, or what it is set to. */
+  const valueOf = (name) => (name in state.do ? state.do[name] : state.evidence[name]);
+
+  const wordsFor = (name) => (name in state.do ? `set to ${state.do[name]}` : knownWords(state.evidence[name]));
+
   function isChosen(name, value) {
-    const known = state.evidence[name];
-    return isSeveral(known) ? (known.none_of ?? (Array.isArray(known) ? known : [])).includes(value) : name in state.evidence && known === value;
+    const known = valueOf(name);
+    return isSeveral(known) ? (known.none_of ?? (Array.isArray(known) ? known : [])).includes(value) : knows(name) && known === value;
   }
 
   function list() {
@@ -275,7 +285,7 @@ function explore(start) {
         clearTimeout(timer);
         timer = setTimeout(() => {
           if (input.value === "") retract(name);
-          else suppose({ [name]: column.is_time ? input.value : Number(input.value) });
+          else assume(name, column.is_time ? input.value : Number(input.value));
         }, TYPING_MS);
       });
       details.append(el("label", {}, "exactly ", input), column.is_continuous ? range(column) : "", el("p", { class: "why-not moments" }));
@@ -317,25 +327,38 @@ function explore(start) {
     }
     for (const details of document.querySelectorAll("#columns details")) {
       const name = details.dataset.column;
-      details.querySelector(".picked").textContent = name in state.evidence ? knownWords(state.evidence[name]) : "";
+      details.querySelector(".picked").textContent = knows(name) ? wordsFor(name) : "";
     }
   }
 
   // What a person does
 
+  const isSetting = () => document.querySelector("input[name=mode]:checked")?.value === "set";
+
+  const without = (told, names) => Object.fromEntries(Object.entries(told).filter(([name]) => !names.includes(name)));
+
+  /** Suppose one value of a column, or set the column to it, as the switch says. A missing value cannot be set. */
+  function assume(name, value) {
+    if (!isSetting() || value === null) return suppose({ [name]: value });
+    state.evidence = without(state.evidence, [name]);
+    state.do = { ...state.do, [name]: value };
+    return update();
+  }
+
   function suppose(more) {
+    state.do = without(state.do, Object.keys(more));
     state.evidence = { ...state.evidence, ...more };
     if (state.target in state.evidence && state.target !== start.target) delete state.evidence[state.target];
     update();
   }
 
   function retract(name) {
-    const { [name]: _, ...rest } = state.evidence;
-    state.evidence = rest;
+    state.evidence = without(state.evidence, [name]);
+    state.do = without(state.do, [name]);
     update();
   }
 
-  /** A click supposes a value or takes it back; with the shift key one of several, with the alt key that it is not this. */
+  /** A click supposes a value, or sets it, or takes it back; with the shift key one of several, with the alt key that it is not this. */
   function toggle(name, value, event) {
     const known = state.evidence[name];
     const change = (list) => (list.includes(value) ? list.filter((each) => each !== value) : [...list, value]);
@@ -347,7 +370,8 @@ function explore(start) {
       const possible = change(Array.isArray(known) ? known : name in state.evidence && !isSeveral(known) && known !== null ? [known] : []);
       return possible.length ? suppose({ [name]: possible.length === 1 ? possible[0] : possible }) : retract(name);
     }
-    return known === value ? retract(name) : suppose({ [name]: value });
+    const isSame = isSetting() ? state.do[name] === value : known === value;
+    return isSame && knows(name) ? retract(name) : assume(name, value);
   }
 
   function toggleEdge(which, edge) {
@@ -418,6 +442,7 @@ function explore(start) {
   document.getElementById("target")?.addEventListener("change", (event) => {
     state.target = event.target.value;
     delete state.evidence[state.target];
+    delete state.do[state.target];
     update();
   });
   document.getElementById("find").addEventListener("input", () => {
@@ -431,7 +456,7 @@ function explore(start) {
       if (typeof told !== "object" || told === null || Array.isArray(told)) throw new Error("This is no row: write {\"column\": value}.");
       words.textContent = "";
       const { [state.target]: _, ...rest } = told;
-      state.evidence = rest;
+      [state.evidence, state.do] = [rest, {}];
       update();
     } catch (error) {
       words.textContent = error.message;

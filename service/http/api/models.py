@@ -1,7 +1,8 @@
 """/v1/models: the registry."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
@@ -12,7 +13,7 @@ from learners.registry.sql.dialects import DialectName
 from service import product
 from service.http.api.bodies.shapes import ModelVersionShape, PageShape, Shape, answers, workspace_of
 from service.http.api.bodies.uploads import TAR, TAR_BODY, Upload
-from service.product.views.circuit_export import MEDIA_TYPES, Form
+from service.product.views.circuit_export import MEDIA_TYPES, CircuitOf, Form
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Predictor
@@ -224,12 +225,10 @@ def delete_model(name: str, workspace: Ours, predictor: Ahead) -> Pruned:
     return Pruned(removed=removed)
 
 
-@router.get(
-    "/{reference}/structure.svg",
-    summary="Draw the graph of a version",
-    response_class=Response,
-    responses=answers("image/svg+xml"),
-)
+SVG: Mapping[str, Any] = {"response_class": Response, "responses": answers("image/svg+xml")}
+
+
+@router.get("/{reference}/structure.svg", summary="Draw the graph of a version", **SVG)
 def picture(reference: str, workspace: Ours, member: Member = None) -> Response:
     """The attributes around the class, with an arrow from each parent; of a circuit its nodes, or its regions."""
     return Response(product.draw(workspace, reference, member), media_type="image/svg+xml")
@@ -238,24 +237,14 @@ def picture(reference: str, workspace: Ours, member: Member = None) -> Response:
 Known = Annotated[list[str], Query(examples=[["a->b"]])]
 
 
-@router.get(
-    "/{reference}/edges.svg",
-    summary="Draw how probable the edges of a posterior are",
-    response_class=Response,
-    responses=answers("image/svg+xml"),
-)
+@router.get("/{reference}/edges.svg", summary="Draw how probable the edges of a posterior are", **SVG)
 def edges_picture(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
     """Of a posterior over structures: a heat map, given edges that are present or absent."""
     content = product.draw_posterior(workspace, reference, "edges", present, absent)
     return Response(content, media_type="image/svg+xml")
 
 
-@router.get(
-    "/{reference}/graph.svg",
-    summary="Draw the edges of a posterior as a graph",
-    response_class=Response,
-    responses=answers("image/svg+xml"),
-)
+@router.get("/{reference}/graph.svg", summary="Draw the edges of a posterior as a graph", **SVG)
 def graph_picture(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
     """Of a posterior over structures: arrows as wide as they are probable, given edges that are present or absent."""
     content = product.draw_posterior(workspace, reference, "graph", present, absent)
@@ -287,12 +276,7 @@ def sql(
     return Response(product.sql(workspace, reference, table, dialect, view, key, absent), media_type="text/plain")
 
 
-@router.get(
-    "/{reference}/trace.svg",
-    summary="Draw the chains of a version",
-    response_class=Response,
-    responses=answers("image/svg+xml"),
-)
+@router.get("/{reference}/trace.svg", summary="Draw the chains of a version", **SVG)
 def trace(reference: str, workspace: Ours) -> Response:
     """Of a sampled circuit: the log joint of every sweep, and which share of proposals was accepted."""
     return Response(product.draw_trace(workspace, reference), media_type="image/svg+xml")
@@ -304,9 +288,17 @@ def trace(reference: str, workspace: Ours) -> Response:
     response_class=Response,
     responses=answers(*MEDIA_TYPES.values()),
 )
-def circuit(reference: str, workspace: Ours, form: Annotated[Form, Query(alias="format")] = Form.TEXT) -> Response:
-    """Of a network, the circuit that it is compiled to. `text` and `json` can be trained and served anywhere."""
-    return Response(product.circuit(workspace, reference, form), media_type=MEDIA_TYPES[form])
+def circuit(
+    reference: str,
+    workspace: Ours,
+    form: Annotated[Form, Query(alias="format")] = Form.TEXT,
+    of: CircuitOf = CircuitOf.COLUMNS,
+) -> Response:
+    """Of a network, the circuit that it is compiled to. `text` and `json` can be trained and served anywhere.
+
+    `of=graphs`: the graphs of a posterior over structures, with the parents of each column as variables.
+    """
+    return Response(product.circuit(workspace, reference, form, of), media_type=MEDIA_TYPES[form])
 
 
 @router.get("/{reference}/lineage", summary="Show where a version comes from")

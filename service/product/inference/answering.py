@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from learners.circuits.model import CircuitModel
 from learners.evaluation.metrics import metrics_of
+from learners.models.estimation import Average
 from learners.models.query import AnyQuery
 from learners.passes.sources.null_class import as_trained
+from learners.passes.sources.source import Source
 from service.jobs.steps import Run
 from service.product.datasets.data_roots import open_source
 from service.product.datasets.database_rows import with_rows_of_databases
 from service.product.datasets.training_rows import measuring_source
 from service.product.inference import queries, scoring
 from service.product.inference.imputation import Filling, write_imputed
-from service.product.inference.row_scores import write_scores
+from service.product.inference.row_scores import graph_average, write_scores
 from service.product.versions.registry import find_version
 from service.product.versions.served import served
 from service.requests.json_values import JSONObject
@@ -40,11 +43,15 @@ def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], out
     return scoring.score_files(model, source, output, threads=available_threads(workspace.settings), **how)
 
 
-def score(workspace: Workspace, reference: str, uris: Sequence[str], output: Path, **how: Any) -> JSONObject:
+def score(
+    workspace: Workspace, reference: str, uris: Sequence[str], output: Path, average: Average | None = None, **how: Any
+) -> JSONObject:
     """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `row_scores.write_scores`."""
-    model = queries.queryable(served(workspace, reference).model)
+    asked = served(workspace, reference).model
+    model = queries.queryable(asked)
     source = open_source(workspace, with_rows_of_databases(workspace, uris), is_remote=False, schema=model.schema)
-    return write_scores(model, source, output, threads=available_threads(workspace.settings), **how)
+    over = graph_average(asked, average, source.n_rows)
+    return write_scores(model, source, output, over=over, threads=available_threads(workspace.settings), **how)
 
 
 def impute(
@@ -59,7 +66,13 @@ def impute(
 def score_rows(workspace: Workspace, run: Run) -> JSONObject:
     """Score a data set into the job's output."""
     request = ScoreRequest(**run.request)
-    return _into_output(workspace, run, request, write_scores, keep=request.keep)
+    asked = map_version(find_version(workspace, request.model)).model
+
+    def written(model: CircuitModel, rows: Source, output: Path, **how: Any) -> JSONObject:
+        over = graph_average(asked, request.average, rows.n_rows)
+        return write_scores(model, rows, output, keep=request.keep, over=over, **how)
+
+    return _into_output(workspace, run, request, written)
 
 
 def impute_rows(workspace: Workspace, run: Run) -> JSONObject:

@@ -6,11 +6,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from learners.circuits.errors import NoGraphs
 from learners.circuits.evaluation.leaf_shapes import density_variables
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import chunk_of_batch
 from learners.errors import UnknownColumn
 from learners.kernels.arrays import Floats, Integers
+from learners.models.estimation import Average
+from learners.models.model import Model
+from learners.orders.model import OrderModel
+from learners.orders.queries.predictive import GraphAverage
 from learners.passes.sources.source import Source
 from service.product.inference.scoring import absences, beside, unheard
 from service.product.outputs import ParquetDraft, check_parquet, in_order, plain
@@ -38,8 +43,27 @@ def density_columns(model: CircuitModel) -> list[str]:
     return [model.columns.names[v] for v in density_variables(model.columns.circuit).tolist()]
 
 
+def graph_average(
+    model: Model, average: Average | None, n_rows: int, pause: Callable[[], None] | None = None
+) -> GraphAverage | None:
+    """What scores rows averaged over the graphs of a posterior over structures, if that is asked.
+
+    Raises
+    ------
+    NoGraphs
+        If the model is none.
+    NoRows, NoTables, UnknownColumn, InvalidParameter, ImpossibleEdges
+    """
+    if average is None:
+        return None
+    if not isinstance(model, OrderModel):
+        raise NoGraphs
+    return model.averaged(average, n_rows, pause)
+
+
 def _columns(logs: Floats, ascending: Floats) -> pa.RecordBatch:
-    columns = [pa.array(np.asarray(logs)), pa.array(ranks_of(logs, ascending))]
+    is_untold = np.isnan(logs)
+    columns = [pa.array(own, mask=is_untold) for own in (np.asarray(logs), ranks_of(logs, ascending))]
     return pa.RecordBatch.from_arrays(columns, names=[LOG_LIKELIHOOD, RANK])
 
 
@@ -49,6 +73,7 @@ def write_scores(
     output: Path,
     *,
     keep: Sequence[str] = (),
+    over: GraphAverage | None = None,
     replace: bool = False,
     threads: int = 1,
     report: Report = silent,
@@ -67,6 +92,8 @@ def write_scores(
         A Parquet file, which appears when it is complete.
     keep : sequence of str
         Columns of the data to copy.
+    over : GraphAverage, optional
+        Of a posterior over structures, whose best graph `model` is. Rows that lack a value have null in both columns.
     replace : bool
     threads : int
     report, warn : callable
@@ -75,7 +102,7 @@ def write_scores(
     -------
     dict
         `n_rows`, the mean `log_likelihood` in nats of the possible rows, `n_impossible`, and `densities`: the columns whose
-        part of it is a density, not a probability.
+        part of it is a density, not a probability. Over graphs also `n_incomplete`, and `average` of `GraphAverage.told`.
 
     Raises
     ------
@@ -93,11 +120,19 @@ def write_scores(
     for absence in absences(model, source):
         warn(absence)
     if not source.n_rows:
-        return _written_empty(model, source, output, keep, replace)
+        return _written_empty(model, source, output, keep, replace) | _of_average(over, np.empty(0))
     read = [name for name in model.schema.columns if name in source.arrow_schema.names]
     with drafting(output.absolute().parent, "logs") as place, publish(output, replace=replace) as draft:
         logs = np.lib.format.open_memmap(place, "w+", np.float64, (source.n_rows,))
-        _fill_logs(model, source.batches(read), logs, threads, lambda n: report(_progress("score", n, source)))
+        # Over graphs in one thread: sums over rows are then the same each time.
+        _fill_logs(
+            model,
+            over,
+            source.batches(read),
+            logs,
+            1 if over else threads,
+            lambda n: report(_progress("score", n, source)),
+        )
         ascending = np.lib.format.open_memmap(place.with_name("sorted"), "w+", np.float64, logs.shape)
         ascending[:] = logs
         ascending.sort()
@@ -109,7 +144,7 @@ def write_scores(
                 writer.write(beside(kept, scored) if keep else scored)
                 first += n
                 report(_progress("write", first, source))
-        return _told(model, ascending)
+        return _told(model, ascending) | _of_average(over, ascending)
 
 
 def _written_empty(model: CircuitModel, source: Source, output: Path, keep: Sequence[str], replace: bool) -> JSONObject:
@@ -127,6 +162,7 @@ def _progress(step: str, n_rows: int, source: Source) -> JSONObject:
 
 def _fill_logs(
     model: CircuitModel,
+    over: GraphAverage | None,
     batches: Iterator[pa.RecordBatch],
     logs: Floats,
     threads: int,
@@ -135,7 +171,8 @@ def _fill_logs(
     first = 0
 
     def of(batch: pa.RecordBatch) -> Floats:
-        return model.log_likelihood(chunk_of_batch(model.columns, batch))
+        chunk = chunk_of_batch(model.columns, batch)
+        return model.log_likelihood(chunk) if over is None else over.log_likelihood(model.columns.rows_of_chunk(chunk))
 
     for found in in_order(of, batches, threads):
         logs[first : first + found.size] = found
@@ -154,7 +191,7 @@ def _kept(source: Source, keep: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 def _told(model: CircuitModel, ascending: Floats) -> JSONObject:
     n_impossible = int(np.searchsorted(ascending, -np.inf, side="right"))
-    possible = ascending[n_impossible:]
+    possible = ascending[n_impossible : ascending.size - int(np.count_nonzero(np.isnan(ascending)))]
     mean = float(possible.mean()) if possible.size else None
     return {
         "n_rows": int(ascending.size),
@@ -162,3 +199,7 @@ def _told(model: CircuitModel, ascending: Floats) -> JSONObject:
         "n_impossible": n_impossible,
         "densities": density_columns(model),
     }
+
+
+def _of_average(over: GraphAverage | None, logs: Floats) -> JSONObject:
+    return {} if over is None else {"n_incomplete": int(np.count_nonzero(np.isnan(logs))), "average": over.told()}

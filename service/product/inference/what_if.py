@@ -15,7 +15,7 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.queries.likelihoods import SEVERAL, read
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, NoClass, UnknownColumn
-from learners.models.evidence import Evidence, Known, Likely, RawValue
+from learners.models.evidence import Evidence, Interventions, Known, Likely, RawValue
 from learners.models.explanation import explain
 from learners.models.model import Model
 from learners.models.query import Conditional, Edges, Map, Marginal, Moments
@@ -60,8 +60,8 @@ class Case:
         Of the most probable completions.
     best : int
         How many of them.
-    likely : mapping of column to weights by value
-        Soft evidence.
+    likely, do : mappings by column
+        Soft evidence, and what columns of a network are set to; for the parts that the joint distribution answers.
     """
 
     evidence: Evidence
@@ -74,6 +74,7 @@ class Case:
     time_limit_s: float = 0.3
     best: int = 1
     likely: Likely = field(default_factory=dict)
+    do: Interventions = field(default_factory=dict)
 
     @property
     def single(self) -> dict[str, RawValue]:
@@ -111,7 +112,9 @@ def what_if(served: Served, case: Case) -> WhatIf:
     model = served.model
     target = case.target if case.target is not None else model.schema.target
     served.check_names(
-        [dict(case.evidence) | dict(case.likely)], ignore_unknown=False, way_out="or take it out of the evidence"
+        [dict(case.evidence) | dict(case.likely) | dict(case.do)],
+        ignore_unknown=False,
+        way_out="or take it out of the evidence",
     )
     _check_target(model, target)
     record = {name: value for name, value in case.single.items() if name != model.schema.target}
@@ -138,7 +141,7 @@ def what_if(served: Served, case: Case) -> WhatIf:
         target=target,
         parts=parts,
         absent=absent,
-        warnings=beyond_training(served.schema, case.single),
+        warnings=beyond_training(served.schema, case.single | dict(case.do)),
     )
 
 
@@ -225,6 +228,10 @@ def _check_target(model: Model, target: str | None) -> None:
 
 
 def _check_asks_class(served: Served, case: Case, target: str | None) -> None:
+    if case.do:
+        raise NoAnswer(
+            f"A prediction takes what is known, and {min(case.do)!r} is set from outside: the posterior answers."
+        )
     if case.several:
         raise NoAnswer(
             f"A prediction needs one value of each column that is known, and {case.several[0]!r} has more: the posterior answers."
@@ -284,12 +291,12 @@ def _posterior(model: Model, case: Case, target: str | None) -> Told:
     I(Y; X | e) = sum_y P(y | e) KL(P(x | e, y), P(x | e)).
     """
     evidence = query_evidence(model, case.evidence)
-    discrete, numeric = _free(queryable(model), evidence)
-    (of_evidence,) = answers(model, [Marginal(evidence, likely=case.likely)])
+    discrete, numeric = _free(queryable(model), {**evidence, **case.do})
+    (of_evidence,) = answers(model, [Marginal(evidence, likely=case.likely, do=case.do)])
     log_evidence = cast("float | None", of_evidence["log_probability"])
     given: dict[str, Mapping[str, float]] = {}
     if discrete and log_evidence is not None:
-        (answer,) = answers(model, [Conditional(discrete, evidence, likely=case.likely)])
+        (answer,) = answers(model, [Conditional(discrete, evidence, likely=case.likely, do=case.do)])
         given = dict(cast("Mapping[str, Mapping[str, float]]", answer["distributions"]))
     wanted = set(given if case.columns is None else case.columns)
     told: Told = {
@@ -298,13 +305,16 @@ def _posterior(model: Model, case: Case, target: str | None) -> Told:
         "is_density": "density" in of_evidence,
         "distributions": {name: dict(own) for name, own in given.items() if name in wanted or name == target},
     }
-    told["given"] = _given_labels(model, case.single)
+    told["given"] = _given_labels(model, case.single | dict(case.do))
+    if case.do:
+        told["intervention"] = of_evidence["intervention"]
     if numeric and log_evidence is not None:
-        told["moments"] = answers(model, [Moments(numeric, evidence, likely=case.likely)])[0]["moments"]
+        (answer,) = answers(model, [Moments(numeric, evidence, likely=case.likely, do=case.do)])
+        told["moments"] = answer["moments"]
     if isinstance(model, EnsembleModel):
         told["member"] = "joint"
     if target is not None:
-        told |= _about(model, evidence, case.likely, target, given)
+        told |= _about(model, evidence, case, target, given)
     return told
 
 
@@ -323,36 +333,30 @@ def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, s
 def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The discrete and the numeric columns that can be asked for."""
     columns = columns_of(model.circuit, model.schema)
-    given = read(columns, evidence, {}).settled(columns)
+    given = read(columns, evidence, {}).settled
     free = [v for v in model.circuit.scope(model.circuit.root) if columns.names[v] not in given]
     discrete = tuple(columns.names[v] for v in free if columns.n_values[v])
     return discrete, tuple(columns.names[v] for v in free if not columns.n_values[v])
 
 
-def _about(
-    model: Model, evidence: Evidence, likely: Likely, target: str, given: Mapping[str, Mapping[str, float]]
-) -> Told:
+def _about(model: Model, evidence: Evidence, case: Case, target: str, given: Mapping[str, Mapping[str, float]]) -> Told:
     """The question's own distribution, and what each other column would tell of it."""
     if target not in given:
         reason = (
             f"{target!r} is given."
-            if target in evidence
+            if target in evidence or target in case.do
             else f"{target!r} has no list of answers: the model sees its numbers, or nothing of it, or the evidence is impossible."
         )
         return {"question": None, "ask_next": None, "why_no_question": reason}
     own = given[target]
     possible = [(label, p) for label, p in own.items() if p > 0]
-    if len(possible) > MAX_ANSWERS:
-        return {
-            "question": dict(own),
-            "ask_next": None,
-            "why_no_question": f"More than {MAX_ANSWERS} answers are possible.",
-        }
-    if len(given) == 1:
-        return {"question": dict(own), "ask_next": None, "why_no_question": "Every other column is given."}
+    is_many = len(possible) > MAX_ANSWERS
+    if is_many or len(given) == 1:
+        reason = f"More than {MAX_ANSWERS} answers are possible." if is_many else "Every other column is given."
+        return {"question": dict(own), "ask_next": None, "why_no_question": reason}
     # With its value known, what else is known of the target says nothing more.
-    others = {name: weights for name, weights in likely.items() if name != target}
-    asked = [Conditional(evidence={**evidence, target: label}, likely=others) for label, _ in possible]
+    others = {name: weights for name, weights in case.likely.items() if name != target}
+    asked = [Conditional(evidence={**evidence, target: label}, likely=others, do=case.do) for label, _ in possible]
     each = [cast("Mapping[str, Mapping[str, float]]", answer["distributions"]) for answer in answers(model, asked)]
     weights = np.array([p for _, p in possible])
     return {"question": dict(own), "entropy": _entropy(weights), "ask_next": _drops(weights / weights.sum(), each)}
@@ -373,7 +377,7 @@ def _drops(weights: np.ndarray, each: Sequence[Mapping[str, Mapping[str, float]]
 def _completion(model: Model, case: Case) -> Told:
     """The most probable values of everything that is not given."""
     evidence = query_evidence(model, case.evidence)
-    asked = Map(evidence=evidence, likely=case.likely, time_limit_s=case.time_limit_s, best=case.best)
+    asked = Map(evidence=evidence, likely=case.likely, time_limit_s=case.time_limit_s, best=case.best, do=case.do)
     return dict(answers(model, [asked])[0])
 
 

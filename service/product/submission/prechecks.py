@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from learners.circuits.columns import check_left_out, knows_nothing_of, never_had
+from learners.circuits.errors import NoGraphs
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.likelihoods import known_after
 from learners.circuits.queries.queries import check
@@ -83,8 +84,10 @@ def _check_named(workspace: Workspace, request: AnyRequest, *, is_remote: bool) 
 def _check_density(model: Model, request: ScoreRequest | ImputeRequest) -> None:
     """Refuse a model without a joint distribution, and columns to fill that it does not know."""
     own = model.joint if isinstance(model, EnsembleModel) else model
-    if not isinstance(own, CircuitModel | LookupModel):
+    if not isinstance(own, CircuitModel | LookupModel | OrderModel):
         raise NoJoint(model.kind)
+    if isinstance(request, ScoreRequest) and request.average is not None and not isinstance(own, OrderModel):
+        raise NoGraphs
     names = [*own.schema.columns]
     for name in request.columns if isinstance(request, ImputeRequest) else ():
         if name not in names:

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from learners.circuits.model import CircuitModel
     from learners.models.model import Model
 
 
@@ -16,6 +17,13 @@ class Form(StrEnum):
     SVG = "svg"
 
 
+class CircuitOf(StrEnum):
+    """What a circuit is of: the columns, or the graphs of a posterior over structures."""
+
+    COLUMNS = "columns"
+    GRAPHS = "graphs"
+
+
 MEDIA_TYPES = {
     Form.TEXT: "text/plain",
     Form.JSON: "application/json",
@@ -24,8 +32,8 @@ MEDIA_TYPES = {
 }
 
 
-def circuit_of(model: "Model", form: Form) -> str:
-    """The circuit of a model, of a network the one that it is compiled to.
+def circuit_of(model: "Model", form: Form, of: CircuitOf = CircuitOf.COLUMNS) -> str:
+    """The circuit of a model, of a network the one that it is compiled to; or of the graphs of a posterior over structures.
 
     Raises
     ------
@@ -37,11 +45,29 @@ def circuit_of(model: "Model", form: Form) -> str:
         If its leaves have several columns.
     PictureTooLarge
         If a picture is asked for, and the circuit has too many regions for one.
+    NoPosterior, TooManyParentSets
+        Of graphs.
     """
     # Here, for the command line names the forms long before it needs a circuit.
     from learners.circuits.formats import drawing, text
     from service.product.inference.queries import written
 
     writers = {Form.TEXT: text.to_text, Form.JSON: text.to_json, Form.DOT: drawing.to_dot, Form.SVG: drawing.to_svg}
-    known = written(model)
+    known = written(model) if of == CircuitOf.COLUMNS else graphs_of(model)
     return writers[form](known.circuit, known.schema)
+
+
+def graphs_of(model: "Model") -> "CircuitModel":
+    """The circuit over the graphs of a posterior over structures.
+
+    Raises
+    ------
+    NoPosterior, TooManyParentSets
+    """
+    from learners.orders.model import OrderModel
+    from learners.registry.networks.order_circuits import order_circuit
+    from service.product.views.structures import NoPosterior
+
+    if not isinstance(model, OrderModel):
+        raise NoPosterior(model.kind)
+    return order_circuit(model)

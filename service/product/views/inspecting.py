@@ -10,7 +10,7 @@ from learners.errors import InvalidParameter, LearnerError
 from learners.models.model import Model
 from service.product.versions.registry import find_version
 from service.product.versions.served import served
-from service.product.views.circuit_export import Form, circuit_of
+from service.product.views.circuit_export import CircuitOf, Form, circuit_of
 from service.product.views.graphs import graph_of, graph_of_structure
 from service.product.views.structure_svg import to_svg
 from service.requests.json_values import JSONObject
@@ -108,11 +108,11 @@ def draw_trace(workspace: Workspace, reference: str) -> bytes:
     return picture.getvalue()
 
 
-def circuit(workspace: Workspace, reference: str, form: Form) -> str:
-    """The circuit of a version, of a network the one that it is compiled to.
+def circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = CircuitOf.COLUMNS) -> str:
+    """The circuit of a version, of a network the one that it is compiled to; or of the graphs of a posterior over structures.
 
     Raises
     ------
-    NoJoint, NetworkTooLarge, PictureTooLarge
+    NoJoint, NetworkTooLarge, PictureTooLarge, NoPosterior, TooManyParentSets
     """
-    return circuit_of(served(workspace, reference).model, form)
+    return circuit_of(served(workspace, reference).model, form, of)

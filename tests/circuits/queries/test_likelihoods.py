@@ -7,14 +7,14 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import kstest, norm, truncnorm
 
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
 from learners.circuits.queries.queries import answer, answer_all
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.models.evidence import NoneOf, Range
-from learners.models.query import Conditional, Impute, Map, Marginal, Sample, Surprise
+from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample, Surprise
 from learners.schema import Attribute, Schema
 from tests.circuits.map_circuits import random_circuit
 from tests.naive import circuits as naive
@@ -252,7 +252,28 @@ def test_a_range_of_numbers_weighs_the_other_columns():
     first, second = 0.4 * (norm.cdf(2.25) - norm.cdf(1.75)), 0.6 * (norm.cdf(0.5) - norm.cdf(-0.5))
     expected = (0.3 * first + 0.9 * second) / (first + second)
     assert found["(-inf, 1970-01-04]"] == pytest.approx(expected, rel=1e-12)
-    assert "weight" not in answer(CIRCUIT, MIXED, Sample(1, {"weight": Range(4.5)}))["rows"][0]
+    assert "weight" not in answer(CIRCUIT, MIXED, Map((), {"weight": Range(4.5)}))["assignment"]
+
+
+def test_a_column_in_a_range_is_cut_to_it():
+    """P(x | low <= x <= high), from two truncated normal distributions; draws follow it."""
+    low, high = 2.5, 5.5
+    evidence = {"weight": Range(low, high), "colour": ["red", "(missing)"]}
+    leaves = [truncnorm((low - a) / b, (high - a) / b, a, b) for a, b in ((1.0, 2.0), (5.0, 1.0))]
+    weights = np.array([0.4 * 0.6 * (norm.cdf(2.25) - norm.cdf(0.75)), 0.6 * (norm.cdf(0.5) - norm.cdf(-2.5))])
+    weights /= weights.sum()
+    mean = sum(w * leaf.mean() for w, leaf in zip(weights, leaves, strict=True))
+    square = sum(w * leaf.moment(2) for w, leaf in zip(weights, leaves, strict=True))
+    expected = {"mean": mean, "variance": square - mean**2}
+    assert answer(CIRCUIT, MIXED, Moments((), evidence))["moments"]["weight"] == pytest.approx(expected, rel=1e-10)
+    guess = answer(CIRCUIT, MIXED, Impute(("weight",), evidence))["imputed"]["weight"]
+    assert guess == pytest.approx({"value": mean, "variance": square - mean**2}, rel=1e-10)
+    rows = answer(CIRCUIT, MIXED, Sample(1000, evidence, seed=3))["rows"]
+    drawn = np.array([row["weight"] for row in rows])
+    assert drawn.min() >= low and drawn.max() <= high
+    whole = lambda x: sum(w * leaf.cdf(x) for w, leaf in zip(weights, leaves, strict=True))  # noqa: E731
+    assert kstest(drawn, whole).pvalue > 0.01
+    assert answer(CIRCUIT, MIXED, Sample(10, evidence, seed=3))["rows"] == rows[:10]
 
 
 @pytest.mark.parametrize(
@@ -281,8 +302,8 @@ def test_a_range_of_numbers_weighs_the_other_columns():
         (Marginal(likely={"size": {"0.5": 1.0, "(-inf, 1]": 1.0}}), "'0.5' and '.-inf, 1]' are the same"),
         (Marginal({"colour": "red"}, likely={"colour": {"red": 1.0}}), "Column 'colour' is both given and likely"),
         (Marginal(likely={"colur": {"red": 1.0}}), "Column 'colur' is not in the table"),
-        (Conditional(("weight",), {"weight": Range(1)}), "'weight' is given as a range, in which"),
-        (Sample(1, {"weight": Range(1)}, ("weight",)), "'weight' is given as a range, in which"),
+        (Conditional(("weight",), {"weight": Range(1)}), "'weight' is numeric: ask for its moments"),
+        (Map(("weight",), {"weight": Range(1)}), "'weight' is given as a range, in which MAP searches no number"),
         (Surprise({"colour": ("red", "green")}), "Column 'colour' has more than one value: surprise"),
     ],
 )

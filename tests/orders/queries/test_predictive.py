@@ -1,4 +1,4 @@
-"""How probable further rows are under the most probable graph."""
+"""How probable further rows are under the most probable graph, and averaged over all graphs."""
 
 import math
 
@@ -7,12 +7,16 @@ import pyarrow as pa
 import pytest
 
 from learners.errors import UnknownColumn
+from learners.models.estimation import Average
+from learners.orders.queries import predictive
+from learners.orders.queries.network import NoRows
 from learners.orders.queries.predictive import log_densities
 from learners.orders.scores.bge import BGe, BGePrior
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
-from tests.orders.problems import bge_of, gaussian_table, naive_bge
+from tests.naive import orders as naive
+from tests.orders.problems import bge_of, gaussian_table, log_fair, naive_bdeu, naive_bge
 
 GRAPH = ((1,), (), (0, 1), (2,))
 
@@ -67,3 +71,67 @@ def test_what_is_missing_is_not_guessed():
     with pytest.raises(UnknownColumn, match="Column 'b' is not in the table"):
         model.log_likelihood(batch.select(["a"]))
     assert isinstance(model.posterior.bge, BGe)
+
+
+def by_enumeration(of_rows, old, new, d, order_prior=True):
+    """log p(row | rows) of each new row: of every graph, its posterior times what the row raises its score by."""
+    prior = lambda node, own: of_rows(old)(node, own) + log_fair(d, len(own))  # noqa: E731
+    graphs, weights, _ = naive.graph_posterior(prior, d, order_prior)
+    before = [sum(of_rows(old)(node, own) for node, own in enumerate(graph)) for graph in graphs]
+    found = []
+    for row in new:
+        after = of_rows(np.vstack([old, row]))
+        ratios = [
+            math.exp(sum(after(node, own) for node, own in enumerate(graph)) - log)
+            for graph, log in zip(graphs, before, strict=True)
+        ]
+        found.append(math.log(weights @ np.array(ratios)))
+    return found
+
+
+def numbers():
+    """A model of three columns of numbers in units of their own, new rows, and their log densities by enumeration."""
+    x, new = gaussian_table(3, 25, 1), gaussian_table(3, 6, 2)
+    scale, shift = np.array([10.0, 0.1, 3.0]), np.array([5.0, 0.0, -2.0])
+    model = learned(pa.table(dict(zip("abc", (x * scale + shift).T, strict=True))))
+    center, spread = (x * scale + shift).mean(axis=0), (x * scale + shift).std(axis=0)
+    old, rows = ((own * scale + shift - center) / spread for own in (x, new))
+    lost = np.log(spread).sum()
+    table = pa.table(dict(zip("abc", (new * scale + shift).T, strict=True)))
+    return model, table, lambda prior: np.array(by_enumeration(naive_bge, old, rows, 3, prior)) - lost
+
+
+def words():
+    """The same of three columns of states."""
+    codes = np.random.default_rng(7).integers(0, 2, (60, 3))
+    codes[:, 2] = np.where(codes[:, 0] == 1, codes[:, 2], codes[:, 1])
+    table = lambda rows: pa.table({name: [f"{name}{v}" for v in rows[:, i]] for i, name in enumerate("abc")})  # noqa: E731
+    new = np.array([[0, 0, 0], [1, 1, 1], [1, 0, 1]])
+    of_rows = lambda rows: naive_bdeu(rows.T, [2, 2, 2], 1.0)  # noqa: E731
+    return learned(table(codes)), table(new), lambda prior: by_enumeration(of_rows, codes, new, 3, prior)
+
+
+@pytest.mark.parametrize("problem", [numbers, words])
+def test_rows_averaged_over_graphs_are_as_probable_as_enumeration_says(problem, monkeypatch):
+    model, table, expected = problem()
+    (batch,) = table.to_batches()
+    x = model.rows_of(batch)
+    exact = model.averaged(Average(), batch.num_rows)
+    np.testing.assert_allclose(exact.log_likelihood(x), expected(True), rtol=1e-6)
+    assert exact.told() == {"is_exact": True}
+    monkeypatch.setattr(predictive, "EXACT_WORK", 0)
+    for prior in ("order", "graph"):
+        drawn = model.averaged(Average(n=4000, prior=prior), batch.num_rows)
+        found = drawn.log_likelihood(x)
+        assert np.mean(found) == pytest.approx(
+            np.mean(expected(prior == "order")), abs=4 * drawn.told()["standard_error"]
+        )
+        np.testing.assert_allclose(found, expected(prior == "order"), atol=0.1)
+    x[0, 0] = np.nan
+    assert np.isnan(drawn.log_likelihood(x)).tolist() == [True] + [False] * (batch.num_rows - 1)
+
+
+def test_without_rows_no_average_of_states():
+    table = pa.table({"a": ["u", "v"] * 9, "b": ["u", "u", "v"] * 6})
+    with pytest.raises(NoRows, match="keep_rows=true"):
+        learned(table, keep_rows=False).averaged(Average(), 3)

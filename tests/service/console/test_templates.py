@@ -262,7 +262,7 @@ PAGES: dict[str, Strategy] = {
     ),
     "graph.html": a(
         **head,
-        start=a(is_of_structures=st.booleans(), target=maybe("class")),
+        start=a(is_of_structures=st.booleans(), has_arcs=st.booleans(), target=maybe("class")),
         regions=st.sampled_from([None, {}, {1: region}]),
         opened=frozenset(),
         columns={1: ["size"]},

@@ -28,9 +28,9 @@ class DrawArrays(NamedTuple):
     Attributes
     ----------
     weight : (n_entries, n_draws) float64
-    numeric : (n_numeric, 3, n_draws) float64
+    numeric : (n_numeric, 5, n_draws) float64
         Of numeric leaves. Gaussian: mean, 1 / standard deviation, logarithm of the height. Exponential: rate, 0, log rate.
-        Poisson: rate, 0, 0.
+        Poisson: rate, 0, 0. Then mean and variance.
     kind : (n_numeric,) int64
     operation : (n_numeric,) int64
         Which operation each numeric leaf is.
@@ -40,12 +40,6 @@ class DrawArrays(NamedTuple):
     numeric: Floats
     kind: Integers
     operation: Integers
-
-
-@inner_kernel
-def leaf_mean(kind, a):
-    """Expectation of a numeric leaf with first parameter a."""
-    return a if kind == GAUSSIAN or kind == POISSON else 1.0 / a
 
 
 @kernel
@@ -240,20 +234,15 @@ def add_draw_moments(plan, draws, wanted, derivatives, x, row, scale, out):
             v = variable[draws.operation[i]]
             if firsts[v] < 0:
                 continue
-            leaf, kind, share = draws.numeric[i], draws.kind[i], derivatives[n_planes + draws.operation[i]]
+            leaf, share = draws.numeric[i], derivatives[n_planes + draws.operation[i]]
             mean, variance = out[firsts[v]], out[firsts[v] + 1]
             if not np.isnan(x[v, row]):
                 mean[:] = x[v, row]
                 continue
             for d in range(scale.size):
-                own = leaf_mean(kind, leaf[0, d])
+                own = leaf[3, d]
                 if again:
-                    spread = own * own
-                    if kind == GAUSSIAN:
-                        spread = 1.0 / (leaf[1, d] * leaf[1, d])
-                    elif kind == POISSON:
-                        spread = own
-                    variance[d] += share[d] * scale[d] * (spread + (own - mean[d]) ** 2)
+                    variance[d] += share[d] * scale[d] * (leaf[4, d] + (own - mean[d]) ** 2)
                 else:
                     mean[d] += share[d] * scale[d] * own
 

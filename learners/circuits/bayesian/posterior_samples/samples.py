@@ -13,6 +13,7 @@ from learners.circuits.errors import ImpossibleEvidence, is_discrete, is_numeric
 from learners.circuits.evaluation.evaluate import as_rows, log_values
 from learners.circuits.evaluation.plan import ONE_ENTRY, Compiled, compiled
 from learners.circuits.evaluation.reweighted import Likelihoods, reweighted
+from learners.circuits.evaluation.truncated_leaves import truncated_moments
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, SUM
 from learners.circuits.queries import answers
 from learners.errors import InvalidParameter
@@ -83,7 +84,9 @@ class CircuitDraws:
         for draw in range(self.n_draws):
             circuit, log_scale[draw] = reweighted(self.of(draw), likelihoods)
             weight[:, draw], parameter[:, draw] = np.exp(circuit.log_weight[self._of_sum]), circuit.leaf_parameters
-        return CircuitDraws(self.circuit, weight, parameter), log_scale
+        given = self.circuit.with_parameters()
+        given.ranges = likelihoods.ranges
+        return CircuitDraws(given, weight, parameter), log_scale
 
     def prepare(self) -> None:
         """Build what all queries share."""
@@ -286,9 +289,18 @@ def _arrays(circuit: Circuit, plan: Compiled, weight: Floats, parameter: Floats)
     operation = np.flatnonzero(kinds >= GAUSSIAN)
     node, kind = plan.node[operation], kinds[operation].astype(np.int64)
     first = circuit.leaf_starts[node]
-    numeric = np.zeros((operation.size, 3, weight.shape[1]))
-    numeric[:, 0] = parameter[first]
+    numeric = np.zeros((operation.size, 5, weight.shape[1]))
+    numeric[:, 0] = numeric[:, 3] = numeric[:, 4] = parameter[first]
     gaussian, waits = kind == GAUSSIAN, kind == EXPONENTIAL
+    numeric[gaussian, 4] = parameter[first[gaussian] + 1] ** 2
+    numeric[waits, 3] = 1.0 / parameter[first[waits]]
+    numeric[waits, 4] = numeric[waits, 3] ** 2
+    for i in np.flatnonzero(np.isin(circuit.variable[node], list(circuit.ranges))).tolist():
+        own, ends = (
+            parameter[first[i] : circuit.leaf_starts[node[i] + 1]].T,
+            circuit.ranges[int(circuit.variable[node[i]])],
+        )
+        numeric[i, 3:] = np.array([truncated_moments(int(kind[i]), p, *ends) for p in own]).T
     numeric[gaussian, 1] = 1.0 / parameter[first[gaussian] + 1]
     numeric[gaussian, 2] = np.log(numeric[gaussian, 1]) - HALF_LOG_2_PI
     numeric[waits, 2] = np.log(parameter[first[waits]])

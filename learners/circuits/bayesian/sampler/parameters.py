@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, SECOND, SQUARES, TOTAL, N
-from learners.circuits.bayesian.sampler.priors import Prior, family_of
+from learners.circuits.bayesian.sampler.priors import Prior, Strengths, family_of
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
 from learners.kernels.arrays import Array, Floats
 
@@ -60,19 +60,9 @@ def drawn_parameters(random: np.random.Generator, prior: Prior, tallies: Counted
     Yokoi, Sato (2024), algorithm 2 and table 8.
     """
     weight = _shares(random, tallies.counts + prior.strengths.alpha)
-    leaf, family, own = tallies.leaf, family_of(tallies.leaf), prior.strengths
-    first, second = np.zeros(len(leaf)), np.zeros(len(leaf))
-    gaussian = family == GAUSSIAN
-    n, total, squares, mean, b = leaf[gaussian][:, [N, TOTAL, SQUARES, FIRST, SECOND]].T
-    rho = own.rho + n
-    rate = b + 0.5 * np.maximum(squares - total**2 / rho, 0.0)
-    second[gaussian] = np.sqrt(rate / np.maximum(random.standard_gamma(own.gaussian + n / 2), LEAST))
-    first[gaussian] = mean + total / rho + second[gaussian] * random.standard_normal(n.size) / np.sqrt(rho)
-    for code, shape in ((EXPONENTIAL, own.exponential), (POISSON, own.poisson)):
-        chosen = family == code
-        n, total, beta = leaf[chosen][:, [N, TOTAL, FIRST]].T
-        of_shape, of_rate = (n, total) if code == EXPONENTIAL else (total, n)
-        first[chosen] = np.maximum(random.standard_gamma(shape + of_shape), LEAST) / (beta + of_rate)
+    leaf, own = tallies.leaf, prior.strengths
+    family = family_of(leaf)
+    first, second = leaf_parameters(random, own, leaf)
     cells = np.zeros(tallies.cells.size)
     for size in np.unique(leaf[family == CATEGORICAL, SECOND]).astype(np.int64):
         starts = leaf[(family == CATEGORICAL) & (leaf[:, SECOND] == size), FIRST].astype(np.int64)
@@ -82,24 +72,11 @@ def drawn_parameters(random: np.random.Generator, prior: Prior, tallies: Counted
 
 
 def mean_parameters(prior: Prior, tallies: Counted) -> Parameters:
-    """Posterior means of weights and leaf parameters given the rows at each sum and leaf.
-
-    The spread of a Gaussian leaf is that of the mean precision, with what is uncertain about its mean; a rate is the mean rate.
-    """
+    """Posterior means of weights and leaf parameters given the rows at each sum and leaf."""
     counts = tallies.counts + prior.strengths.alpha
-    leaf, family, own = tallies.leaf, family_of(tallies.leaf), prior.strengths
-    first, second = np.zeros(len(leaf)), np.zeros(len(leaf))
-    gaussian = family == GAUSSIAN
-    n, total, squares, mean, b = leaf[gaussian][:, [N, TOTAL, SQUARES, FIRST, SECOND]].T
-    rho = own.rho + n
-    rate = b + 0.5 * np.maximum(squares - total**2 / rho, 0.0)
-    first[gaussian] = mean + total / rho
-    second[gaussian] = np.sqrt(rate / (own.gaussian + n / 2) * (1.0 + 1.0 / rho))
-    for code, shape in ((EXPONENTIAL, own.exponential), (POISSON, own.poisson)):
-        chosen = family == code
-        n, total, beta = leaf[chosen][:, [N, TOTAL, FIRST]].T
-        of_shape, of_rate = (n, total) if code == EXPONENTIAL else (total, n)
-        first[chosen] = (shape + of_shape) / (beta + of_rate)
+    leaf, own = tallies.leaf, prior.strengths
+    family = family_of(leaf)
+    first, second = leaf_parameters(None, own, leaf)
     cells = np.zeros(tallies.cells.size)
     for size in np.unique(leaf[family == CATEGORICAL, SECOND]).astype(np.int64):
         starts = leaf[(family == CATEGORICAL) & (leaf[:, SECOND] == size), FIRST].astype(np.int64)
@@ -109,8 +86,38 @@ def mean_parameters(prior: Prior, tallies: Counted) -> Parameters:
     return Parameters(counts / counts.sum(axis=1, keepdims=True), first, second, cells)
 
 
+def leaf_parameters(random: np.random.Generator | None, own: Strengths, leaf: Floats) -> tuple[Floats, Floats]:
+    """First and second parameters (n_leaves,) of numeric leaves (n_leaves, 8), drawn from their posterior; without `random` means.
+
+    The spread of a Gaussian leaf is then that of the mean precision, with what is uncertain about its mean; a rate is the mean rate.
+    """
+    family = family_of(leaf)
+    first, second = np.zeros(len(leaf)), np.zeros(len(leaf))
+    gaussian = family == GAUSSIAN
+    n, total, squares, mean, b = leaf[gaussian][:, [N, TOTAL, SQUARES, FIRST, SECOND]].T
+    rho = own.rho + n
+    rate = b + 0.5 * np.maximum(squares - total**2 / rho, 0.0)
+    first[gaussian] = mean + total / rho
+    if random is None:
+        second[gaussian] = np.sqrt(rate / (own.gaussian + n / 2) * (1.0 + 1.0 / rho))
+    else:
+        second[gaussian] = np.sqrt(rate / gamma(random, own.gaussian + n / 2))
+        first[gaussian] += second[gaussian] * random.standard_normal(n.size) / np.sqrt(rho)
+    for code, shape in ((EXPONENTIAL, own.exponential), (POISSON, own.poisson)):
+        chosen = family == code
+        n, total, beta = leaf[chosen][:, [N, TOTAL, FIRST]].T
+        of_shape, of_rate = (n, total) if code == EXPONENTIAL else (total, n)
+        first[chosen] = gamma(random, shape + of_shape) / (beta + of_rate)
+    return first, second
+
+
+def gamma(random: np.random.Generator | None, shape: Array) -> Floats:
+    """Gamma variates, or without `random` their means."""
+    return np.asarray(shape if random is None else np.maximum(random.standard_gamma(shape), LEAST))
+
+
 def _shares(random: np.random.Generator, pseudo_counts: Array) -> Floats:
     """A Dirichlet variate for each row."""
-    drawn = np.maximum(random.standard_gamma(pseudo_counts), LEAST)
+    drawn = gamma(random, pseudo_counts)
     shares: Floats = drawn / drawn.sum(axis=1, keepdims=True)
     return shares

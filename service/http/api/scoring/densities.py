@@ -15,7 +15,8 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import nameable, raw_value
 from learners.circuits.queries.imputation import filled
 from learners.kernels.arrays import Array
-from learners.models.query import How
+from learners.models.estimation import Average
+from learners.models.query import GraphPrior, How
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_columns, encode_records
 from service.http.api.bodies.bodies import decoded
@@ -23,7 +24,7 @@ from service.http.api.bodies.pieces import Record, Value, row_reader
 from service.http.api.scoring.predict import JSON, ROWS, Predict, headers_of
 from service.product.inference.imputation import Filling, check_filling
 from service.product.inference.queries import queryable, until
-from service.product.inference.row_scores import density_columns, ranks_of
+from service.product.inference.row_scores import density_columns, graph_average, ranks_of
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, InvalidRequest, UnsupportedMediaType
 from service.serving.answers import rows_in_json
@@ -36,12 +37,27 @@ RECORDS = [{"outlook": "sunny", "humidity": 71.5}, {"outlook": None, "humidity":
 Overlooked = Annotated[bool, msgspec.Meta(description="Overlook columns that the model does not know.")]
 
 
+class OverGraphs(msgspec.Struct, forbid_unknown_fields=True):
+    """How to average over graphs, see `Average`."""
+
+    n: int = 200
+    level: float = 0.9
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    prior: GraphPrior = "order"
+    seed: int = 0
+
+
 class ScoreRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Rows: either records or columns; a column may be absent, a value may be null."""
 
     records: Annotated[list[Record] | None, msgspec.Meta(examples=[RECORDS])] = None
     columns: dict[str, list[Value]] | None = None
     ignore_unknown: Overlooked = False
+    average: Annotated[
+        OverGraphs | None,
+        msgspec.Meta(description="Of a posterior over structures: average over its graphs, not its most probable one."),
+    ] = None
 
 
 class ImputeRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -57,7 +73,7 @@ class ImputeRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ScoreResponse(msgspec.Struct):
-    """Of each row its log likelihood in nats, null where it is impossible, and its rank: 1 is the most surprising."""
+    """Of each row its log likelihood in nats, null where it is impossible or not told, and its rank: 1 is the most surprising."""
 
     model: str
     version: int
@@ -66,6 +82,12 @@ class ScoreResponse(msgspec.Struct):
     densities: Annotated[
         list[str], msgspec.Meta(description="Columns whose part of the likelihood is a density, not a probability.")
     ]
+    average: Annotated[
+        JSONObject | None,
+        msgspec.Meta(
+            description="How graphs were averaged: exactly, or of n draws with the standard error of the mean."
+        ),
+    ] = None
 
 
 class ImputeResponse(msgspec.Struct):
@@ -97,7 +119,7 @@ class Densities:
         ]
 
     async def score(self, request: Request) -> Response:
-        """How probable the model holds each row; what a row misses is summed out."""
+        """How probable the model holds each row; what a row misses is summed out, unless graphs are averaged."""
         return await self._answer(
             request, lambda served, body: self._scored(served, decoded(self.read_score, body, ROWS))
         )
@@ -125,8 +147,11 @@ class Densities:
         pause = self._pause("score")
         model, chunk, _ = self._rows(served, asked)
         x, found = model.columns.rows_of_chunk(chunk), [np.empty(0)]
+        average = None if asked.average is None else Average(**msgspec.structs.asdict(asked.average))
+        over = graph_average(served.model, average, chunk.n_rows, pause)
+        row_logs = model.row_logs if over is None else over.log_likelihood
         for first in range(0, chunk.n_rows, ROWS_AT_ONCE):
-            found.append(model.row_logs(np.ascontiguousarray(x[:, first : first + ROWS_AT_ONCE])))
+            found.append(row_logs(np.ascontiguousarray(x[:, first : first + ROWS_AT_ONCE])))
             pause()
         logs = np.concatenate(found)
         served.count_rows(logs.size)
@@ -136,6 +161,7 @@ class Densities:
             "log_likelihoods": np.where(np.isfinite(logs), logs, np.nan).tolist(),  # NaN is written as null
             "surprise_ranks": ranks_of(logs, np.sort(logs)).tolist(),
             "densities": density_columns(model),
+            "average": None if over is None else over.told(),
         }
 
     def _imputed(self, served: Served, asked: ImputeRequest) -> JSONObject:

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from learners.models.evidence import Known
+from learners.models.evidence import Known, RawValue
 from service.product.inference.what_if import PARTS, Case, Part, what_if
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
@@ -26,6 +26,11 @@ class WhatIfRequest(Body):
     )
     likely: dict[str, dict[str, float]] = Field(
         default_factory=dict, description="Weights by value.", examples=[{"windy": {"True": 0.8, "False": 0.2}}]
+    )
+    do: dict[str, RawValue] = Field(
+        default_factory=dict,
+        description="Columns of a network that are set from outside, whatever their causes are.",
+        examples=[{"outlook": "sunny"}],
     )
     target: str | None = Field(default=None, description="The column in question; the class unless given.")
     level: float = Field(default=0.9, gt=0, lt=1, description="Probability of each interval.")

@@ -10,11 +10,12 @@ import pytest
 from learners.circuits.bayesian.posterior_samples.queries import batches_of_draws
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.kernels import CATEGORICAL, SUM
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, SUM
 from learners.circuits.queries.queries import answer_all
-from learners.models.query import Conditional, Map, Marginal
+from learners.models.evidence import Range
+from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from tests.circuits.map_circuits import random_circuit
-from tests.circuits.queries.test_likelihoods import schema_of, some_evidence
+from tests.circuits.queries.test_likelihoods import CIRCUIT, MIXED, schema_of, some_evidence
 from tests.naive import circuits as naive
 
 
@@ -60,6 +61,21 @@ def test_the_mean_of_what_enumeration_says_of_each_draw(seed):
     assert list(conditional["distributions"]["x0"].values()) == pytest.approx(shares.tolist(), rel=1e-10)
     assert np.exp(conditional["log_evidence"]) == pytest.approx(np.mean(totals), rel=1e-10)
     assert np.exp(best["log_probability"]) == pytest.approx(each[-1].max(), rel=1e-10)
+
+
+def test_a_column_in_a_range_is_cut_to_it_in_every_draw():
+    parameter = np.repeat(CIRCUIT.leaf_parameters[:, np.newaxis], 3, axis=1)
+    for leaf in np.flatnonzero(CIRCUIT.kind == GAUSSIAN):
+        parameter[CIRCUIT.leaf_starts[leaf]] += [0.0, 0.5, 1.0]
+        parameter[CIRCUIT.leaf_starts[leaf] + 1] *= [1.0, 0.7, 2.0]
+    draws = CircuitDraws(CIRCUIT, np.array([[0.4, 0.5, 0.9], [0.6, 0.5, 0.1]]), parameter)
+    asked = [Moments(("weight",), {"weight": Range(2.0, 5.0)}), Sample(200, {"weight": Range(2.0, 5.0)})]
+    ours, sample = answer_all(CIRCUIT, MIXED, asked, partial(batches_of_draws, draws, 1))
+    each = [answer_all(draws.of(draw), MIXED, asked[:1])[0]["moments"]["weight"] for draw in range(3)]
+    mean, square = np.mean([(one["mean"], one["variance"] + one["mean"] ** 2) for one in each], axis=0)
+    assert ours["moments"]["weight"]["mean"] == pytest.approx(mean, rel=1e-10)
+    assert ours["moments"]["weight"]["variance"] == pytest.approx(square - mean**2, rel=1e-10)
+    assert all(2.0 <= row["weight"] <= 5.0 for row in sample["rows"])
 
 
 def test_what_is_impossible_in_every_draw():

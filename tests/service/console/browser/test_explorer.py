@@ -195,6 +195,57 @@ def test_several_values_and_what_is_excluded(browser, kinds: tuple[str, httpx.Cl
         tab.check()
 
 
+@pytest.mark.parametrize(
+    ("model", "name", "label", "seen"), [("garden", "lawn", "wet", "rain"), ("rain", "outlook", "sunny", "class")]
+)
+def test_a_column_is_set_instead_of_supposed(
+    browser, kinds: tuple[str, httpx.Client], model, name, label, seen
+) -> None:
+    """The switch says which: what is shown is REST's answer to `do`, and that to evidence after a switch back."""
+    url, client = kinds
+
+    def told(**known: dict) -> dict[str, dict[str, str]]:
+        query = {"kind": "conditional", **known}
+        answer = client.post(f"/v1/models/{model}/query", json={"queries": [query]}).json()["answers"][0]
+        return {each: {word: digits(p) for word, p in own.items()} for each, own in answer["distributions"].items()}
+
+    with visit(browser, url) as tab:
+        tab.go(f"/console/models/{model}/graph")
+        tab.settled()
+        start = json.loads(tab.page.text_content("#start"))
+        bar = tab.page.locator(f'.node[data-column={name}] .value[data-words="{name}: {label}"]')
+        before = settled_number(tab)
+        tab.page.check("input[name=mode][value=set]")
+        bar.click()
+        after(tab, before)
+        assert case_of(tab) == {"do": {name: label}}
+        assert tab.page.inner_text("#chosen") == f"{name} set to {label} ×"
+        shown = in_picture(tab, start)
+        assert {each: shown[each] for each in told(do={name: label})} == told(do={name: label})
+        assert shown[name][label] == "1.000"
+        tab.page.click(".tabs a:has-text('What-if')")
+        tab.settled()
+        assert case_of(tab) == {"do": {name: label}}
+        assert all(own == shown[each] for each, own in in_list(tab).items())
+        row = tab.page.locator(f'#columns details[data-column="{name}"] .value[data-label="{label}"]')
+        before = settled_number(tab)
+        row.click()  # the switch is back at Suppose
+        after(tab, before)
+        assert case_of(tab) == {"evidence": {name: label}}
+        if seen != start["target"]:
+            assert in_list(tab)[seen] == told(evidence={name: label})[seen] != shown[seen]
+        tab.page.check("input[name=mode][value=set]")
+        for case in ({"do": {name: label}}, {}):
+            before = settled_number(tab)
+            row.click()
+            after(tab, before)
+            assert case_of(tab) == case
+        tab.check()
+        tab.go("/console/models/sky/what-if")
+        tab.settled()
+        assert not tab.page.locator("input[name=mode]").count(), "a circuit has no causes"
+
+
 def test_regions_unfold_and_keep_the_case(browser, kinds: tuple[str, httpx.Client]) -> None:
     with visit(browser, kinds[0]) as tab:
         tab.go(f"/console/models/sky/regions?open=&case={quote(json.dumps({'evidence': {'outlook': 'sunny'}}))}")

@@ -35,6 +35,28 @@ def what_if(site: Site, model: str = "weather", **case: object) -> dict:
     return answer.json()
 
 
+def test_a_column_that_is_set_is_answered_as_by_query(site: Site) -> None:
+    """Each part equals its query with `do`; a prediction takes no such thing."""
+    told = what_if(site, do={"outlook": "sunny"}, evidence={"windy": True})
+    known = {"evidence": {"windy": True}, "do": {"outlook": "sunny"}}
+    queries = [{"kind": "marginal", **known}, {"kind": "conditional", **known}, {"kind": "map", **known}]
+    told_by_query = site.client.post("/v1/models/weather/query", json={"queries": queries}).json()["answers"]
+    marginal, conditional, best = told_by_query
+    posterior = told["parts"]["posterior"]
+    assert posterior["log_evidence"] == pytest.approx(marginal["log_probability"], abs=TOLERANCE)
+    assert posterior["distributions"] == conditional["distributions"]
+    assert posterior["intervention"]["cut"] and posterior["given"]["outlook"] == "sunny"
+    assert told["parts"]["completion"]["log_probability"] == pytest.approx(best["log_probability"], abs=TOLERANCE)
+    asked = [{**known, "kind": "conditional", "evidence": {"windy": True, "class": each}} for each in ("no", "yes")]
+    each = site.client.post("/v1/models/weather/query", json={"queries": asked}).json()["answers"]
+    share = [posterior["question"][label] for label in ("no", "yes")]
+    gain = {drop["column"]: drop["entropy_drop"] for drop in posterior["ask_next"]}["humidity"]
+    tables = np.array([list(answer["distributions"]["humidity"].values()) for answer in each])
+    mean = np.array(share) @ tables
+    assert gain == pytest.approx(sum(w * (p * np.log(p / mean)).sum() for w, p in zip(share, tables, strict=True)))
+    assert all("'outlook' is set from outside" in told["absent"][part] for part in ("prediction", "interval"))
+
+
 @pytest.mark.parametrize("evidence", EVIDENCE)
 def test_it_equals_predict_explain_and_query(site: Site, evidence: dict) -> None:
     told = what_if(site, evidence=evidence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from xml.etree import ElementTree
 
 import duckdb
@@ -11,7 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.formats.text import parse_text
+from learners.models.estimation import Average
 from learners.orders.formats.bif import parse_bif
+from learners.registry.networks.order_circuits import order_circuit
 from service import product
 from service.settings import Settings
 from service.workspace import Workspace
@@ -102,6 +107,39 @@ def test_what_cannot_be_asked(site, plant, query, code, word):
         assert word in refused.json()["detail"]
 
 
+def test_rows_are_scored_averaged_over_graphs(site, plant, circuit, tmp_path):
+    """REST, jobs and the command line tell what the model says; a row that lacks a number has no likelihood."""
+    table = pq.read_table(plant / "1.parquet").select(NAMES).slice(0, 5)
+    (batch,) = table.to_batches()
+    model = model_of(site)
+    expected = model.averaged(Average(), 5).log_likelihood(model.rows_of(batch)).tolist()
+    records = [*table.to_pylist(), {"flow": 1.0}]
+    for average, is_exact in (({}, True), ({"present": ["flow->heat"], "n": 50}, False)):
+        told = site.client.post("/v1/models/plant/score", json={"records": records, "average": average}).json()
+        assert told["average"]["is_exact"] is is_exact
+        *logs, last = told["log_likelihoods"]
+        assert logs == pytest.approx(expected, rel=1e-9 if is_exact else 0.1) and last is None
+    rows = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({name: [*table[name].to_pylist(), None] for name in NAMES}), rows)
+    shown = fewpass(
+        "score", "plant", rows, "--out", tmp_path / "s.parquet", "--average", workspace=site.workspace
+    ).stdout
+    assert "averaged over graphs exactly; 1 rows lack a value" in shown
+    written = pq.read_table(tmp_path / "s.parquet").to_pydict()
+    assert written["log_likelihood"][:5] == pytest.approx(expected, rel=1e-9) and written["log_likelihood"][5] is None
+    assert written["surprise_rank"][5] is None and sorted(written["surprise_rank"][:5]) == [1, 2, 3, 4, 5]
+    job = {
+        "kind": "score",
+        "model": "plant",
+        "uris": [str(plant / "1.parquet")],
+        "average": {"prior": "graph", "n": 30},
+    }
+    done = finished(site.client, job)
+    assert done["average"]["n"] == 30 and done["average"]["standard_error"] > 0 and done["n_incomplete"] == 0
+    body = {"records": [{}], "average": {}}
+    assert "has several graphs" in problem(site.client.post("/v1/models/sky/score", json=body), 422)["detail"]
+
+
 def test_other_models_know_no_structures_and_this_one_no_classes(site, plant, circuit):
     for model, kind in (("sky", "circuit"), ("weather", "lookup")):
         refused = ask(site.client, model, {"kind": "edges"}, code=422)["detail"]
@@ -119,6 +157,21 @@ def test_other_models_know_no_structures_and_this_one_no_classes(site, plant, ci
     told = problem(site.client.post("/v1/models/plant/predict", json={"records": [{"flow": 1.0}]}), 422)
     assert "or send queries" in told["detail"]
     assert "has leaves of several columns" in problem(site.client.get("/v1/models/plant/circuit"), 422)["detail"]
+
+
+def test_graphs_are_a_circuit_to_save_and_load(site, plant, circuit, tmp_path):
+    text = site.client.get("/v1/models/plant/circuit", params={"of": "graphs"}).text
+    given = model_of(site).probabilities[0, 1]
+    read = parse_text(text.splitlines(), "graphs.txt")
+    own = order_circuit(model_of(site))
+    with_edge = [code for code, value in enumerate(own.schema.attributes[1].values) if "flow" in value.split(", ")]
+    assert sum(math.exp(log_values(read, [[-1], [code], [-1], [-1]])[0]) for code in with_edge) == pytest.approx(given)
+    fewpass("models", "circuit", "plant", "--of", "graphs", "--out", tmp_path / "g.txt", workspace=site.workspace)
+    assert (tmp_path / "g.txt").read_text() == text
+    svg = site.client.get("/v1/models/plant/circuit", params={"of": "graphs", "format": "svg"})
+    assert svg.status_code == 200 and "<svg" in svg.text
+    refused = problem(site.client.get("/v1/models/sky/circuit", params={"of": "graphs"}), 422)["detail"]
+    assert "has no posterior over structures" in refused
 
 
 def titles(text):

@@ -1,0 +1,1 @@
+"""Sampling the weights and leaves of a circuit whose structure is given."""

@@ -1,0 +1,135 @@
+"""Numeric leaves that are cut to a range: their moments, and numbers drawn from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy
+
+from learners.circuits.evaluation.range_masses import recorded_ends, standard_ends
+from learners.circuits.evaluation.shape_kernels import MOST_CELLS, REACH
+from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, unwarp
+from learners.circuits.kernels import (
+    EXPONENTIAL,
+    GAUSSIAN,
+    KNOTS,
+    LOG_NORMAL,
+    N_KNOTS,
+    POISSON,
+    QUANTILE,
+    STEP,
+    STUDENT,
+)
+from learners.kernels.arrays import Floats
+
+# A piece of a smooth density, in standard deviations, on which Gauss-Legendre nodes have all digits.
+PIECE = 0.5
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+def truncated_moments(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
+    """Mean and variance of a numeric leaf with parameters p, given that it lies in a range, ends included.
+
+    Both are zero where the leaf never does.
+    """
+    x, logs, noise = _points(kind, p, low, high)
+    most = logs.max(initial=-np.inf)
+    if most == -np.inf:
+        return 0.0, 0.0
+    shares = np.exp(logs - most)
+    shares /= shares.sum()
+    # Around a point among the numbers, whose spread may be far below their size.
+    centre = float(x[logs.argmax()])
+    mean = float(shares @ (x - centre))
+    return centre + mean, float(shares @ (x - centre - mean) ** 2) + noise
+
+
+def _points(kind: int, p: Floats, low: float, high: float) -> tuple[Floats, Floats, float]:
+    """Numbers in the range with their log weights, up to a constant, and what recording adds to the variance."""
+    if kind == POISSON:
+        first, last = max(np.ceil(low), 0.0), np.floor(high)
+        near = min(max(float(p[0]), first), last)
+        reach = REACH * np.sqrt(near + 1.0) + 4 * REACH
+        x = np.arange(max(first, np.floor(near - reach)), min(last, np.ceil(near + reach)) + 1.0)
+        return x, x * np.log(p[0]) - scipy.special.gammaln(x + 1.0), 0.0
+    if kind == EXPONENTIAL:
+        low = max(low, 0.0)
+        u, logs = _nodes([0.0, min(float(p[0]) * (high - low), 8 * REACH)])
+        return low + u / p[0], logs - u, 0.0
+    if kind == STUDENT:
+        freedom = float(p[2])
+        furthest = min(8 * REACH / (freedom - 2.0) + REACH, 300.0)
+        ends = np.clip(np.arcsinh([(low - p[0]) / p[1], (high - p[0]) / p[1]]), -furthest, furthest)
+        s, logs = _nodes(ends.tolist())
+        z = np.sinh(s)
+        return p[0] + p[1] * z, logs + np.log(np.cosh(s)) - 0.5 * (freedom + 1.0) * np.log1p(z * z / freedom), 0.0
+    z_low, z_high = standard_ends(kind, p, low, high)
+    near = min(max(0.0, z_low), z_high)
+    # Of a log-normal leaf the square is largest this much further up.
+    above = REACH + 2.0 * float(p[1]) * (kind == LOG_NORMAL)
+    z_low, z_high = max(z_low, near - REACH), min(z_high, near + above)
+    if not z_low < z_high:
+        return np.empty(0), np.empty(0), 0.0
+    a, b, extras = float(p[0]), float(p[1]), np.ascontiguousarray(p)
+    step = 0.0 if kind == GAUSSIAN else float(p[2 + STEP])
+    if step > 0.0:
+        first, last = recorded_ends(p, low, high)
+        around = [unwarp(kind, extras, 2, a + b * z) for z in (z_low, z_high)]
+        first, last = max(first, recorded_ends(p, around[0] - step, np.inf)[0]), min(last, around[1] + step)
+        if last - first <= MOST_CELLS * step:
+            cells = first + step * np.arange(np.floor((last - first) / step + 1e-6) + 1.0)
+            return cells, np.array([log_warped(kind, a, b, extras, 2, x) for x in cells.tolist()]), 0.0
+    knots: list[float] = []
+    if kind == QUANTILE:
+        n = int(p[2 + N_KNOTS])
+        knots = ((p[2 + KNOTS + n : 2 + KNOTS + 2 * n] - a) / b).tolist()
+    z, logs = _nodes([z_low, *(knot for knot in knots if z_low < knot < z_high), z_high])
+    x = (
+        np.array([unwarp(kind, extras, 2, a + b * own) for own in z.tolist()])
+        if step or kind != GAUSSIAN
+        else a + b * z
+    )
+    return x, logs - 0.5 * z * z, step * step / 12.0
+
+
+def _nodes(ends: list[float]) -> tuple[Floats, Floats]:
+    """Gauss-Legendre nodes on pieces between ascending ends, and the logarithms of their weights."""
+    edges = [
+        np.linspace(low, high, int(np.ceil((high - low) / PIECE)) + 1)
+        for low, high in zip(ends, ends[1:], strict=False)
+        if low < high
+    ]
+    if not edges:
+        return np.empty(0), np.empty(0)
+    starts, stops = np.concatenate([own[:-1] for own in edges]), np.concatenate([own[1:] for own in edges])
+    half, middle = 0.5 * (stops - starts)[:, np.newaxis], 0.5 * (starts + stops)[:, np.newaxis]
+    return (middle + half * NODES).ravel(), (np.log(half) + np.log(WEIGHTS)).ravel()
+
+
+def truncated_numbers(kind: int, p: Floats, low: float, high: float, u: Floats) -> Floats:
+    """(n,) float64: the quantiles u (n,) of a numeric leaf with parameters p, given that it lies in a range, ends included."""
+    if kind == POISSON:
+        x, logs, _ = _points(kind, p, low, high)
+        shares = np.exp(logs - logs.max())
+        return x[np.searchsorted(np.cumsum(shares)[:-1] / shares.sum(), u)]
+    if kind == EXPONENTIAL:
+        low = max(low, 0.0)
+        found: Floats = low - np.log1p(u * np.expm1(-p[0] * (high - low))) / p[0]
+        return np.clip(found, low, high)
+    if kind == STUDENT:
+        ends = ((low - p[0]) / p[1], (high - p[0]) / p[1])
+        sign = -1.0 if ends[0] > -ends[1] else 1.0  # the tail below is told with all digits
+        below, above = scipy.special.stdtr(p[2], sorted(sign * end for end in ends))
+        z = scipy.special.stdtrit(p[2], below + (above - below) * (u if sign > 0 else 1.0 - u))
+        return np.clip(p[0] + p[1] * sign * z, low, high)
+    z_low, z_high = standard_ends(kind, p, low, high)
+    sign = -1.0 if z_low > -z_high else 1.0
+    below, above = scipy.special.log_ndtr(sorted((sign * z_low, sign * z_high)))
+    share = u if sign > 0 else 1.0 - u
+    z = sign * scipy.special.ndtri_exp(np.logaddexp(below + np.log1p(-share), above + np.log(share)))
+    if kind == GAUSSIAN:
+        return np.clip(p[0] + p[1] * z, low, high)
+    extras = np.ascontiguousarray(p)
+    x = np.array([unwarp(kind, extras, 2, p[0] + p[1] * own) for own in z.tolist()])
+    if p[2 + STEP] > 0.0:
+        return np.clip([cell_of(extras, 2, own) for own in x.tolist()], *recorded_ends(p, low, high))
+    return np.clip(x, low, high)

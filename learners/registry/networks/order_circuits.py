@@ -1,0 +1,111 @@
+"""A posterior over structures as a circuit: its variables are the columns' parent sets, its worlds the graphs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from learners.circuits.circuit import Circuit
+from learners.circuits.kernels import CATEGORICAL
+from learners.circuits.model import CircuitModel
+from learners.circuits.structures.circuit_builder import Blocks
+from learners.errors import LearnerError
+from learners.kernels.arrays import Floats
+from learners.kernels.scaled_arithmetic import STEP
+from learners.orders.lattice.forward_backward import OrderSums, Scaled
+from learners.orders.lattice.graphs import members
+from learners.orders.model import OrderModel
+from learners.schema import Attribute, Schema
+
+# Of all leaves together: 64 MiB, which 10 columns take without limits on their parents.
+MOST_PARAMETERS = 1 << 23
+NO_PARENTS = "(none)"
+
+
+class TooManyParentSets(LearnerError, ValueError):
+    """The circuit of a posterior would be too large."""
+
+    def __init__(self, n_parameters: int) -> None:
+        super().__init__(
+            f"The circuit over orders would have {n_parameters:,} parameters in its leaves, more than {MOST_PARAMETERS:,}. Train with "
+            "fewer columns, candidates, max_parents or sets."
+        )
+
+
+def order_circuit(model: OrderModel) -> CircuitModel:
+    """The distribution of graphs under the order prior, exactly as the model holds it.
+
+    Variable i is the parent set of column i. A sum for each set of columns that may come first chooses the next column; the
+    product below has a leaf, its parent sets within that set, and the sum for the set with this column.
+
+    Raises
+    ------
+    TooManyParentSets
+
+    References
+    ----------
+    Wang, Wicker, Kwiatkowska (2022), section 4.
+    """
+    sums = model.posterior.prior_sums
+    possible = [np.flatnonzero(sums.scores.of(node) > -np.inf) for node in range(sums.scores.d)]
+    attributes = [
+        Attribute(name, "nominal", _words(model, node, possible[node].tolist()))
+        for node, name in enumerate(model.names)
+    ]
+    facts = {"learner": "orders", "of": "parent sets"}
+    return CircuitModel(Schema(tuple(attributes), None, ("",)), _circuit(sums, possible), facts)
+
+
+def _words(model: OrderModel, node: int, indices: list[int]) -> tuple[str, ...]:
+    """The parent sets of a column as values: names with commas, or lists where that tells two alike."""
+    candidates = model.posterior.scores.candidates[node]
+    sets = [[model.names[candidates[bit]] for bit in members(index)] for index in indices]
+    told = [", ".join(own) or NO_PARENTS for own in sets]
+    return tuple(told if len(set(told)) == len(told) else (json.dumps(own, ensure_ascii=False) for own in sets))
+
+
+def _circuit(sums: OrderSums, possible: list[np.ndarray]) -> Circuit:
+    scores, lattice = sums.scores, sums.lattice
+    steps = np.repeat(np.arange(lattice.sets.size), np.diff(lattice.starts))
+    logs = _logs(sums.alpha)[lattice.places] + _logs(sums.after)[lattice.targets]
+    # What no order reaches, or no order completes, is no part of the circuit.
+    is_used = np.isfinite(logs) & (sums.before.mantissa[steps] > 0.0)
+    firsts = _first_of_places(sums, is_used)
+    n_parameters = sum(possible[lattice.nodes[step]].size for step in firsts)
+    if n_parameters > MOST_PARAMETERS:
+        raise TooManyParentSets(n_parameters)
+    blocks = Blocks([own.size for own in possible])
+    leaf: dict[int, int] = {}
+    for step in firsts:
+        node, place = int(lattice.nodes[step]), int(lattice.places[step])
+        within = place - int(scores.starts[node])
+        own = possible[node]
+        shares: Floats = np.where((own & ~within) == 0, scores.of(node)[own], -np.inf)
+        shares = shares - np.logaddexp.reduce(shares)
+        (leaf[place],) = blocks.leaves(CATEGORICAL, [node], shares[np.newaxis])
+    made = np.full(lattice.sets.size, -1)
+    for s in range(lattice.sets.size - 2, -1, -1):
+        own_steps = np.arange(lattice.starts[s], lattice.starts[s + 1])
+        own_steps = own_steps[is_used[own_steps]]
+        if not own_steps.size:
+            continue
+        leaves = np.array([leaf[place] for place in lattice.places[own_steps].tolist()])
+        below = made[lattice.targets[own_steps]]
+        children = leaves if (below < 0).all() else blocks.products(np.stack([leaves, below], axis=1))
+        weights = logs[own_steps]
+        made[s] = blocks.sums(children[np.newaxis], (weights - np.logaddexp.reduce(weights))[np.newaxis])[0]
+    return blocks.circuit()
+
+
+def _logs(numbers: Scaled) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(numbers.mantissa) + numbers.exponent * STEP)
+
+
+def _first_of_places(sums: OrderSums, is_used: np.ndarray) -> list[int]:
+    """A step for each leaf: those with the same column and the same candidates before it share one."""
+    used = np.flatnonzero(is_used)
+    _, first = np.unique(sums.lattice.places[used], return_index=True)
+    found: list[int] = used[first].tolist()
+    return found
