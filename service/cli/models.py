@@ -305,7 +305,7 @@ def prune(
 @app.command()
 def export(
     reference: Reference,
-    output: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
+    output: Annotated[str, typer.Option("--out", "-o", help="The file to write.")],
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
