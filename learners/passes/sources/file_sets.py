@@ -219,7 +219,10 @@ def common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
         raise SourceError(schemas[0][0], f"has two columns named {name!r}. Rename one.")
     fields: dict[str, pa.Field] = {field.name: field for field in first}
     origin = dict.fromkeys(first.names, schemas[0][0])
-    for path, schema in schemas[1:]:
+    distinct = dict[pa.Schema, str]()  # of a thousand files, most have one schema
+    for path, schema in schemas:
+        distinct.setdefault(schema, path)
+    for schema, path in distinct.items():
         for field in schema:
             known, new = type_family(fields[field.name].type), type_family(field.type)
             if known == "null":
