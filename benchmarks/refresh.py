@@ -1,7 +1,7 @@
 """A refresh that adds 1 % of the files, against training from scratch; and a job killed two hundred times.
 
 python -m benchmarks.refresh --rows 20000000 --files 100
-python -m benchmarks.refresh --rows 20000000 --files 100 --delta    # a Delta Lake table, followed by its log
+python -m benchmarks.refresh --rows 20000000 --files 100 --lake delta    # or iceberg: a table that is followed by its log
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -46,18 +48,38 @@ def parts(n_rows: int, n_attributes: int, n_files: int, seed: int = 0) -> Path:
     return folder
 
 
-def delta_table(folder: Path) -> Path:
-    """A Delta Lake table with a version for each of the files."""
-    from deltalake import write_deltalake
+def lake_table(kind: str, folder: Path) -> tuple[str, list[str]]:
+    """A lake table with a version for each of the files, and these versions."""
+    table = folder.with_name(f"{folder.name}-{kind}")
+    is_new = not table.exists()
+    paths = sorted(folder.glob("*.parquet")) if is_new else []
+    if kind == "delta":
+        from deltalake import write_deltalake
 
-    table = folder.with_name(f"{folder.name}-delta")
-    if not table.exists():
-        aside = table.with_suffix(".partial")
-        shutil.rmtree(aside, ignore_errors=True)
-        for path in sorted(folder.glob("*.parquet")):
-            write_deltalake(str(aside), pq.read_table(path), mode="append")
-        aside.rename(table)
-    return table
+        for path in paths:
+            write_deltalake(str(table), pq.read_table(path), mode="append")
+        return str(table), [str(number) for number in range(len(list(folder.glob("*.parquet"))))]
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    table.mkdir(exist_ok=True)
+    catalog = SqlCatalog("benchmark", uri=f"sqlite:///{table}/catalog.db", warehouse=f"file://{table}")
+    if is_new:
+        catalog.create_namespace("lake")
+        # Iceberg has no integers of one byte, and those of four are numbers, which are cut anew from scratch.
+        text = pa.schema([(name, pa.string()) for name in pq.read_schema(paths[0]).names])
+        catalog.create_table("lake.rows", schema=text)
+        for path in paths:
+            catalog.load_table("lake.rows").append(pq.read_table(path).cast(text))
+    found = catalog.load_table("lake.rows")
+    ordered = sorted(found.metadata.snapshots, key=lambda one: one.sequence_number)
+    return found.location().removeprefix("file://"), [str(one.snapshot_id) for one in ordered]
+
+
+def import_s() -> float:
+    """What every command takes before it begins: the imports of a new process."""
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "from service.product.training import training"], check=True)
+    return time.perf_counter() - started
 
 
 def main() -> None:
@@ -68,7 +90,7 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=2)
     parser.add_argument("--estimator", default="m")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--delta", action="store_true")
+    parser.add_argument("--lake", choices=("delta", "iceberg"))
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
 
@@ -89,9 +111,10 @@ def main() -> None:
     equal = []
     n_new = max(1, asked.files // 100)
     old, new = {"uris": paths[:-n_new]}, {"uris": paths}
-    if asked.delta:
-        new = {"uris": [str(delta_table(data))]}
-        old = new | {"at": str(asked.files - n_new - 1)}
+    if asked.lake is not None:
+        table, versions = lake_table(asked.lake, data)
+        new = {"uris": [table]}
+        old = new | {"at": versions[-n_new - 1]}
     for round_number in range(asked.rounds + 1):
         with tempfile.TemporaryDirectory() as folder, Workspace(Settings(workspace=Path(folder))) as workspace:
             before = TrainRequest(**request, model="grows", **old)
@@ -123,9 +146,10 @@ def main() -> None:
         "rows": asked.rows,
         "rows_per_s_from_scratch": asked.rows / statistics.median(seconds["scratch"]),
         "seconds": seconds,
+        "import_s": import_s(),
         "machine": machine(),
     }
-    kind = "Delta Lake" if asked.delta else "loose files"
+    kind = {"delta": "Delta Lake", "iceberg": "Iceberg", None: "loose files"}[asked.lake]
     report(f"Refresh of {kind}, kDB-{asked.k}, {asked.attributes} attributes", figures, facts, asked.json)
 
 

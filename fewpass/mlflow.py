@@ -11,45 +11,42 @@ from __future__ import annotations
 import tempfile
 import warnings
 from dataclasses import asdict
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from fewpass.estimators import fitted_of
+from fewpass.estimators import Kept, fitted_of
 from fewpass.lifecycle import load
-from learners.errors import LearnerError
 from learners.estimators import SumProductNetwork
 from learners.estimators.classifier import Classifier
-from service.version import VERSION
+from service.product.views.mlflow_models import (
+    FILE,
+    LOG_LIKELIHOOD,
+    MLflowMissing,
+    MLflowRefused,
+    NoAnswers,
+    NotOurs,
+    library,
+    log_facts,
+    log_file,
+    logged_file,
+)
 
-FILE = "model.fewpass"
+__all__ = [
+    "MLflowMissing",
+    "MLflowRefused",
+    "NoAnswers",
+    "NotOurs",
+    "RowAnswers",
+    "autolog",
+    "load_model",
+    "log_fit",
+    "log_model",
+]
+
 EXAMPLE_ROWS = 5
-LOG_LIKELIHOOD = "log_likelihood"
-
-
-class MLflowMissing(LearnerError, ImportError):
-    """MLflow is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("Models in MLflow need it, and it is not installed: pip install 'fewpass[mlflow]'.")
-
-
-class NotOurs(LearnerError, ValueError):
-    """A model of MLflow is not one that `log_model` has logged."""
-
-    def __init__(self, uri: str) -> None:
-        super().__init__(f"{uri} was not logged by fewpass.mlflow.log_model. Load it with mlflow.pyfunc.load_model.")
-
-
-class NoAnswers(LearnerError, TypeError):
-    """An estimator has nothing to say of single rows."""
-
-    def __init__(self, estimator: object) -> None:
-        super().__init__(
-            f"{type(estimator).__name__} answers queries and no rows, so MLflow could not serve it. Log its file, which `save` writes, "
-            "with mlflow.log_artifact."
-        )
 
 
 class RowAnswers:
@@ -104,23 +101,16 @@ def log_model(
     NoAnswers
         If the model answers no rows.
     """
-    mlflow = _mlflow()
+    library()
     if not isinstance(model, Classifier | SumProductNetwork):
         fitted_of(model)  # which refuses what is no estimator of ours
-        raise NoAnswers(model)
+        raise NoAnswers(type(model).__name__)
     if input_example is not None:
         input_example = input_example.head(EXAMPLE_ROWS)
         more = {"signature": _signature(model, input_example)} | more
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / FILE)
-        return mlflow.pyfunc.log_model(
-            name=name,
-            loader_module=__name__,
-            data_path=str(Path(folder) / FILE),
-            input_example=input_example,
-            registered_model_name=registered_model_name,
-            **({"pip_requirements": [f"fewpass=={VERSION}"]} | more),
-        )
+        return log_file(Path(folder) / FILE, name, registered_model_name, input_example=input_example, **more)
 
 
 def load_model(model_uri: str) -> Any:
@@ -133,17 +123,12 @@ def load_model(model_uri: str) -> Any:
 
     Raises
     ------
-    MLflowMissing
+    MLflowMissing, MLflowRefused
     NotOurs
         If something else has logged the model.
     CorruptFile
     """
-    mlflow = _mlflow()
-    folder = Path(mlflow.artifacts.download_artifacts(artifact_uri=model_uri))
-    flavor = mlflow.models.Model.load(str(folder)).flavors.get("python_function", {})
-    if flavor.get("loader_module") != __name__:
-        raise NotOurs(model_uri)
-    return load(folder / flavor["data"])
+    return load(logged_file(model_uri))
 
 
 def log_fit(model: Any, X: Any = None, y: Any = None, **more: Any) -> Any:
@@ -161,16 +146,52 @@ def log_fit(model: Any, X: Any = None, y: Any = None, **more: Any) -> Any:
     ------
     As `log_model` and `model.report`.
     """
-    mlflow = _mlflow()
-    fitted = fitted_of(model)
-    mlflow.log_params({"learner": fitted.learner} | {name: str(value) for name, value in fitted.parameters.items()})
-    mlflow.log_metric("n_rows", int(getattr(fitted.model, "facts", {}).get("n_rows", 0)))
-    if X is not None:
-        page = model.report(X, y)
-        mlflow.log_metrics({name: float(value) for name, value in asdict(page.numbers.metrics).items()})
-        mlflow.log_text(page.html, "report.html")
-        mlflow.set_tag("verdict", page.numbers.verdict)
+    _log_facts(model, X, y)
     return log_model(model, **more)
+
+
+def autolog(*, disable: bool = False) -> None:
+    """From now on each `fit` of an estimator of fewpass is a run of MLflow, below the active one if there is one.
+
+    It logs the parameters, the rows, the model, and of a classifier the metrics and the report on the rows that it has
+    learned from: those metrics are called `training_…`, and are better than those of new rows.
+
+    Parameters
+    ----------
+    disable : bool
+        No longer.
+
+    Raises
+    ------
+    MLflowMissing
+    """
+    mlflow = library()
+    if "fit" in vars(Kept):
+        del Kept.fit  # type: ignore[attr-defined]
+    if disable:
+        return
+
+    @wraps(Classifier.fit)
+    def fit(self: Any, X: Any, y: Any = None, **more: Any) -> Any:
+        super(Kept, self).fit(X, y, **more)
+        with mlflow.start_run(nested=True):
+            _log_facts(self, X if isinstance(self, Classifier) else None, y, prefix="training_")
+            if isinstance(self, Classifier | SumProductNetwork):
+                log_model(self)
+        return self
+
+    Kept.fit = fit  # type: ignore[attr-defined]
+
+
+def _log_facts(model: Any, X: Any = None, y: Any = None, prefix: str = "") -> None:
+    fitted = fitted_of(model)
+    page = None if X is None else model.report(X, y)
+    metrics = {} if page is None else asdict(page.numbers.metrics)
+    n_rows = int(getattr(fitted.model, "facts", {}).get("n_rows", 0))
+    log_facts(fitted.learner, fitted.parameters, n_rows, {f"{prefix}{name}": value for name, value in metrics.items()})
+    if page is not None:
+        library().log_text(page.html, "report.html")
+        library().set_tag("verdict", page.numbers.verdict)
 
 
 def _signature(model: Any, rows: pd.DataFrame) -> Any:
@@ -192,11 +213,3 @@ def _signature(model: Any, rows: pd.DataFrame) -> Any:
 def _load_pyfunc(data_path: str) -> RowAnswers:
     """What MLflow calls to load a model."""
     return RowAnswers(load(data_path))
-
-
-def _mlflow() -> Any:
-    try:
-        import mlflow.pyfunc
-    except ImportError as error:
-        raise MLflowMissing from error
-    return mlflow

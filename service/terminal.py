@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,9 +34,24 @@ UrisArgument = Annotated[
         "?table= or ?query=."
     ),
 ]
+
+
+def own_folder(folder: Path | None) -> Path | None:
+    """A folder that an option names; that of an address would be made here, and called `s3:`."""
+    if folder is not None and re.match(r"[a-z][a-z0-9+.-]+:", str(folder)):
+        raise typer.BadParameter(f"{folder} is an address. Name a folder of this machine.")
+    return folder
+
+
 WorkspaceOption = Annotated[
     Path | None,
-    typer.Option("--workspace", "-w", help="Workspace directory.", show_default="FEWPASS_WORKSPACE or ./workspace"),
+    typer.Option(
+        "--workspace",
+        "-w",
+        help="Workspace directory.",
+        show_default="FEWPASS_WORKSPACE or ./workspace",
+        callback=own_folder,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]

@@ -289,7 +289,10 @@ class Schema:
 
     def to_json(self) -> str:
         """As JSON, from which `from_json` makes an equal schema."""
+        return self._json
 
+    @cached_property
+    def _json(self) -> str:
         def told(entry: Schema | Attribute | LeftOut | Reading | Dialect) -> dict[str, object]:
             of = {each.name: getattr(entry, each.name) for each in fields(entry)}
             # Without them, the schemas of other learners stay as they were stored.

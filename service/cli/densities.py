@@ -1,7 +1,6 @@
 """`fewpass score | impute`: rows of files by a density, in this process, without a server."""
 
 import time
-from pathlib import Path
 from typing import Annotated, cast
 
 import typer
@@ -24,7 +23,7 @@ from service.terminal import (
 )
 
 Model = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
-Output = Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")]
+Output = Annotated[str, typer.Option("--out", "-o", help="Parquet file to write, here or in a store such as s3://.")]
 
 
 def score(
@@ -105,7 +104,7 @@ def impute(
             )
 
 
-def _show(told: JSONObject, output: Path, started: float, json_output: bool) -> None:
+def _show(told: JSONObject, output: str, started: float, json_output: bool) -> None:
     seconds = time.perf_counter() - started
     if json_output:
         speed = told["n_rows"] / max(seconds, 1e-9)

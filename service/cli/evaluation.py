@@ -11,7 +11,18 @@ import typer
 
 from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED
 from service.requests.json_values import JSONMapping, JSONObject
-from service.terminal import JsonOption, err, escape, jsonable, out, progress_bar, show_json, show_table, text_of
+from service.terminal import (
+    JsonOption,
+    err,
+    escape,
+    jsonable,
+    out,
+    own_folder,
+    progress_bar,
+    show_json,
+    show_table,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from learners.evaluation.comparison import Comparison
@@ -42,7 +53,10 @@ def compare(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Trials at the same time, a process each.")] = 1,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads of each process.")] = 1,
     output: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for the report, and for outcomes to resume from.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder for the report, and for outcomes to resume from.", callback=own_folder
+        ),
     ] = None,
     any_code: Annotated[
         bool, typer.Option("--any-code", help="Keep outcomes that an earlier version of a learner gave.")

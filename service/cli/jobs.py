@@ -147,7 +147,7 @@ def log(
 @app.command()
 def output(
     job_id: JobId,
-    to: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")],
+    to: Annotated[str, typer.Option("--out", "-o", help="Parquet file to write, here or in a store such as s3://.")],
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,

@@ -219,7 +219,9 @@ def _user() -> str:
 def predict(
     model: Annotated[str, typer.Argument(help="name, name@version or name@alias.")],
     uris: UrisArgument,
-    output: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")],
+    output: Annotated[
+        str, typer.Option("--out", "-o", help="Parquet file to write, here or in a store such as s3://.")
+    ],
     keep: Annotated[list[str] | None, typer.Option("--keep", help="Input column to copy; may be repeated.")] = None,
     interval: Annotated[
         float | None, typer.Option("--interval", help="Add credible intervals of this probability, such as 0.9.")

@@ -9,6 +9,7 @@ from learners.orders.formats.network_files import format_of
 from service import product
 from service.cli import views
 from service.cli.evaluation import show_metrics, what_was_read
+from service.requests.json_values import JSONObject
 from service.terminal import (
     ForceOption,
     JsonOption,
@@ -24,6 +25,7 @@ from service.terminal import (
 )
 
 app = typer.Typer(help="List, show, alias, tag, prune, export and import models.", invoke_without_command=True)
+MLFLOW = ("models:/", "runs:/")  # addresses of its models
 Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
 Name = Annotated[str, typer.Argument(help="Name of the model.")]
 
@@ -305,15 +307,22 @@ def prune(
 @app.command()
 def export(
     reference: Reference,
-    output: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
+    output: Annotated[
+        str, typer.Option("--out", "-o", help="The file to write; or models:/NAME, to register it in MLflow.")
+    ],
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Write a version as one file, which `import` takes."""
+    """Write a version as one file, which `import` takes, or register it in MLflow."""
     from service.workspace import Workspace
 
     with Workspace(existing(workspace)) as here:
+        if output.startswith(MLFLOW):
+            version, address = product.export_to_mlflow(here, reference, output)
+            told: JSONObject = {"model": version.name, "version": version.version, "out": address}
+            show_json(told) if json_output else out.print(f"{version.name}@{version.version} -> {escape(address)}")
+            return
         version, n_bytes = product.write_export(here, reference, output, replace=force)
     if json_output:
         show_json({"model": version.name, "version": version.version, "out": output, "bytes": n_bytes})
@@ -323,12 +332,12 @@ def export(
 
 @app.command("import")
 def import_file(
-    path: Annotated[
-        Path,
+    source: Annotated[
+        str,
         typer.Argument(
-            help="A file that `export` or Python's `save` has written, or a network as .bif, .xmlbif, .bifxml, .xml or .xdsl.",
-            exists=True,
-            dir_okay=False,
+            help="A file that `export` or Python's `save` has written, a network as .bif, .xmlbif, .bifxml, .xml or .xdsl, or a "
+            "model that fewpass has logged to MLflow, as models:/NAME/VERSION.",
+            metavar="PATH",
         ),
     ],
     name: Annotated[
@@ -340,12 +349,17 @@ def import_file(
     """Add an exported version or a network as the next version of a model, after checking all of it."""
     from service.workspace import Workspace
 
-    is_network = format_of(path) is not None
+    path, is_logged = Path(source), source.startswith(MLFLOW)
+    if not is_logged and not path.is_file():
+        raise typer.BadParameter(f"there is no file {source}", param_hint="PATH")
+    is_network = not is_logged and format_of(path) is not None
     if is_network and name is None:
         raise typer.BadParameter("name the model that the network becomes", param_hint="--name")
     with Workspace(settings_of(workspace)) as here:
         if is_network and name is not None:
             version = product.import_network(here, path, name)
+        elif is_logged:
+            version = product.import_from_mlflow(here, source, name)
         else:
             version = product.import_version(here, path, name)
     if json_output:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from service.terminal import JsonOption, WorkspaceOption, settings_of
+from service.terminal import JsonOption, WorkspaceOption, own_folder, settings_of
 
 
 def serve(
@@ -63,7 +63,9 @@ def worker(
 
 def demo(
     rows: Annotated[int, typer.Option("--rows", min=10_000, help="Orders to learn from.")] = 500_000,
-    output: Annotated[Path, typer.Option("--out", help="Folder for pictures and results.")] = Path("demo-output"),
+    output: Annotated[Path, typer.Option("--out", help="Folder for pictures and results.", callback=own_folder)] = Path(
+        "demo-output"
+    ),
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
     json_output: JsonOption = False,
 ) -> None:

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
 
 OutputOption = Annotated[
-    Path | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
+    str | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
 ]
 
 
 def _give(
-    reference: str, make: Callable[["Workspace"], str | bytes], output: Path | None, force: bool, workspace: Path | None
+    reference: str, make: Callable[["Workspace"], str | bytes], output: str | None, force: bool, workspace: Path | None
 ) -> None:
     """Print what a version looks like, or write it to a file that appears when it is complete."""
     from service.workspace import Workspace
@@ -89,7 +89,7 @@ def circuit(
 
 def trace(
     reference: Reference,
-    output: Annotated[Path, typer.Option("--out", "-o", help="The SVG file to write.")],
+    output: Annotated[str, typer.Option("--out", "-o", help="The SVG file to write.")],
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
@@ -106,7 +106,7 @@ class PictureOf(StrEnum):
 
 def picture(
     reference: Reference,
-    output: Annotated[Path, typer.Option("--out", "-o", help="The SVG file to write.")],
+    output: Annotated[str, typer.Option("--out", "-o", help="The SVG file to write.")],
     of: Annotated[
         PictureOf, typer.Option("--of", help="A heat map of the edges, or the graph with widths by probability.")
     ] = PictureOf.EDGES,
@@ -180,7 +180,7 @@ def sql(
 def report(
     reference: Reference,
     uris: Annotated[list[str], typer.Argument(help="Files, folders, globs or URIs of rows whose class is known.")],
-    html: Annotated[Path, typer.Option("--html", help="The page to write.")],
+    html: Annotated[str, typer.Option("--html", help="The page to write.")],
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:

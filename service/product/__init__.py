@@ -106,6 +106,8 @@ if TYPE_CHECKING:
     from service.product.views.inspecting import draw_trace as draw_trace
     from service.product.views.inspecting import lineage as lineage
     from service.product.views.inspecting import structure as structure
+    from service.product.views.mlflow_models import export_to_mlflow as export_to_mlflow
+    from service.product.views.mlflow_models import import_from_mlflow as import_from_mlflow
     from service.product.views.reports import kept_report as kept_report
     from service.product.views.reports import report as report
     from service.product.views.reports import write_report as write_report
@@ -149,6 +151,7 @@ _NAMES = {
     "service.product.versions.served": "served",
     "service.product.views.graphs": "family graph",
     "service.product.views.inspecting": "circuit draw draw_trace lineage structure",
+    "service.product.views.mlflow_models": "export_to_mlflow import_from_mlflow",
     "service.product.views.reports": "kept_report report write_report",
     "service.product.views.sql": "sql",
     "service.product.views.structures": "draw_posterior network",

@@ -1,43 +1,158 @@
-"""Files that a command writes where the user says."""
+"""Files that a command writes where the user says: on this machine, or in a store that is read by the same address."""
 
 import re
+import secrets
+import shutil
+import tempfile
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Self, TypeVar
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from learners.errors import SourceError, one_line
+from learners.passes.sources.file_sets import of_store
+from learners.passes.sources.filesystems import DATABASES, filesystem_of
 from service.requests.problems import InvalidRequest
-from storage.files.workspace_layout import publish
+from storage.files.workspace_layout import drafting, publish
 
+Output = Path | str
+# Whose files appear when they are whole; elsewhere a file is written under another name first.
+OBJECT_STORES = ("s3", "gcs", "abfs")
+_PIECE = 8 << 20
 SUFFIXES = {"", ".parquet", ".pq"}
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 
-def check_free(output: Path, *, replace: bool) -> None:
-    """Refuse an address of another file system, and a file that exists and is not to be replaced.
+@dataclass(frozen=True)
+class Stored:
+    """A file of a store.
+
+    Parameters
+    ----------
+    address : str
+        As the user gave it.
+    filesystem : pyarrow.fs.FileSystem
+    path : str
+        There.
+    """
+
+    address: str
+    filesystem: pafs.FileSystem
+    path: str
+
+    def exists(self) -> bool:
+        """Whether there is one already; a `SourceError` if the store does not tell, or has no such bucket."""
+        try:
+            bucket = self.path.split("/")[0]
+            if self.filesystem.type_name in OBJECT_STORES and not _is_there(self.filesystem, bucket):
+                raise SourceError(self.address, f"cannot be written: there is no bucket {bucket!r}. Make it first.")
+            return _is_there(self.filesystem, self.path)
+        except (OSError, pa.ArrowException) as error:
+            raise self._refused(error) from error
+
+    def put(self, draft: Path) -> None:
+        """Copy a whole file there."""
+        is_atomic = self.filesystem.type_name in OBJECT_STORES
+        aside = self.path if is_atomic else f"{self.path}.{secrets.token_hex(4)}.partial"
+        try:
+            with draft.open("rb") as file, self.filesystem.open_output_stream(aside, compression=None) as stream:
+                shutil.copyfileobj(file, stream, _PIECE)
+            if not is_atomic:
+                self.filesystem.move(aside, self.path)
+        except (OSError, pa.ArrowException) as error:
+            if not is_atomic:
+                with suppress(OSError, pa.ArrowException):
+                    self.filesystem.delete_file(aside)
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> SourceError:
+        return SourceError(self.address, of_store(error) or f"cannot be written ({one_line(error)}).")
+
+
+def _is_there(filesystem: pafs.FileSystem, path: str) -> bool:
+    return bool(filesystem.get_file_info(path).type != pafs.FileType.NotFound)
+
+
+def destination_of(output: Output) -> Path | Stored:
+    """A path of this machine, or the file of a store that an address names.
 
     Raises
     ------
     InvalidRequest
+        If the address is of what cannot be written.
+    SourceError
+        If it is none.
     """
-    if address := re.match(r"[a-z][a-z0-9+.-]+:", output.parts[0] if output.parts else ""):
+    text = str(output)
+    if "://" not in text:
+        if address := re.match(r"[a-z][a-z0-9+.-]+:", Path(text).parts[0] if text else ""):
+            raise InvalidRequest(
+                f"{text} begins with {address[0]!r} and is no path of this machine. Name a path, or, for a single file, give the "
+                "address as text.",
+                path=text,
+            )
+        return Path(output)
+    if text.partition("://")[0].lower() in DATABASES:
+        raise InvalidRequest(f"{text} is a database, and rows are written to files only. Name a file.", path=text)
+    filesystem, path = filesystem_of(text)
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return Path(path)
+    if "http" in filesystem.type_name:
         raise InvalidRequest(
-            f"{output} begins with {address[0]!r}, and only local files are written. Name a path of this machine, and copy the file "
-            "from there.",
-            path=str(output),
+            f"{text} is of a web server, which is only read. Name a path of this machine, or of a store such as s3://.",
+            path=text,
         )
-    if output.exists() and not replace:
+    return Stored(text, filesystem, path)
+
+
+def name_of(output: Output) -> PurePosixPath:
+    """The name of the file to write, without the options of an address."""
+    place = destination_of(output)
+    return PurePosixPath(PurePosixPath(place.path if isinstance(place, Stored) else place).name)
+
+
+def check_free(output: Output, *, replace: bool) -> None:
+    """Refuse an address that cannot be written, and a file that exists and is not to be replaced.
+
+    Raises
+    ------
+    InvalidRequest, SourceError
+    """
+    if destination_of(output).exists() and not replace:
         raise InvalidRequest(
             f"{output} exists already. Choose another name, or replace it with --force.", path=str(output)
         )
 
 
-def write_output(output: Path, make: Callable[[], str | bytes], *, replace: bool) -> int:
+@contextmanager
+def delivering(output: Output, *, replace: bool) -> Iterator[Path]:
+    """A local path to write to, in a private folder; what is there at the end appears at the output, whole.
+
+    Raises
+    ------
+    InvalidRequest, SourceError
+        As of `check_free`; or if the store refuses the file.
+    """
+    place = destination_of(output)
+    if isinstance(place, Path):
+        with publish(place, replace=replace) as draft:
+            yield draft
+        return
+    with drafting(Path(tempfile.gettempdir()), "output") as draft:
+        yield draft
+        check_free(output, replace=replace)
+        place.put(draft)
+
+
+def write_output(output: Output, make: Callable[[], str | bytes], *, replace: bool) -> int:
     """Write what `make` gives to a file that appears when it is complete; returns its bytes.
 
     Raises
@@ -48,21 +163,22 @@ def write_output(output: Path, make: Callable[[], str | bytes], *, replace: bool
     check_free(output, replace=replace)
     made = make()
     content = made.encode() if isinstance(made, str) else made
-    with publish(output, replace=replace) as draft:
+    with delivering(output, replace=replace) as draft:
         draft.write_bytes(content)
     return len(content)
 
 
-def check_parquet(output: Path, *, replace: bool) -> None:
+def check_parquet(output: Output, *, replace: bool) -> None:
     """Refuse a file that has the suffix of something else, or exists and is not to be replaced.
 
     Raises
     ------
     InvalidRequest
     """
-    if output.suffix.lower() not in SUFFIXES:
+    name = name_of(output)
+    if name.suffix.lower() not in SUFFIXES:
         raise InvalidRequest(
-            f"{output} would be a Parquet file: name it {output.with_suffix('.parquet')}. To get {output.suffix}, convert "
+            f"{output} would be a Parquet file: name it {name.with_suffix('.parquet')}. To get {name.suffix}, convert "
             "it afterwards, such as with pandas.read_parquet.",
             path=str(output),
         )

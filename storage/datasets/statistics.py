@@ -75,6 +75,7 @@ class StatisticStore:
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
         self._entries: dict[str, Entry] = {}
+        self._reader, self._writer = duckdb_files.Instance(self.directory), duckdb_files.Instance()
 
     def get(self, key: str) -> pa.Table | None:
         """The table that was stored under the key, or None.
@@ -94,7 +95,7 @@ class StatisticStore:
             with suppress(FileNotFoundError):  # pruned by another process since the folder was listed
                 path.stat()
                 verify_file(path, path.stem.rpartition("-")[2])
-                return _read(path, key)
+                return _read(path, key, self._reader)
         return None
 
     def entries(self) -> tuple[Entry, ...]:
@@ -144,7 +145,7 @@ class StatisticStore:
         if self._paths(checked_key(key)):
             return
         with drafting(self.directory, "statistic.duckdb") as draft:
-            _write(draft, key, table, spec or {})
+            _write(draft, key, table, spec or {}, self._writer)
             path = self.directory / f"{key}-{sha256_of_file(draft)}.duckdb"
             settle(draft, path)
         if identities := sorted(files):
@@ -214,7 +215,7 @@ def _is_flat(kind: pa.DataType) -> bool:
     )
 
 
-def _write(draft: Path, key: str, table: pa.Table, spec: Mapping[str, object]) -> None:
+def _write(draft: Path, key: str, table: pa.Table, spec: Mapping[str, object], writer: duckdb_files.Instance) -> None:
     about = pa.table(
         {
             "key": [key],
@@ -224,7 +225,7 @@ def _write(draft: Path, key: str, table: pa.Table, spec: Mapping[str, object]) -
         }
     )
     flat = [i for i, field in enumerate(table.schema) if _is_flat(field.type)]
-    with duckdb_files.writing(draft) as connection:
+    with duckdb_files.writing(draft, writer) as connection:
         duckdb_files.create(connection, "about", about)
         if flat:
             names = _sql_names(table.schema.names)
@@ -250,8 +251,8 @@ def _wide_columns(table: pa.Table, flat: list[int]) -> Iterator[Blob]:
             yield Blob(str(i), _IPC, (data.size,), data)
 
 
-def _read(path: Path, key: str) -> pa.Table:
-    with duckdb_files.reading(path) as connection:
+def _read(path: Path, key: str, reader: duckdb_files.Instance) -> pa.Table:
+    with duckdb_files.reading(path, reader) as connection:
         ((stored_key, n_rows, serialized),) = connection.sql("SELECT key, n_rows, arrow_schema FROM about").fetchall()
         schema = pa.ipc.read_schema(pa.py_buffer(serialized))
         columns: dict[int, pa.ChunkedArray] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import duckdb
@@ -26,32 +27,71 @@ _COMMON: _Config = {
     # Extensions are code from elsewhere; ours need none.
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
+    "max_temp_directory_size": f"{MAX_SPILL_BYTES >> 30}GiB",
 }
 
-# A file that was made elsewhere may hold views, and they would read whatever file they name.
-_CONFINED: _Config = {"enable_external_access": False}
+
+class Instance:
+    """A running DuckDB, to which files are attached in turn: to start one takes longer than to read or write a small file.
+
+    Whoever comes while it is in use, or after it has failed, starts another.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Beyond which it reaches no file: one that was made elsewhere may hold views, and they would read whatever file they name.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self._idle: duckdb.DuckDBPyConnection | None = None
+        self._numbers = count()
+
+    @contextmanager
+    def attached(self, path: Path, options: str, spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection to one file."""
+        running, self._idle = self._idle or self._started(), None
+        name = f"file_{next(self._numbers)}"
+        try:
+            with running.cursor() as connection:
+                if spill is not None:
+                    connection.execute(f"SET temp_directory = {_text(spill)}")
+                connection.execute(f"ATTACH {_text(path)} AS {name} ({options})")
+                connection.execute(f"USE {name}")
+                yield connection
+                connection.execute("USE memory")
+                connection.execute(f"DETACH {name}")
+        except BaseException:
+            running.close()
+            raise
+        if spill is None or not spill.exists():  # DuckDB does not change the folder that it has spilled to
+            self._idle = running
+
+    def _started(self) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(":memory:", config=_COMMON)
+        if self.folder is not None:
+            connection.execute(f"SET allowed_directories = [{_text(self.folder)}]")
+            connection.execute("SET enable_external_access = false")
+        return connection
 
 
 @contextmanager
-def writing(draft: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def writing(draft: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to a new DuckDB file; on success its write-ahead log is checkpointed into it and it is closed.
 
     Parameters
     ----------
     draft : a path in a private folder (`storage.files.workspace_layout.drafting`); DuckDB spills beside it
+    instance : of somebody who writes many files; by default one of its own
 
     Raises
     ------
     Unwritable
         If the disk refuses.
     """
-    spill: _Config = {
-        "temp_directory": str(draft.parent / "spill"),
-        "max_temp_directory_size": f"{MAX_SPILL_BYTES >> 30}GiB",
-        "storage_compatibility_version": STORAGE_VERSION,
-    }
+    options = f"STORAGE_VERSION '{STORAGE_VERSION}'"
     try:
-        with duckdb.connect(str(draft), config=_COMMON | spill) as connection:
+        with (instance or Instance()).attached(draft, options, draft.parent / "spill") as connection:
             yield connection
             connection.execute("CHECKPOINT")
     except duckdb.IOException as error:
@@ -67,8 +107,13 @@ def writing(draft: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def reading(path: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection that reads a published file.
+
+    Parameters
+    ----------
+    path : of the file
+    instance : of the file's folder, of somebody who reads many files; by default one of its own
 
     Raises
     ------
@@ -79,7 +124,7 @@ def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     if path.with_name(path.name + ".wal").exists():
         raise CorruptFile(path, "a write-ahead log stands beside it, and published files have none. Remove the log.")
     try:
-        with duckdb.connect(str(path), read_only=True, config=_COMMON | _CONFINED) as connection:
+        with (instance or Instance(path.parent)).attached(path, "READ_ONLY") as connection:
             yield connection
     # All that goes wrong in here is the file's fault: also what DuckDB calls a bug of its own, or a missing row.
     except (duckdb.Error, pa.ArrowException, ValueError, TypeError, KeyError) as error:
@@ -121,6 +166,10 @@ def create(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) ->
 def quoted(identifier: str) -> str:
     """An SQL identifier, whatever characters it holds."""
     return '"' + identifier.replace('"', '""') + '"'
+
+
+def _text(path: Path) -> str:
+    return "'" + str(path.absolute()).replace("'", "''") + "'"
 
 
 def _first_line(error: Exception) -> str:

@@ -1,6 +1,8 @@
 """Models in MLflow: logged, registered, served by its own server on loopback, and loaded back."""
 
+import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -10,9 +12,15 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import fewpass
 import fewpass.mlflow
+from service import product
+from service.cli import app
+from service.requests.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
 from tests.processes import wait_for
 
 mlflow = pytest.importorskip("mlflow", reason="MLflow is no part of dev: it asks for older libraries than the rest")
@@ -92,6 +100,59 @@ def test_what_answers_no_rows_or_is_not_ours_is_refused(logged, frame):
         info = mlflow.pyfunc.log_model(name="foreign", python_model=Foreign(), pip_requirements=[])
     with pytest.raises(fewpass.mlflow.NotOurs, match=r"was not logged by fewpass\.mlflow\.log_model"):
         fewpass.mlflow.load_model(info.model_uri)
+
+
+def fewpass_models(*words: str):
+    return CliRunner().invoke(app, ["models", *words])
+
+
+def test_commands_take_versions_to_its_registry_and_back(logged, frame, tmp_path):
+    path, place = tmp_path / "late.parquet", str(tmp_path / "workspace")
+    frame.to_parquet(path)
+    with Workspace(Settings(workspace=Path(place), threads=1)) as workspace:
+        asked = TrainRequest(uris=[str(path)], target="late", learner="kdb", parameters={"k": 1}, model="late")
+        version = product.train(workspace, asked)
+    done = fewpass_models("export", "late@1", "--out", "models:/late-by-command", "-w", place, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["out"] == "models:/late-by-command/1"
+    answers = mlflow.pyfunc.load_model("models:/late-by-command/1")
+    rows = frame.drop(columns="late").head(5)
+    expected = fewpass.open("late@1", workspace=place).predict_proba(rows)
+    assert np.array_equal(answers.predict(rows).iloc[:, 1:], expected)
+    run = mlflow.get_run(answers.metadata.run_id)
+    assert run.data.params["k"] == "1" and run.data.tags["fewpass"] == "late@1"
+    assert run.data.metrics["log_loss"] == pytest.approx(version.metrics["log_loss"])
+    assert "<html" in mlflow.artifacts.load_text(f"{run.info.artifact_uri}/report.html")
+    back = fewpass_models("import", "models:/late-by-command/1", "--name", "again", "-w", place)
+    assert back.exit_code == 0 and "imported as again@1" in back.output
+    assert np.array_equal(fewpass.open("again@1", workspace=place).predict_proba(rows), expected)
+
+
+def test_what_commands_cannot_take_is_told(logged, frame, tmp_path):
+    fewpass.publish(fewpass.StructurePosterior().fit(frame[["where", "late"]]), "posterior", workspace=tmp_path)
+    for words, told in {
+        ("import", "models:/nobody/1"): "models:/nobody/1: MLflow says: .*Check the name",
+        ("export", "posterior", "--out", "models:/posterior"): "posterior@1 answers queries and no rows",
+        ("export", "posterior", "--out", "models:/posterior/3"): "Write models:/NAME; MLflow gives the number",
+    }.items():
+        assert re.search(told, str(fewpass_models(*words, "-w", str(tmp_path)).exception), re.DOTALL), words
+
+
+def test_autolog_makes_a_run_of_each_fit(logged, frame):
+    fewpass.mlflow.autolog()
+    try:
+        with mlflow.start_run() as outer:
+            for k in (1, 2):
+                fewpass.KDB(k=k).fit(frame, "late")
+            fewpass.StructurePosterior().fit(frame[["where", "late"]])
+    finally:
+        fewpass.mlflow.autolog(disable=True)
+    found = mlflow.search_runs(filter_string=f"tags.`mlflow.parentRunId` = '{outer.info.run_id}'")
+    assert sorted(found["params.learner"]) == ["kdb", "kdb", "orders"]
+    assert (found["metrics.training_log_loss"].dropna() < 0.7).sum() == 2
+    n_runs = len(mlflow.search_runs())
+    fewpass.KDB(k=1).fit(frame, "late")
+    assert len(mlflow.search_runs()) == n_runs
 
 
 @pytest.mark.faults

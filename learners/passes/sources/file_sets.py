@@ -33,6 +33,7 @@ REFUSALS = (
     "PERMISSION_DENIED",
     "UNAUTHENTICATED",
 )
+BUSY = ("SLOW_DOWN", "SlowDown", "HTTP status 503", "SERVICE_UNAVAILABLE", "THROTTLING")
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,9 @@ def of_store(error: Exception) -> str | None:
     """What to say of an error that is the store's and not the file's; None if it is none."""
     told = one_line(error)
     if any(word in told for word in REFUSALS):
-        return (
-            f"is refused by its store ({told}). Renew the credentials if they have expired, or have them allow reading."
-        )
+        return f"is refused by its store ({told}). Renew the credentials if they have expired, or have them allow it."
+    if any(word in told for word in BUSY):  # pyarrow has asked again for seconds by then
+        return f"is in a store that answers too slowly ({told}). Try again later, or ask it for less at the same time."
     if "NETWORK_CONNECTION" in told:
         return f"is in a store that cannot be reached ({told}). Check the network, and the endpoint (AWS_ENDPOINT_URL)."
     return None
@@ -218,7 +219,10 @@ def common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
         raise SourceError(schemas[0][0], f"has two columns named {name!r}. Rename one.")
     fields: dict[str, pa.Field] = {field.name: field for field in first}
     origin = dict.fromkeys(first.names, schemas[0][0])
-    for path, schema in schemas[1:]:
+    distinct = dict[pa.Schema, str]()  # of a thousand files, most have one schema
+    for path, schema in schemas:
+        distinct.setdefault(schema, path)
+    for schema, path in distinct.items():
         for field in schema:
             known, new = type_family(fields[field.name].type), type_family(field.type)
             if known == "null":

@@ -10,6 +10,7 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
 from learners.passes.sources import credentials
+from learners.passes.sources.lake import catalogs
 
 # What pyarrow reaches by itself, and what fsspec adds. No others: a scheme such as fsspec's `local` would be a way around the
 # checks of paths.
@@ -33,6 +34,8 @@ def filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
     scheme = found[1].lower() if found else ""
     if scheme == credentials.SCHEME:
         return _with_credentials(uri)
+    if scheme == catalogs.SCHEME:
+        return filesystem_of(catalogs.metadata_of(uri))
     if scheme in BY_FSSPEC:
         return _by_fsspec(uri, scheme)
     if scheme in DATABASES:
@@ -42,7 +45,7 @@ def filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
             "estimator their Arrow stream, such as duckdb.connect(path).sql(query).",
         )
     if scheme not in NATIVE:
-        known = ", ".join(f"{name}://" for name in (*NATIVE[:-1], *BY_FSSPEC, credentials.SCHEME))
+        known = ", ".join(f"{name}://" for name in (*NATIVE[:-1], *BY_FSSPEC, credentials.SCHEME, catalogs.SCHEME))
         raise SourceError(uri, f"is not a usable URI. Give a path, or one of {known}.")
     # A glob is no valid URI everywhere: resolve its fixed part and put the rest back.
     fixed = uri.split("*")[0].rsplit("/", 1)[0] if "*" in uri else uri

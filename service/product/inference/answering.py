@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from service.product.datasets.training_rows import measuring_source
 from service.product.inference import queries, scoring
 from service.product.inference.imputation import Filling, write_imputed
 from service.product.inference.row_scores import graph_average, write_scores
+from service.product.outputs import Output
 from service.product.versions.registry import find_version
 from service.product.versions.served import served
 from service.requests.json_values import JSONObject
@@ -36,7 +36,7 @@ def query(workspace: Workspace, reference: str, asked: Sequence[AnyQuery]) -> li
     return queries.answers(served(workspace, reference).model, asked)
 
 
-def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], output: Path, **how: Any) -> int:
+def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], output: Output, **how: Any) -> int:
     """Score files into one of Parquet; as `scoring.score_files`, returns the number of rows."""
     model = served(workspace, reference).model
     source = open_source(workspace, with_rows_of_databases(workspace, uris), is_remote=False, schema=model.schema)
@@ -44,7 +44,12 @@ def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], out
 
 
 def score(
-    workspace: Workspace, reference: str, uris: Sequence[str], output: Path, average: Average | None = None, **how: Any
+    workspace: Workspace,
+    reference: str,
+    uris: Sequence[str],
+    output: Output,
+    average: Average | None = None,
+    **how: Any,
 ) -> JSONObject:
     """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `row_scores.write_scores`."""
     asked = served(workspace, reference).model
@@ -55,7 +60,7 @@ def score(
 
 
 def impute(
-    workspace: Workspace, reference: str, uris: Sequence[str], output: Path, filling: Filling, **how: Any
+    workspace: Workspace, reference: str, uris: Sequence[str], output: Output, filling: Filling, **how: Any
 ) -> JSONObject:
     """Fill the missing cells of files into one of Parquet; as `imputing.write_imputed`."""
     model = queries.queryable(served(workspace, reference).model)

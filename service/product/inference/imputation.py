@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -16,11 +15,10 @@ from learners.kernels.arrays import Array, Floats, Mask
 from learners.models.query import How
 from learners.passes.sources.source import Source
 from service.product.inference.scoring import numbered, unheard
-from service.product.outputs import ParquetDraft, check_parquet, in_order, plain
+from service.product.outputs import Output, ParquetDraft, check_parquet, delivering, in_order, plain
 from service.product.progress import Report, silent
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
-from storage.files.workspace_layout import publish
 
 DRAW = "draw"
 MAX_DRAWS = 1000
@@ -157,7 +155,7 @@ def imputed_batches(
 def write_imputed(
     model: CircuitModel,
     source: Source,
-    output: Path,
+    output: Output,
     filling: Filling,
     *,
     replace: bool = False,
@@ -195,7 +193,7 @@ def write_imputed(
         first_row, batch = numbered
         return imputed_batches(model, batch, filling, first_row)
 
-    with publish(output, replace=replace) as draft, ParquetDraft(draft, source.arrow_schema.names) as writer:
+    with delivering(output, replace=replace) as draft, ParquetDraft(draft, source.arrow_schema.names) as writer:
         rows = source.batches() if source.n_rows else iter([pa.RecordBatch.from_pylist([], source.arrow_schema)])
         for batches, own in in_order(of, numbered(rows), threads):
             for batch in batches:

@@ -1,7 +1,6 @@
 """Rows scored by a density: log likelihood and surprise rank, from files to Parquet, batch by batch."""
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +17,10 @@ from learners.orders.model import OrderModel
 from learners.orders.queries.predictive import GraphAverage
 from learners.passes.sources.source import Source
 from service.product.inference.scoring import absences, beside, unheard
-from service.product.outputs import ParquetDraft, check_parquet, in_order, plain
+from service.product.outputs import Output, ParquetDraft, check_parquet, delivering, in_order, plain
 from service.product.progress import Report, silent
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
-from storage.files.workspace_layout import drafting, publish
 
 LOG_LIKELIHOOD, RANK = "log_likelihood", "surprise_rank"
 ROWS_AT_A_TIME = 1 << 16
@@ -70,7 +68,7 @@ def _columns(logs: Floats, ascending: Floats) -> pa.RecordBatch:
 def write_scores(
     model: CircuitModel,
     source: Source,
-    output: Path,
+    output: Output,
     *,
     keep: Sequence[str] = (),
     over: GraphAverage | None = None,
@@ -88,7 +86,7 @@ def write_scores(
     ----------
     model : CircuitModel
     source : Source
-    output : Path
+    output : path or address
         A Parquet file, which appears when it is complete.
     keep : sequence of str
         Columns of the data to copy.
@@ -122,8 +120,8 @@ def write_scores(
     if not source.n_rows:
         return _written_empty(model, source, output, keep, replace) | _of_average(over, np.empty(0))
     read = [name for name in model.schema.columns if name in source.arrow_schema.names]
-    with drafting(output.absolute().parent, "logs") as place, publish(output, replace=replace) as draft:
-        logs = np.lib.format.open_memmap(place, "w+", np.float64, (source.n_rows,))
+    with delivering(output, replace=replace) as draft:
+        logs = np.lib.format.open_memmap(draft.with_name("logs"), "w+", np.float64, (source.n_rows,))
         # Over graphs in one thread: sums over rows are then the same each time.
         _fill_logs(
             model,
@@ -133,7 +131,7 @@ def write_scores(
             1 if over else threads,
             lambda n: report(_progress("score", n, source)),
         )
-        ascending = np.lib.format.open_memmap(place.with_name("sorted"), "w+", np.float64, logs.shape)
+        ascending = np.lib.format.open_memmap(draft.with_name("sorted"), "w+", np.float64, logs.shape)
         ascending[:] = logs
         ascending.sort()
         with ParquetDraft(draft, keep) as writer:
@@ -147,11 +145,13 @@ def write_scores(
         return _told(model, ascending) | _of_average(over, ascending)
 
 
-def _written_empty(model: CircuitModel, source: Source, output: Path, keep: Sequence[str], replace: bool) -> JSONObject:
+def _written_empty(
+    model: CircuitModel, source: Source, output: Output, keep: Sequence[str], replace: bool
+) -> JSONObject:
     """The columns alone, of a table without rows."""
     kept = pa.schema([source.arrow_schema.field(name) for name in keep])
     nothing = np.empty(0)
-    with publish(output, replace=replace) as draft, ParquetDraft(draft, keep) as writer:
+    with delivering(output, replace=replace) as draft, ParquetDraft(draft, keep) as writer:
         writer.write(beside(plain(pa.RecordBatch.from_pylist([], kept)), _columns(nothing, nothing)))
     return _told(model, nothing)
 

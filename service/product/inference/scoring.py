@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,12 +28,11 @@ from learners.passes.sources.source import Source
 from learners.schema import Chunk
 from learners.schema.classes import known_or_not
 from learners.schema.encoding.encode import encode
-from service.product.outputs import ParquetDraft, check_parquet, in_order
+from service.product.outputs import Output, ParquetDraft, check_parquet, delivering, in_order
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.answers import check_columns, check_top_k, top_batch, top_classes
 from service.serving.predictor import Probabilities, intervals_of, scored_batch
-from storage.files.workspace_layout import publish
 
 Report = Callable[[JSONObject], None]
 Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
@@ -302,7 +300,7 @@ def explained_batch(model: Model, chunk: Chunk) -> pa.RecordBatch:
 def score_files(
     model: Model,
     source: Source,
-    output: Path,
+    output: Output,
     *,
     keep: Sequence[str] = (),
     interval: float | None = None,
@@ -331,7 +329,7 @@ def score_files(
     for absence in absences(model, source):
         warn(absence)
     n_rows = 0
-    with publish(output, replace=replace) as draft, ParquetDraft(draft, keep) as writer:
+    with delivering(output, replace=replace) as draft, ParquetDraft(draft, keep) as writer:
         for batch in score(model, source, keep, interval, is_explained, threads, top_k):
             writer.write(batch)
             n_rows += batch.num_rows

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from service.jobs.logs import log_path
 from service.jobs.queue import Job, Priority, job_queue
-from service.product.outputs import check_free
+from service.product.outputs import Output, check_free, delivering
 from service.product.submission.prechecks import check_files, check_request
 from service.requests.problems import Conflict
 from service.requests.requests import AnyRequest
 from service.workspace import Workspace
-from storage.files.workspace_layout import publish
 
 
 def submit(
@@ -56,7 +55,7 @@ def job_output(workspace: Workspace, job_id: str) -> Path:
     return path
 
 
-def write_job_output(workspace: Workspace, job_id: str, output: Path, *, replace: bool = False) -> None:
+def write_job_output(workspace: Workspace, job_id: str, output: Output, *, replace: bool = False) -> None:
     """Copy the rows that a job has written to a file.
 
     Raises
@@ -66,7 +65,7 @@ def write_job_output(workspace: Workspace, job_id: str, output: Path, *, replace
     """
     written = job_output(workspace, job_id)
     check_free(output, replace=replace)
-    with publish(output, replace=replace) as draft:
+    with delivering(output, replace=replace) as draft:
         shutil.copyfile(written, draft)
 
 

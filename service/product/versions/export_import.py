@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, ValidationError
 from learners.kernels.arrays import Arrays
 from learners.registry.model_kinds import completed
 from service.product.child_process import aside
-from service.product.outputs import check_free
+from service.product.outputs import Output, check_free, delivering
 from service.product.versions.import_sandbox import try_model
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping, JSONObject
@@ -19,7 +19,7 @@ from service.settings import max_model_bytes
 from service.workspace import Workspace
 from storage.errors import CorruptFile
 from storage.files.decoded_size import check_decoded_size
-from storage.files.workspace_layout import drafting, publish, verify_file
+from storage.files.workspace_layout import drafting, verify_file
 from storage.models import bundle, model_file, models
 from storage.models.model_file import ModelFiles
 from storage.models.models import ModelVersion
@@ -48,7 +48,7 @@ def export_version(workspace: Workspace, reference: str) -> tuple[ModelVersion, 
 
 
 def write_export(
-    workspace: Workspace, reference: str, output: Path, *, replace: bool = False
+    workspace: Workspace, reference: str, output: Output, *, replace: bool = False
 ) -> tuple[ModelVersion, int]:
     """Write a version to one file, which appears when it is whole.
 
@@ -59,7 +59,7 @@ def write_export(
     """
     check_free(output, replace=replace)
     version, n_bytes, chunks = export_version(workspace, reference)
-    with publish(output, replace=replace) as draft, draft.open("wb") as file:
+    with delivering(output, replace=replace) as draft, draft.open("wb") as file:
         file.writelines(chunks)
     return version, n_bytes
 

@@ -13,13 +13,12 @@ from learners.evaluation.model_report import ModelReport, report_of
 from learners.passes.sources.null_class import as_trained
 from service.product.datasets.data_roots import open_source
 from service.product.inference.scoring import probabilities_of
-from service.product.outputs import check_free
+from service.product.outputs import Output, check_free, delivering, name_of
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.predictor import map_version
 from service.workspace import Workspace
-from storage.files.workspace_layout import publish
 from storage.models.model_file import read_table
 from storage.models.models import ModelVersion
 
@@ -108,7 +107,7 @@ def _kept(duckdb_path: Path, sha256: str) -> ModelReport | None:
 
 
 def write_report(
-    workspace: Workspace, reference: str, uris: Sequence[str], output: Path, *, replace: bool = False
+    workspace: Workspace, reference: str, uris: Sequence[str], output: Output, *, replace: bool = False
 ) -> ModelReport:
     """Measure a version on rows whose class is known, and write the page to a file that appears when it is complete.
 
@@ -132,9 +131,9 @@ def write_report(
         report,
         title=name,
         learner=version.learner,
-        call=f"fewpass report {name} {files} --html {output.name}",
+        call=f"fewpass report {name} {files} --html {name_of(output)}",
         where=files,
     )
-    with publish(output, replace=replace) as draft:
+    with delivering(output, replace=replace) as draft:
         draft.write_text(page, encoding="utf-8")
     return report

@@ -12,10 +12,12 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import StaticTable
 from pyiceberg.types import DoubleType
+from pyiceberg.utils.config import Config
 
 from learners.errors import SourceError
 from learners.passes.sources.source import Source
@@ -100,6 +102,38 @@ def test_without_the_library_a_table_is_refused(table, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyiceberg", None)
     with pytest.raises(SourceError, match=r"is an Iceberg table, which .*pip install 'fewpass\[lake\]'"):
         Source.open(folder_of(table))
+
+
+def test_a_catalog_tells_where_a_table_is(tmp_path, monkeypatch):
+    """By pyiceberg's own settings, which it reads from the environment once."""
+    for name, value in {
+        "TYPE": "sql",
+        "URI": f"sqlite:///{tmp_path}/catalog.db",
+        "WAREHOUSE": f"file://{tmp_path}",
+    }.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__SHOP__{name}", value)
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    catalog = load_catalog("shop")
+    catalog.create_namespace("lake")
+    table = catalog.create_table("lake.days", schema=ROWS.schema)
+    table.append(ROWS)
+    old = table.current_snapshot().snapshot_id
+    table.append(ROWS)
+    source = Source.open("catalog://shop/lake.days")
+    assert (source.n_rows, source.snapshot.place) == (8, "catalog://shop/lake.days")
+    assert rows_of(source) == told_by_iceberg(table)
+    assert (
+        Source.open(f"catalog://shop/lake.days@{old}").n_rows
+        == Source.open("catalog://shop/lake.days", at=str(old)).n_rows
+        == 4
+    )
+    for uri, words in {
+        "catalog://shop/lake.weeks": "is no table of the catalog 'shop'",
+        "catalog://shop/days": "Write catalog://NAME/NAMESPACE.TABLE",
+        "catalog://nobody/lake.days": "Set PYICEBERG_CATALOG__NOBODY__URI",
+    }.items():
+        with pytest.raises(SourceError, match=words):
+            Source.open(uri)
 
 
 def test_rows_deleted_by_position_are_left_out(tmp_path):

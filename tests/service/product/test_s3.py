@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import logging
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import boto3
+import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,11 +17,13 @@ import pytest
 from moto import settings
 from moto.core.responses import ActionAuthenticatorMixin
 from moto.server import ThreadedMotoServer
+from typer.testing import CliRunner
 
 from learners.errors import SourceError
 from learners.passes.sources.file_sets import of_store
 from learners.passes.sources.source import Source
 from service import product
+from service.cli import app
 from service.requests.problems import InvalidRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -40,6 +45,9 @@ class Bucket:
         pq.write_table(rows, written)
         self.client.put_object(Bucket="shop", Key=key, Body=written.getvalue())
         return f"s3://shop/{key}"
+
+    def read(self, key: str) -> pa.Table:
+        return pq.read_table(io.BytesIO(self.client.get_object(Bucket="shop", Key=key)["Body"].read()))
 
     def copy(self, folder: str | Path, key: str) -> str:
         """Put what is not there yet: nothing of a lake table changes."""
@@ -71,6 +79,48 @@ def bucket():
     server.stop()
 
 
+class Throttled(BaseHTTPRequestHandler):
+    """Passes requests on to the store, but for the first `n_refused`."""
+
+    store: str
+    n_refused = 0
+
+    def do_GET(self) -> None:
+        if Throttled.n_refused:
+            Throttled.n_refused -= 1
+            status, told = (
+                503,
+                b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>",
+            )
+            headers = {"Content-Type": "application/xml"}
+        else:
+            answer = httpx.request(self.command, f"http://{self.store}{self.path}", headers=dict(self.headers))
+            status, told, headers = answer.status_code, answer.content, dict(answer.headers)
+        self.send_response(status)
+        headers.pop("transfer-encoding", None)
+        for name, value in ({"content-length": str(len(told))} | headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(told)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def throttled(bucket, monkeypatch):
+    """The address of a store that refuses requests, as many as `Throttled.n_refused` says."""
+    monkeypatch.setattr(Throttled, "store", bucket.address, raising=False)
+    monkeypatch.setattr(Throttled, "n_refused", 0)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Throttled) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory):
     with Workspace(Settings(workspace=tmp_path_factory.mktemp("s3") / "workspace", threads=1)) as here:
@@ -91,12 +141,31 @@ def test_trained_refreshed_and_predicted(bucket, workspace, tmp_path):
     pq.write_table(pa.concat_tables(local), tmp_path / "all.parquet")
     expected, _ = train(workspace, tmp_path / "all.parquet", model="local")
     assert same(model_of(version), model_of(expected))
-    n_rows = product.predict_files(
-        workspace, "s3@latest", ["s3://shop/people/day=2/*.parquet"], tmp_path / "out.parquet"
-    )
-    with pytest.raises(InvalidRequest, match="only local files are written"):
-        product.predict_files(workspace, "s3@latest", ["s3://shop/people/day=2"], Path("s3://shop/out.parquet"))
-    assert n_rows == 60 == pq.read_metadata(tmp_path / "out.parquet").num_rows
+    output, days_two = "s3://shop/answers/out.parquet", ["s3://shop/people/day=2/*.parquet"]
+    n_rows = product.predict_files(workspace, "s3@latest", days_two, tmp_path / "out.parquet")
+    assert product.predict_files(workspace, "s3@latest", days_two, output) == n_rows == 60
+    assert bucket.read("answers/out.parquet") == pq.read_table(tmp_path / "out.parquet")
+    with pytest.raises(InvalidRequest, match=r"exists already. Choose another name, or replace it with --force"):
+        product.predict_files(workspace, "s3@latest", days_two, output)
+    assert product.predict_files(workspace, "s3@latest", days_two, output, replace=True) == 60
+    with pytest.raises(SourceError, match=r"there is no bucket 'shopp'. Make it first"):
+        product.predict_files(workspace, "s3@latest", days_two, "s3://shopp/out.parquet")
+
+
+def test_the_command_writes_where_it_reads(bucket, workspace, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = bucket.put("written/a.parquet", people(np.random.default_rng(1), 60))
+    train(workspace, rows, model="written")
+    place = str(workspace.settings.workspace)
+    asked = ["predict", "written@latest", rows, "-o", "s3://shop/answers/b.parquet", "-w", place]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 0, done.output
+    assert bucket.read("answers/b.parquet").num_rows == 60
+    again = CliRunner().invoke(app, asked)
+    assert again.exit_code != 0 and "exists already" in str(again.exception)
+    elsewhere = CliRunner().invoke(app, [*asked[:5], "-w", "s3://shop/workspace"])
+    assert elsewhere.exit_code == 2 and "Name a folder of this machine" in elsewhere.output
+    assert not list(tmp_path.iterdir()), "no folder s3: is left"
 
 
 def test_an_address_may_name_its_endpoint(bucket, monkeypatch):
@@ -146,10 +215,33 @@ def test_credentials_that_are_refused_are_told(bucket, workspace, monkeypatch):
             refused()
 
 
+def test_a_store_that_throttles_is_asked_again(bucket, throttled):
+    bucket.put("slow/a.parquet", people(np.random.default_rng(2), 30))
+    uri = f"s3://shop/slow/a.parquet?endpoint_override={throttled}&scheme=http"
+    Throttled.n_refused = 2
+    source = Source.open(uri)
+    assert Throttled.n_refused == 0
+    Throttled.n_refused = 2
+    assert sum(batch.num_rows for batch in source.batches()) == 30
+
+
+@pytest.mark.faults
+def test_a_store_that_throttles_on_is_told(bucket, throttled):
+    bucket.put("slow/a.parquet", people(np.random.default_rng(2), 30))
+    source = Source.open(f"s3://shop/slow/a.parquet?endpoint_override={throttled}&scheme=http")
+    Throttled.n_refused = 1000
+    with pytest.raises(SourceError, match=r"answers too slowly .*Try again later"):
+        list(source.batches())
+    assert Throttled.n_refused > 900, "within a bound"
+
+
 def test_what_a_store_does_not_say_is_told():
     """S3 answers a HEAD request with an expired token by 400 and no body."""
     error = OSError("AWS Error UNKNOWN (HTTP status 400) during HeadObject operation: No response body.")
     assert "Renew the credentials" in str(of_store(error))
+    busy = OSError("AWS Error UNKNOWN (HTTP status 503) during HeadObject operation: No response body.")
+    assert "answers too slowly" in str(of_store(busy))
+    assert "Try again later" in str(of_store(OSError("AWS Error SLOW_DOWN during GetObject operation: Please reduce")))
     gone = OSError("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Could not connect to server")
     assert "Check the network, and the endpoint" in str(of_store(gone))
     assert of_store(OSError("Couldn't deserialize thrift")) is None

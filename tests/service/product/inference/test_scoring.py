@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
+from learners.errors import SourceError
 from learners.passes.learner import drive
+from learners.passes.sources.filesystems import filesystem_of
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 from service.product.inference.imputation import Filling, write_imputed
 from service.product.inference.row_scores import write_scores
 from service.product.inference.scoring import score, score_files
-from service.product.outputs import ParquetDraft
+from service.product.outputs import ParquetDraft, destination_of
 from service.requests.problems import InvalidRequest
 
 N_ROWS = 1200
@@ -107,6 +111,30 @@ def test_files_without_rows_are_scored_and_filled_into_outputs_without_rows(path
 
 def test_an_address_is_no_file_to_write(path: Path, model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidRequest, match="begins with 's3:', and only local files are written"):
-        score_files(model, Source.open(path), Path("s3://bucket/out.parquet"))
+    for output, why in {
+        Path("s3://bucket/out.parquet"): "begins with 's3:' and is no path of this machine",
+        "https://shop.example/out.parquet": "is of a web server, which is only read",
+        "duckdb://shop.db?table=out": "is a database, and rows are written to files only",
+    }.items():
+        with pytest.raises(InvalidRequest, match=why):
+            score_files(model, Source.open(path), output)
+    with pytest.raises(SourceError, match="is not a usable URI"):
+        score_files(model, Source.open(path), "delta://bucket/out.parquet")
     assert not list(tmp_path.iterdir()), "no folder s3: is left"
+
+
+def test_a_file_of_a_store_appears_when_it_is_whole(path: Path, model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one that does not write files as a whole: under another name first, of which nothing stays."""
+    output = "memory://shop/out.parquet"
+    n_rows = score_files(model, Source.open(path), output)
+    assert Source.open(output).n_rows == n_rows
+    with pytest.raises(InvalidRequest, match=r"memory://shop/out.parquet exists already. Choose another name"):
+        score_files(model, Source.open(path), output)
+    assert score_files(model, Source.open(path), output, replace=True) == n_rows
+    store, folder = filesystem_of("memory://shop")
+    assert len(store.get_file_info(pafs.FileSelector(folder))) == 1
+    place = destination_of("memory://shop/b.parquet")
+    monkeypatch.setattr("service.product.outputs.shutil.copyfileobj", Mock(side_effect=OSError("the store is gone")))
+    with pytest.raises(SourceError, match=r"memory://shop/b.parquet: cannot be written \(the store is gone\)"):
+        place.put(path)
+    assert len(store.get_file_info(pafs.FileSelector(folder))) == 1

@@ -1,0 +1,184 @@
+"""Models in MLflow: a version of a registry becomes one of MLflow's, and comes back as the file that was logged."""
+
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from learners.errors import LearnerError, one_line
+from learners.models.model import Model
+from learners.orders.model import OrderModel
+from service.product.versions.export_import import import_version, write_export
+from service.product.versions.registry import find_version
+from service.product.views.reports import kept_report, report_page
+from service.requests.problems import InvalidRequest
+from service.serving.predictor import map_version
+from service.version import VERSION
+from service.workspace import Workspace
+from storage.models.models import ModelVersion
+
+LOADER = "fewpass.mlflow"  # stands in every model that was logged: MLflow imports it
+FILE = "model.fewpass"
+LOG_LIKELIHOOD = "log_likelihood"
+REGISTERED = "models:/"
+
+
+class MLflowMissing(LearnerError, ImportError):
+    """MLflow is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("Models in MLflow need it, and it is not installed: pip install 'fewpass[mlflow]'.")
+
+
+class MLflowRefused(LearnerError, ValueError):
+    """MLflow has no such model, or does not answer."""
+
+    def __init__(self, uri: str, error: Exception) -> None:
+        super().__init__(
+            f"{uri}: MLflow says: {one_line(error)} Check the name, and where its registry is (MLFLOW_TRACKING_URI)."
+        )
+
+
+class NotOurs(LearnerError, ValueError):
+    """A model of MLflow is not one that we have logged."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"{uri} was not logged by fewpass.mlflow.log_model. Load it with mlflow.pyfunc.load_model.")
+
+
+class NoAnswers(LearnerError, TypeError):
+    """A model has nothing to say of single rows."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} answers queries and no rows, so MLflow could not serve it. Log its file, which `save` and `fewpass models export` "
+            "write, with mlflow.log_artifact."
+        )
+
+
+def library() -> Any:
+    """MLflow; `MLflowMissing` if it is not installed."""
+    try:
+        import mlflow.pyfunc
+    except ImportError as error:
+        raise MLflowMissing from error
+    return mlflow
+
+
+def log_file(path: Path, name: str, registered_model_name: str | None, **more: Any) -> Any:
+    """Log the file of a model to the active run, as a `pyfunc`; returns MLflow's `ModelInfo`."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*input example was not provided")  # the signature is of the model itself
+        return library().pyfunc.log_model(
+            name=name,
+            loader_module=LOADER,
+            data_path=str(path),
+            registered_model_name=registered_model_name,
+            **({"pip_requirements": [f"fewpass=={VERSION}"]} | more),
+        )
+
+
+def log_facts(learner: str, parameters: Mapping[str, object], n_rows: int, metrics: Mapping[str, object]) -> None:
+    """Log to the active run what a training is remembered by; of the metrics those that are numbers."""
+    mlflow = library()
+    mlflow.log_params({"learner": learner} | {name: str(value) for name, value in parameters.items()})
+    told = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
+    mlflow.log_metrics({"n_rows": float(n_rows)} | told)
+
+
+def logged_file(uri: str) -> Path:
+    """The file of a model that was logged, in a folder of this machine.
+
+    Raises
+    ------
+    MLflowMissing, MLflowRefused
+    NotOurs
+        If something else has logged the model.
+    """
+    mlflow = library()
+    with _refusals(uri):
+        folder = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri))
+        flavor = mlflow.models.Model.load(str(folder)).flavors.get("python_function", {})
+    if flavor.get("loader_module") != LOADER:
+        raise NotOurs(uri)
+    return folder / str(flavor["data"])
+
+
+def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tuple[ModelVersion, str]:
+    """Register a version in MLflow, in a run with its parameters, its metrics and the report that it keeps.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    reference : str
+    address : str
+        `models:/NAME`, of the registry that MLflow's own settings name.
+
+    Returns
+    -------
+    the version, and the address of what it has become: `models:/NAME/NUMBER`
+
+    Raises
+    ------
+    InvalidRequest
+        If the address is no name of a registered model.
+    MLflowMissing, MLflowRefused
+    NoAnswers
+        If the model answers no rows.
+    """
+    name = address.removeprefix(REGISTERED)
+    if not address.startswith(REGISTERED) or not name or set("/@") & set(name):
+        raise InvalidRequest(f"{address} names no model to register. Write models:/NAME; MLflow gives the number.")
+    mlflow = library()
+    version = find_version(workspace, reference)
+    own, model = f"{version.name}@{version.version}", map_version(version).model
+    if isinstance(model, OrderModel):
+        raise NoAnswers(own)
+    report = kept_report(version)
+    with tempfile.TemporaryDirectory() as folder, _refusals(address), mlflow.start_run(run_name=own):
+        write_export(workspace, own, Path(folder) / FILE)
+        log_facts(version.learner, version.parameters, version.n_rows, version.metrics)
+        mlflow.set_tags({"fewpass": own} | dict(version.tags))
+        if report is not None:
+            call = f"fewpass predict {own} FILES -o answers.parquet"
+            mlflow.log_text(report_page(report, title=own, learner=version.learner, call=call), "report.html")
+            mlflow.set_tag("verdict", report.verdict)
+        info = log_file(Path(folder) / FILE, "model", name, signature=_signature(model))
+    return version, f"{REGISTERED}{name}/{info.registered_model_version}"
+
+
+def import_from_mlflow(workspace: Workspace, uri: str, name: str | None = None) -> ModelVersion:
+    """Add a model that fewpass has logged to MLflow to the registry, after checking all of it, as `import_version`.
+
+    Raises
+    ------
+    MLflowMissing, MLflowRefused, NotOurs, CorruptFile
+    """
+    return import_version(workspace, logged_file(uri), name)
+
+
+@contextmanager
+def _refusals(uri: str) -> Iterator[None]:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        raise MLflowRefused(uri, error) from error
+
+
+def _signature(model: Model) -> Any:
+    """Which columns go in, each of which may be missing, and which come out."""
+    from mlflow.models import ModelSignature
+    from mlflow.types.schema import AnyType, ColSpec, DataType, Schema
+
+    schema = model.schema
+    columns = [ColSpec(AnyType(), attribute.name, required=False) for attribute in schema.attributes]
+    if schema.target is None:
+        answers = [ColSpec(DataType.double, LOG_LIKELIHOOD)]
+    else:
+        answers = [ColSpec(AnyType(), "prediction")]
+        answers += [ColSpec(DataType.double, f"probability_{one}") for one in schema.classes]
+    return ModelSignature(Schema(columns), Schema(answers))
