@@ -73,7 +73,7 @@ def score_rows(workspace: Workspace, run: Run) -> JSONObject:
     request = ScoreRequest(**run.request)
     asked = map_version(find_version(workspace, request.model)).model
 
-    def written(model: CircuitModel, rows: Source, output: Path, **how: Any) -> JSONObject:
+    def written(model: CircuitModel, rows: Source, output: Output, **how: Any) -> JSONObject:
         over = graph_average(asked, request.average, rows.n_rows)
         return write_scores(model, rows, output, keep=request.keep, over=over, **how)
 
