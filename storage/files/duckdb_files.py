@@ -92,7 +92,9 @@ def writing(draft: Path, instance: Instance | None = None) -> Iterator[duckdb.Du
     options = f"STORAGE_VERSION '{STORAGE_VERSION}'"
     try:
         with (instance or Instance()).attached(draft, options, draft.parent / "spill") as connection:
+            connection.begin()  # one transaction: each would wait for the disk
             yield connection
+            connection.commit()
             connection.execute("CHECKPOINT")
     except duckdb.IOException as error:
         raise Unwritable(draft, f"{_first_line(error)} Free or remount the disk, then try again.") from error
