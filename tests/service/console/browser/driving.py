@@ -54,11 +54,12 @@ class Visit:
         assert not self.errors, self.errors
         assert not self.foreign, self.foreign
 
-    def findings(self) -> list[str]:
-        """What axe finds serious or critical."""
+    def findings(self, *rules: str) -> list[str]:
+        """What axe finds serious or critical; by these of its rules, or by all."""
         from axe_playwright_python.sync_playwright import Axe
 
-        found = Axe().run(self.page).response["violations"]
+        only = {"runOnly": list(rules)} if rules else {}
+        found = Axe().run(self.page, options={"resultTypes": ["violations"]} | only).response["violations"]
         return [
             f"{each['impact']} {each['id']}: {each['help']}: {json.dumps([node['html'][:200] for node in each['nodes'][:3]])}"
             for each in found
