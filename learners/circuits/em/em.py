@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Generator, Sequence
-from functools import cached_property
-from typing import Self
+from collections.abc import Callable, Generator, Iterable
 
 import numpy as np
-import pyarrow as pa
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.em.em_kernels import COUNT_UNIT, PER_NAT, PER_VALUE, Counts, Work, expect, wide_expect
+from learners.circuits.em.em_kernels import COUNT_UNIT, PER_VALUE, Counts, Work, expect, wide_expect
+from learners.circuits.em.expected_sums import ExpectedSums
 from learners.circuits.evaluation.evaluate import as_rows, rows_in, with_weights
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
 from learners.circuits.evaluation.plan import ONE_ENTRY
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, STUDENT, SUM
-from learners.errors import InvalidParameter, StatisticMismatch
+from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Floats
-from learners.schema import Chunk, Schema
+from learners.schema import Chunk
 
 # Of a Gaussian's variance, in one step.
 LEAST_SHRINKAGE = 1e-6
@@ -26,22 +23,11 @@ LEAST_SHRINKAGE = 1e-6
 LEAST_RATE = 1e-12
 
 
-class ExpectedCounts:
+class ExpectedCounts(ExpectedSums[Circuit, Counts]):
     """How often each edge is expected in the induced trees of rows, and leaves' sufficient statistics.
 
     A row's share of a count is rounded to a multiple of 2^-32 and added as a whole number: chunks may come in any order
     and partition, on any number of threads, and the result is the same bit for bit. Up to 2^31 rows.
-
-    Parameters
-    ----------
-    circuit : Circuit
-        By whose weights is expected.
-    schema : Schema, optional
-        Of the chunks that a pass gives; with it the variables are the attributes in their order.
-    rows_of : callable, optional
-        Makes (n_variables, n_rows) of a chunk; by default its `x`.
-    columns : sequence of str, optional
-        To read; by default all.
 
     References
     ----------
@@ -49,53 +35,18 @@ class ExpectedCounts:
     """
 
     stage = "expected counts"
-    can_subtract = True
+    kind = "circuit"
 
-    def __init__(
-        self,
-        circuit: Circuit,
-        schema: Schema | None = None,
-        rows_of: Callable[[Chunk], Array] | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> None:
-        self.circuit, self.schema, self.rows_of, self.columns = circuit, schema, rows_of, columns
-        self._counts = Counts(
-            np.zeros(circuit.n_edges, np.int64),
-            np.zeros(circuit.leaf_parameters.size, np.int64),
-            np.zeros((circuit.n_nodes, 3), np.int64),
+    def _zeros(self) -> Counts:
+        return Counts(
+            np.zeros(self.model.n_edges, np.int64),
+            np.zeros(self.model.leaf_parameters.size, np.int64),
+            np.zeros((self.model.n_nodes, 3), np.int64),
             np.zeros(3, np.int64),
         )
 
-    @property
-    def spec(self) -> dict[str, object]:
-        """The circuit, by a digest of its arrays."""
-        return {"statistic": "expected counts", "circuit": self._digest}
-
-    @cached_property
-    def _digest(self) -> str:
-        digest = hashlib.sha256()
-        for array in self.circuit.arrays:
-            digest.update(array.tobytes())
-        return digest.hexdigest()
-
-    @property
-    def n_rows(self) -> int:
-        """Rows so far."""
-        return int(self._counts.totals[0])
-
-    @property
-    def n_impossible(self) -> int:
-        """Rows of probability zero, which count nowhere."""
-        return int(self._counts.totals[1])
-
-    @property
-    def log_likelihood(self) -> float:
-        """Sum of the log probabilities of the possible rows, in nats, each rounded to 2^-16."""
-        return float(self._counts.totals[2]) / PER_NAT
-
-    def empty(self) -> Self:
-        """No rows, of the same circuit."""
-        return type(self)(self.circuit, self.schema, self.rows_of, self.columns)
+    def _parameters(self) -> Iterable[Array]:
+        return self.model.arrays
 
     def update(self, rows: Chunk | Array) -> None:
         """Add rows.
@@ -108,8 +59,8 @@ class ExpectedCounts:
         ------
         InvalidEvidence
         """
-        x = as_rows(self.circuit, rows_in(rows, self.rows_of))
-        compiled, weight = with_weights(self.circuit)
+        x = as_rows(self.model, rows_in(rows, self.rows_of))
+        compiled, weight = with_weights(self.model)
         n_slots, n_variables = compiled.n_slots, x.shape[0]
         work = Work(
             np.empty((n_slots, BLOCK)),
@@ -118,7 +69,7 @@ class ExpectedCounts:
             np.empty(n_slots, np.uint8),
             np.empty(n_variables, np.uint8),
         )
-        own = self._counts
+        own = self._sums
         planned = Counts(
             np.zeros(compiled.edge.size, np.int64),
             own.parameter[:0],
@@ -135,55 +86,7 @@ class ExpectedCounts:
         operation = np.searchsorted(compiled.plan.starts, missing, side="right") - 1
         np.add.at(own.leaf[:, 0], compiled.node[operation], planned.entry[missing])
         if n_again:
-            wide_expect(self.circuit.arrays, x, again[:n_again], np.empty((3, self.circuit.n_nodes, BLOCK)), own)
-
-    def merge(self, other: Self) -> None:
-        """Add the rows of another."""
-        self._require_same(other)
-        for ours, theirs in zip(self._counts, other._counts, strict=True):
-            np.add(ours, theirs, out=ours)
-
-    def subtract(self, other: Self) -> None:
-        """Take rows away."""
-        self._require_same(other)
-        for ours, theirs in zip(self._counts, other._counts, strict=True):
-            np.subtract(ours, theirs, out=ours)
-
-    def to_arrow(self) -> pa.Table:
-        """One row of lists."""
-        columns = {name: array.ravel() for name, array in self._counts._asdict().items()}
-        return pa.table({name: pa.array([array], pa.list_(pa.int64())) for name, array in columns.items()})
-
-    def from_arrow(self, table: pa.Table) -> Self:
-        """Read what `to_arrow` wrote.
-
-        Raises
-        ------
-        StatisticMismatch
-            If it is of another circuit.
-        """
-        read = self.empty()
-        for name, target in read._counts._asdict().items():
-            pieces = [piece for chunk in table.column(name).chunks if len(chunk) for piece in [chunk.flatten()]]
-            values = np.concatenate([piece.to_numpy() for piece in pieces]) if pieces else np.empty(0, np.int64)
-            if values.size != target.size:
-                raise StatisticMismatch(
-                    f"The table holds counts of a different circuit: {name!r} has {values.size} entries."
-                )
-            target[...] = values.reshape(target.shape)
-        return read
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both count the same rows of the same circuit."""
-        if not isinstance(other, ExpectedCounts):
-            return NotImplemented
-        if self.spec != other.spec:
-            return False
-        return all(np.array_equal(a, b) for a, b in zip(self._counts, other._counts, strict=True))
-
-    def _require_same(self, other: ExpectedCounts) -> None:
-        if self.spec != other.spec:
-            raise StatisticMismatch("The expected counts are of different circuits.")
+            wide_expect(self.model.arrays, x, again[:n_again], np.empty((3, self.model.n_nodes, BLOCK)), own)
 
     def expected(self) -> tuple[Floats, Floats, Floats]:
         """Counts as numbers of rows.
@@ -196,7 +99,7 @@ class ExpectedCounts:
         leaf : (n_nodes, 3) float64
             At numeric leaves rows, Σ z and Σ z²: z is x less the mean in standard deviations (Gaussian), or x in means.
         """
-        own, circuit = self._counts, self.circuit
+        own, circuit = self._sums, self.model
         of_leaf = np.repeat(circuit.kind == CATEGORICAL, np.diff(circuit.leaf_starts))
         node = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.leaf_starts))[of_leaf]
         parameter = own.parameter.astype(np.float64) * COUNT_UNIT
@@ -224,7 +127,7 @@ class ExpectedCounts:
         ----------
         Zhao, Poupart, Gordon (2016), equation 7.
         """
-        return maximised(self.circuit, *self.expected(), laplace, narrowest)
+        return maximised(self.model, *self.expected(), laplace, narrowest)
 
 
 def maximised(

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import NamedTuple, Self
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
+from learners.circuits.em.expected_sums import PER_NAT, ExpectedSums
 from learners.circuits.mixtures.kernels import LEAST_SHARE, PER_MOMENT, PER_ROW, add_moments
 from learners.circuits.mixtures.mixture import NAMES, GaussianMixture, Observed, Rest, log_sums
-from learners.errors import StatisticMismatch
 from learners.kernels.arrays import Array, Floats, Integers, frozen
-from learners.schema import Chunk, Schema
+from learners.schema import Chunk
 
-PER_NAT = 2.0**16
 # Rows at a time, so that shares of many components stay in the cache.
 AT_A_TIME = 4096
 # Rows added to each component's weight; and to its discrete columns, as they are in all rows.
@@ -46,23 +42,12 @@ class Sums(NamedTuple):
     totals: Integers
 
 
-class ExpectedMoments:
+class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
     """How many rows are expected of each component, their sums and sums of products, and their discrete values.
 
     Sums are of standard coordinates: less the component's mean, by the inverse of its Cholesky factor. So nothing cancels,
     whatever the columns' units; a row's share of a sum is rounded to a multiple of 2^-20, of a count to one of 2^-32, and
     added as a whole number: the result is the same bit for bit in any order and partition, on any number of threads.
-
-    Parameters
-    ----------
-    mixture : GaussianMixture
-        By which is expected.
-    schema : Schema, optional
-        Of the chunks that a pass gives.
-    rows_of : callable, optional
-        Makes (n_variables, n_rows) of a chunk.
-    columns : sequence of str, optional
-        To read; by default all.
 
     References
     ----------
@@ -71,50 +56,15 @@ class ExpectedMoments:
     """
 
     stage = "expected moments"
-    can_subtract = True
+    kind = "mixture"
 
-    def __init__(
-        self,
-        mixture: GaussianMixture,
-        schema: Schema | None = None,
-        rows_of: Callable[[Chunk], Array] | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> None:
-        self.mixture, self.schema, self.rows_of, self.columns = mixture, schema, rows_of, columns
-        k, d = mixture.mean.shape
-        sizes = ((k,), (k, d), (k, d, d), (k, int(mixture.n_values.sum())), (3,))
-        self._sums = Sums(*(np.zeros(size, np.int64) for size in sizes))
+    def _zeros(self) -> Sums:
+        k, d = self.model.mean.shape
+        sizes = ((k,), (k, d), (k, d, d), (k, int(self.model.n_values.sum())), (3,))
+        return Sums(*(np.zeros(size, np.int64) for size in sizes))
 
-    @property
-    def spec(self) -> dict[str, object]:
-        """The mixture, by a digest of its parameters."""
-        return {"statistic": "expected moments", "mixture": self._digest}
-
-    @cached_property
-    def _digest(self) -> str:
-        digest = hashlib.sha256()
-        for name in NAMES:
-            digest.update(getattr(self.mixture, name).tobytes())
-        return digest.hexdigest()
-
-    @property
-    def n_rows(self) -> int:
-        """Rows so far."""
-        return int(self._sums.totals[0])
-
-    @property
-    def n_impossible(self) -> int:
-        """Rows of probability zero, which count nowhere."""
-        return int(self._sums.totals[1])
-
-    @property
-    def log_likelihood(self) -> float:
-        """Sum of the log densities of the possible rows, in nats, each rounded to 2^-16."""
-        return float(self._sums.totals[2]) / PER_NAT
-
-    def empty(self) -> Self:
-        """No rows, of the same mixture."""
-        return type(self)(self.mixture, self.schema, self.rows_of, self.columns)
+    def _parameters(self) -> Iterable[Array]:
+        return (getattr(self.model, name) for name in NAMES)
 
     def update(self, rows: Chunk | Array) -> None:
         """Add rows: a chunk, or (n_variables, n_rows) as `GaussianMixture.log_joint` reads them."""
@@ -124,7 +74,7 @@ class ExpectedMoments:
             self._update(x[:, at : at + AT_A_TIME])
 
     def _update(self, x: Array) -> None:
-        own, mixture = self._sums, self.mixture
+        own, mixture = self._sums, self.model
         joint = mixture.log_joint(x)
         logs = log_sums(joint)
         possible = logs > -np.inf
@@ -142,20 +92,20 @@ class ExpectedMoments:
             self._add_numbers(numbers.T, share[:, rows], observed, rest)
 
     def _add_codes(self, x: Array, whole: Floats) -> None:
-        for v in self.mixture.discrete.tolist():
-            rows, codes = self.mixture.codes_of(x, v)
-            size, at = int(self.mixture.n_values[v]), int(self.mixture.starts[v])
-            for k in range(self.mixture.n_components):
+        for v in self.model.discrete.tolist():
+            rows, codes = self.model.codes_of(x, v)
+            size, at = int(self.model.n_values[v]), int(self.model.starts[v])
+            for k in range(self.model.n_components):
                 # Whole numbers below 2^53: sums of doubles are exact.
                 counted = np.bincount(codes, whole[k, rows], size)
                 self._sums.codes[k, at : at + size] += counted.astype(np.int64)
 
     def _add_numbers(self, numbers: Floats, share: Floats, observed: Observed, rest: Rest | None) -> None:
-        d = self.mixture.mean.shape[1]
+        d = self.model.mean.shape[1]
         numbers = np.ascontiguousarray(numbers)
         nothing = frozen(np.zeros((d, d)))
-        whole, _ = self.mixture.observed(np.ones(d, np.bool_))
-        for k in range(self.mixture.n_components):
+        whole, _ = self.model.observed(np.ones(d, np.bool_))
+        for k in range(self.model.n_components):
             some = np.flatnonzero(share[k])
             if not some.size:
                 continue
@@ -164,52 +114,6 @@ class ExpectedMoments:
                 lift, spread = _lifted(observed, rest, whole.inverse[k], k)
             own = numbers[some], share[k, some], observed.mean[k], observed.inverse[k]
             add_moments(*own, lift, spread, self._sums.first[k], self._sums.second[k])
-
-    def merge(self, other: Self) -> None:
-        """Add the rows of another."""
-        self._require_same(other)
-        for ours, theirs in zip(self._sums, other._sums, strict=True):
-            np.add(ours, theirs, out=ours)
-
-    def subtract(self, other: Self) -> None:
-        """Take rows away."""
-        self._require_same(other)
-        for ours, theirs in zip(self._sums, other._sums, strict=True):
-            np.subtract(ours, theirs, out=ours)
-
-    def to_arrow(self) -> pa.Table:
-        """One row of lists."""
-        columns = {name: array.ravel() for name, array in self._sums._asdict().items()}
-        return pa.table({name: pa.array([array], pa.list_(pa.int64())) for name, array in columns.items()})
-
-    def from_arrow(self, table: pa.Table) -> Self:
-        """Read what `to_arrow` wrote.
-
-        Raises
-        ------
-        StatisticMismatch
-            If it is of another mixture.
-        """
-        read = self.empty()
-        for name, target in read._sums._asdict().items():
-            values = np.array(table.column(name)[0].as_py() if table.num_rows else [], np.int64)
-            if values.size != target.size:
-                raise StatisticMismatch(
-                    f"The table holds moments of a different mixture: {name!r} has {values.size} entries."
-                )
-            target[...] = values.reshape(target.shape)
-        return read
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both count the same rows by the same mixture."""
-        if not isinstance(other, ExpectedMoments):
-            return NotImplemented
-        same = all(np.array_equal(a, b) for a, b in zip(self._sums, other._sums, strict=True))
-        return same and self.spec == other.spec
-
-    def _require_same(self, other: ExpectedMoments) -> None:
-        if self.spec != other.spec:
-            raise StatisticMismatch("The expected moments are of different mixtures.")
 
     def maximised(self, pooled: float, narrowest: Floats) -> GaussianMixture:
         """The M-step.
@@ -221,7 +125,7 @@ class ExpectedMoments:
         narrowest : (d,) float64
             Standard deviations of an error of recording, which each column has in each component.
         """
-        old, sums = self.mixture, self._sums
+        old, sums = self.model, self._sums
         rows = sums.rows / PER_ROW
         is_reached = rows > FEWEST
         n = np.where(is_reached, rows, 1.0)
@@ -244,7 +148,7 @@ class ExpectedMoments:
 
     def _log_shares(self) -> Floats:
         """(n_components, n_codes) float64: of discrete values, each component averaged with all rows."""
-        old, counts = self.mixture, self._sums.codes / PER_ROW
+        old, counts = self.model, self._sums.codes / PER_ROW
         found = np.empty_like(counts)
         for v in old.discrete.tolist():
             own = slice(int(old.starts[v]), int(old.starts[v + 1]))

@@ -1,0 +1,138 @@
+"""What expectation maximisation sums over rows, as whole numbers: a statistic that adds in any order."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Generic, NamedTuple, Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from learners.errors import StatisticMismatch
+from learners.kernels.arrays import Array
+from learners.schema import Chunk, Schema
+
+# Log likelihoods are rounded to multiples of 2^-16 nats.
+PER_NAT = 2.0**16
+
+Model = TypeVar("Model")
+Sums = TypeVar("Sums", bound=NamedTuple)
+
+
+class ExpectedSums(Generic[Model, Sums]):
+    """Sums over rows by the present parameters of a model.
+
+    Parameters
+    ----------
+    model : Circuit or GaussianMixture
+        By which is expected.
+    schema : Schema, optional
+        Of the chunks that a pass gives; with it the variables are the attributes in their order.
+    rows_of : callable, optional
+        Makes (n_variables, n_rows) of a chunk; by default its `x`.
+    columns : sequence of str, optional
+        To read; by default all.
+    """
+
+    stage: str
+    kind: str  # "circuit" or "mixture"
+    can_subtract = True
+
+    def __init__(
+        self,
+        model: Model,
+        schema: Schema | None = None,
+        rows_of: Callable[[Chunk], Array] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self.model, self.schema, self.rows_of, self.columns = model, schema, rows_of, columns
+        self._sums = self._zeros()
+
+    def _zeros(self) -> Sums:
+        """Arrays of int64; the last has rows, impossible rows and the log likelihood."""
+        raise NotImplementedError
+
+    def _parameters(self) -> Iterable[Array]:
+        """The arrays that say which model it is."""
+        raise NotImplementedError
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """The model, by a digest of its arrays."""
+        return {"statistic": self.stage, self.kind: self._digest}
+
+    @cached_property
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for array in self._parameters():
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
+    @property
+    def n_rows(self) -> int:
+        """Rows so far."""
+        return int(self._sums[-1][0])
+
+    @property
+    def n_impossible(self) -> int:
+        """Rows of probability zero, which count nowhere."""
+        return int(self._sums[-1][1])
+
+    @property
+    def log_likelihood(self) -> float:
+        """Sum of the log densities of the possible rows, in nats, each rounded to 2^-16."""
+        return float(self._sums[-1][2]) / PER_NAT
+
+    def empty(self) -> Self:
+        """No rows, of the same model."""
+        return type(self)(self.model, self.schema, self.rows_of, self.columns)
+
+    def merge(self, other: Self) -> None:
+        """Add the rows of another."""
+        self._require_same(other)
+        for ours, theirs in zip(self._sums, other._sums, strict=True):
+            np.add(ours, theirs, out=ours)
+
+    def subtract(self, other: Self) -> None:
+        """Take rows away."""
+        self._require_same(other)
+        for ours, theirs in zip(self._sums, other._sums, strict=True):
+            np.subtract(ours, theirs, out=ours)
+
+    def to_arrow(self) -> pa.Table:
+        """One row of lists."""
+        columns = {name: array.ravel() for name, array in self._sums._asdict().items()}
+        return pa.table({name: pa.array([array], pa.list_(pa.int64())) for name, array in columns.items()})
+
+    def from_arrow(self, table: pa.Table) -> Self:
+        """Read what `to_arrow` wrote.
+
+        Raises
+        ------
+        StatisticMismatch
+            If it is of another model.
+        """
+        read = self.empty()
+        for name, target in read._sums._asdict().items():
+            pieces = [piece for chunk in table.column(name).chunks if len(chunk) for piece in [chunk.flatten()]]
+            values = np.concatenate([piece.to_numpy() for piece in pieces]) if pieces else np.empty(0, np.int64)
+            if values.size != target.size:
+                raise StatisticMismatch(
+                    f"The table holds sums of a different {self.kind}: {name!r} has {values.size} entries."
+                )
+            target[...] = values.reshape(target.shape)
+        return read
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both sum the same rows by the same model."""
+        if not isinstance(other, ExpectedSums):
+            return NotImplemented
+        return self.spec == other.spec and all(
+            np.array_equal(a, b) for a, b in zip(self._sums, other._sums, strict=True)
+        )
+
+    def _require_same(self, other: Self) -> None:
+        if self.spec != other.spec:
+            raise StatisticMismatch(f"The {self.stage} are of different {self.kind}s.")
