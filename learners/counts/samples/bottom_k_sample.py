@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +52,9 @@ class DrawnRows:
 
     stage = "drawing rows"
     can_subtract = True
+    # In the stored table.
+    stored_name = "codes"
+    stored_dtype: np.dtype[Any] = np.dtype(np.uint16)
 
     def __init__(self, schema: Schema, n_distinct: int) -> None:
         self.schema, self.n_distinct = schema, n_distinct
@@ -87,14 +90,23 @@ class DrawnRows:
         """Add the rows of a chunk."""
         assert rows.y is not None
         self.n_rows += rows.n_rows
-        hashes = np.empty(rows.n_rows, np.uint64)
-        row_hashes(rows.x, rows.y, self.schema.value_keys, self.schema.class_keys, hashes)
+        hashes = self._hashes(rows)
         small = np.flatnonzero(hashes <= self._bound(hashes))
         if small.size:
-            content = np.empty((rows.x.shape[0] + 1, small.size), rows.x.dtype)
-            np.take(rows.x, small, axis=1, out=content[:-1], mode="clip")  # which needs no copy of what it gives
-            content[-1] = rows.y[small]
-            self._add(Sample(hashes[small], content.T, np.ones(small.size, np.int64)))
+            self._add(Sample(hashes[small], self._content(rows, small), np.ones(small.size, np.int64)))
+
+    def _hashes(self, rows: Chunk) -> Uint64s:
+        hashes = np.empty(rows.n_rows, np.uint64)
+        row_hashes(rows.x, rows.y, self.schema.value_keys, self.schema.class_keys, hashes)
+        return hashes
+
+    def _content(self, rows: Chunk, some: Integers) -> Codes:
+        """(n_some, width): the codes of some rows, the class behind them."""
+        assert rows.y is not None
+        content = np.empty((rows.x.shape[0] + 1, some.size), rows.x.dtype)
+        np.take(rows.x, some, axis=1, out=content[:-1], mode="clip")  # which needs no copy of what it gives
+        content[-1] = rows.y[some]
+        return content.T
 
     def _bound(self, hashes: Uint64s) -> np.uint64:
         """A hash above which no row can be among the smallest."""
@@ -197,24 +209,25 @@ class DrawnRows:
         size = min(most, int(counts.sum()))
         # Occurrences lie in a row, of which `size` at equal distances are drawn.
         passed = np.cumsum(counts) * size // max(1, int(counts.sum()))
-        repeated = np.repeat(rows, np.diff(passed, prepend=0), axis=0)
-        x, y = repeated[:, :-1].T, repeated[:, -1]
-        return Chunk(np.ascontiguousarray(x), np.ascontiguousarray(y))
+        return self._chunk(np.repeat(rows, np.diff(passed, prepend=0), axis=0))
+
+    def _chunk(self, content: Codes) -> Chunk:
+        return Chunk(np.ascontiguousarray(content[:, :-1].T), np.ascontiguousarray(content[:, -1]))
 
     def to_arrow(self) -> pa.Table:
         """One row per sampled row; the number of all rows stands beside each."""
         hashes, rows, counts = self.sample
-        codes = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel().astype(np.uint16)), rows.shape[1])
+        content = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel().astype(self.stored_dtype)), rows.shape[1])
         n_rows, limit = np.full(hashes.size, self.n_rows, np.int64), np.full(hashes.size, self.limit, np.uint64)
-        return pa.table({"hash": hashes, "count": counts, "codes": codes, "n_rows": n_rows, "limit": limit})
+        return pa.table({"hash": hashes, "count": counts, self.stored_name: content, "n_rows": n_rows, "limit": limit})
 
     def from_arrow(self, table: pa.Table) -> Self:
         """Read what `to_arrow` wrote."""
         read = self.empty()
-        codes = table["codes"].combine_chunks()
-        codes = codes.chunk(0) if isinstance(codes, pa.ChunkedArray) and codes.num_chunks else codes
-        flat = codes.flatten().to_numpy(zero_copy_only=False) if len(codes) else np.empty(0)
-        rows: Codes = flat.reshape(-1, self.schema.n_attributes + 1).astype(self.schema.code_dtype)
+        content = table[self.stored_name].combine_chunks()
+        content = content.chunk(0) if isinstance(content, pa.ChunkedArray) and content.num_chunks else content
+        flat = content.flatten().to_numpy(zero_copy_only=False) if len(content) else np.empty(0)
+        rows: Codes = flat.reshape(-1, read._sample.rows.shape[1]).astype(read._sample.rows.dtype)
         read._sample = Sample(table["hash"].to_numpy().copy(), rows, table["count"].to_numpy().copy())
         if table.num_rows:
             read.n_rows, read.limit = int(table["n_rows"][0].as_py()), int(table["limit"][0].as_py())
