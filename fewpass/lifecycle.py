@@ -10,7 +10,7 @@ from fewpass.estimators import estimator_of, fitted_of
 from service.product.versions import fitted
 from service.requests.problems import InvalidRequest
 from service.settings import Settings
-from service.terminal import existing
+from service.terminal import opened
 from service.workspace import Workspace
 from storage.models.models import ModelVersion
 
@@ -101,5 +101,5 @@ def open(reference: str, *, workspace: str | Path | None = None) -> Any:
     InvalidRequest
         If there is no workspace.
     """
-    with Workspace(existing(None if workspace is None else Path(workspace))) as here:
+    with opened(None if workspace is None else Path(workspace)) as here:
         return estimator_of(fitted.open_version(here, reference))

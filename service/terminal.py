@@ -1,5 +1,7 @@
 """How the command line speaks: tables or JSON on standard output, progress and errors on standard error."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import math
@@ -8,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,6 +21,9 @@ from service.requests.json_values import JSONMapping, JSONObject
 from service.settings import Settings
 from service.startup import begin_loading, end_loading, spare_blas, spare_pandas
 from storage.files.workspace_layout import Layout
+
+if TYPE_CHECKING:
+    from service.workspace import Workspace
 
 EXIT_FAILED = 1
 COMPILING = "[dim]compiling kernels, which happens once on a machine[/]"
@@ -76,8 +81,8 @@ def logs_to_standard_error() -> None:
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
-def existing(workspace: Path | None) -> Settings:
-    """The settings of a command that makes no workspace: a mistyped name shall not look like an empty registry.
+def opened(workspace: Path | None) -> Workspace:
+    """The workspace of a command that makes none: a mistyped name shall not look like an empty registry.
 
     Raises
     ------
@@ -93,7 +98,9 @@ def existing(workspace: Path | None) -> Settings:
             "fewpass train and fewpass serve make a new one.",
             workspace=str(settings.workspace),
         )
-    return settings
+    from service.workspace import Workspace
+
+    return Workspace(settings)
 
 
 def show_error(error: Exception, as_json: bool) -> int:

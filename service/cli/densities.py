@@ -16,7 +16,7 @@ from service.terminal import (
     WorkspaceOption,
     err,
     escape,
-    existing,
+    opened,
     out,
     progress_bar,
     show_json,
@@ -39,10 +39,8 @@ def score(
     json_output: JsonOption = False,
 ) -> None:
     """Tell how probable a model holds each row: log likelihood and surprise rank (1: the most surprising)."""
-    from service.workspace import Workspace
-
     started = time.perf_counter()
-    with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
+    with opened(workspace) as here, progress_bar(not json_output) as report:
         over = Average() if average else None
         told = product.score(here, model, uris, output, over, keep=keep or [], replace=force, report=report, warn=_warn)
     _show(told, output, started, json_output)
@@ -88,11 +86,10 @@ def impute(
 ) -> None:
     """Fill missing cells from their distribution given the rest of the row; all columns are copied."""
     from service.product.inference.imputation import Filling
-    from service.workspace import Workspace
 
     filling = Filling(cast("How", how), tuple(columns or ()), draws, seed)
     started = time.perf_counter()
-    with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
+    with opened(workspace) as here, progress_bar(not json_output) as report:
         told = product.impute(here, model, uris, output, filling, replace=force, report=report, warn=_warn)
     _show(told, output, started, json_output)
     if not json_output:

@@ -17,7 +17,7 @@ from service.terminal import (
     WorkspaceOption,
     describe,
     escape,
-    existing,
+    opened,
     out,
     progress_bar,
     settings_of,
@@ -45,9 +45,7 @@ def jobs(
 @app.command("list")
 def list_all(limit: Limit = 20, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the newest jobs."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         items = product.job_queue(here).list(limit=limit).items
     if json_output:
         show_json(items)
@@ -91,9 +89,7 @@ def submit(
 @app.command()
 def show(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show one job."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         job = product.job_queue(here).get(job_id)
     _show(job, json_output)
 
@@ -101,9 +97,7 @@ def show(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpti
 @app.command()
 def watch(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Follow a job to its end; the exit code says whether it succeeded."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
+    with opened(workspace) as here, progress_bar(not json_output) as report:
         while not (job := product.job_queue(here).get(job_id)).is_finished:
             report(job.progress or {"step": job.state})
             time.sleep(0.2)
@@ -115,18 +109,14 @@ def watch(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpt
 @app.command()
 def cancel(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Cancel a queued or running job."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         _show(product.job_queue(here).cancel(job_id), json_output)
 
 
 @app.command()
 def retry(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Submit a failed or cancelled job again."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         _show(product.job_queue(here).retry(job_id), json_output)
 
 
@@ -137,10 +127,8 @@ def log(
     json_output: Annotated[bool, typer.Option("--json", help="Accepted for symmetry: logs are JSON lines.")] = False,
 ) -> None:
     """Print what the worker has logged of a job, a JSON object a line."""
-    from service.workspace import Workspace
-
     del json_output
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         typer.echo(product.job_log(here, job_id), nl=False)
 
 
@@ -153,9 +141,7 @@ def output(
     json_output: JsonOption = False,
 ) -> None:
     """Copy the rows that a job of kind score or impute has written."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         product.write_job_output(here, job_id, to, replace=force)
     if json_output:
         show_json({"out": str(to)})

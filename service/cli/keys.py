@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from service import product
-from service.terminal import JsonOption, WorkspaceOption, err, existing, out, settings_of, show_json, show_table
+from service.terminal import JsonOption, WorkspaceOption, err, opened, out, settings_of, show_json, show_table
 from storage.control.keys import Role
 
 app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
@@ -35,9 +35,7 @@ def create(
 @app.command("list")
 def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the keys, also the revoked ones."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         items = product.list_keys(here, 1000).items
     if json_output:
         show_json(items)
@@ -61,9 +59,7 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
 @app.command()
 def revoke(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """End a key; running servers refuse it within the poll interval."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         key = product.revoke_key(here, name)
     if json_output:
         show_json(key)

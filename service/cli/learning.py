@@ -21,7 +21,7 @@ from service.terminal import (
     WorkspaceOption,
     err,
     escape,
-    existing,
+    opened,
     out,
     progress_bar,
     settings_of,
@@ -153,14 +153,13 @@ def forget(
 ) -> None:
     """Take rows out of the statistics and the models, and prove that nothing of them is left."""
     from service.requests.requests import ForgetRequest
-    from service.workspace import Workspace
 
     if withdraw is not None and where is None:
         _withdraw(name, withdraw, reason, workspace, json_output)
         return
     if where is None or withdraw is not None or reason is not None:
         raise typer.BadParameter("Give either --where, or --withdraw with --reason.")
-    with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
+    with opened(workspace) as here, progress_bar(not json_output) as report:
         place: JSONObject = {product.kind_of_name(here, name): name}
         request = ForgetRequest(
             where=where, prediction_key=prediction_key, retrain=retrain, prove=prove, dry_run=dry_run, **place
@@ -194,11 +193,10 @@ def forget(
 
 
 def _withdraw(name: str, where: str, reason: str | None, workspace: Path | None, json_output: bool) -> None:
-    from service.workspace import Workspace
 
     if not reason:
         raise typer.BadParameter("Say why: it is kept with the rule.", param_hint="--reason")
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         done = product.withdraw_rule(here, name, where, by=_user(), reason=reason)
     if json_output:
         show_json(done)
@@ -236,10 +234,8 @@ def predict(
     json_output: JsonOption = False,
 ) -> None:
     """Predict the class of each row of files, into a Parquet file; batch by batch, so that memory does not grow."""
-    from service.workspace import Workspace
-
     started = time.perf_counter()
-    with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
+    with opened(workspace) as here, progress_bar(not json_output) as report:
         n_rows = product.predict_files(
             here,
             model,
@@ -269,13 +265,12 @@ def evaluate(
 ) -> None:
     """Measure a model on rows whose class is known; or several side by side: fewpass evaluate a@1 a@2 FILE."""
     from service.requests.requests import EvaluateRequest
-    from service.workspace import Workspace
 
     n_more = next((n for n, uri in enumerate(uris) if not _is_reference(uri)), len(uris))
     models, files = [model, *uris[:n_more]], uris[n_more:]
     if not files:
         raise typer.BadParameter("Name a file with rows to measure on.", param_hint="URIS...")
-    with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
+    with opened(workspace) as here, progress_bar(not json_output) as report:
         if n_more:
             told = product.evaluate_beside(here, models, files, report)
         else:

@@ -15,7 +15,7 @@ from service.terminal import (
     JsonOption,
     WorkspaceOption,
     escape,
-    existing,
+    opened,
     out,
     settings_of,
     show_json,
@@ -48,9 +48,7 @@ def models(context: typer.Context, workspace: WorkspaceOption = None, json_outpu
 @app.command("list")
 def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the models, each with its versions and aliases."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         items = product.list_models(here, 1000).items
     if json_output:
         show_json(items)
@@ -75,9 +73,7 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
 @app.command()
 def show(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show one version: learner, parameters, rows, metrics, files."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         version = product.find_version(here, reference)
     if json_output:
         show_json(version)
@@ -93,9 +89,7 @@ def show(reference: Reference, workspace: WorkspaceOption = None, json_output: J
 @app.command()
 def versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the versions of a model, newest first."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         items = product.list_versions(here, name, 1000).items
     if json_output:
         show_json(items)
@@ -125,9 +119,7 @@ def alias(
     json_output: JsonOption = False,
 ) -> None:
     """Point an alias at a version; running servers follow by themselves."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         version = product.find_version(here, reference)
         product.set_alias(here, version.name, alias_name, version.version)
         found = product.aliases_of(here, version.name)
@@ -145,12 +137,10 @@ def delete(
     json_output: JsonOption = False,
 ) -> None:
     """Delete one version and its files, refused while an alias points at it; or a whole model."""
-    from service.workspace import Workspace
-
     if is_all == ("@" in reference):
         wanted = "the name of a model without a version" if is_all else "a version, such as name@3, or --all for all"
         raise typer.BadParameter(f"give {wanted}", param_hint="REFERENCE")
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         if is_all:
             removed = product.delete_model(here, reference)
             show_json({"removed": removed}) if json_output else out.print(f"removed {', '.join(map(str, removed))}")
@@ -172,9 +162,7 @@ def tag(
     json_output: JsonOption = False,
 ) -> None:
     """Set a tag of a version, or remove it."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         version = product.set_tag(here, reference, tag_name, value)
     if json_output:
         show_json(version.tags)
@@ -185,9 +173,7 @@ def tag(
 @app.command()
 def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show where a version comes from: files, job, what was asked for, libraries."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         found = product.lineage(here, reference)
     if json_output:
         show_json(found)
@@ -214,9 +200,7 @@ def rollback(
     json_output: JsonOption = False,
 ) -> None:
     """Let an alias mean what it meant before; once more goes back further."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         version = product.roll_back(here, name, alias_name)
     if json_output:
         show_json({"name": name, "alias": alias_name, "version": version})
@@ -227,9 +211,7 @@ def rollback(
 @app.command()
 def history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List where the aliases of a model have pointed, newest first."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         items = product.alias_history(here, name, 1000).items
     if json_output:
         show_json(items)
@@ -241,9 +223,7 @@ def history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpti
 @app.command()
 def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the decisions between champion and challenger, newest first."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         items = product.list_promotions(here, name, 1000).items
     if json_output:
         show_json(items)
@@ -270,11 +250,9 @@ def retention(
     json_output: JsonOption = False,
 ) -> None:
     """Show or say how many versions of a model are kept; aliased ones always are."""
-    from service.workspace import Workspace
-
     if keep is not None and keep_all:
         raise typer.BadParameter("Give --keep or --all.", param_hint="--keep")
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         if keep is not None or keep_all:
             product.set_retention(here, name, keep)
         kept = product.retention_of(here, name)
@@ -294,9 +272,7 @@ def prune(
     json_output: JsonOption = False,
 ) -> None:
     """Remove old versions and their files, never one that an alias points at."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         removed = product.prune(here, name, keep)
     if json_output:
         show_json({"removed": removed})
@@ -315,9 +291,7 @@ def export(
     json_output: JsonOption = False,
 ) -> None:
     """Write a version as one file, which `import` takes, or register it in MLflow."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         if output.startswith(MLFLOW):
             version, address = product.export_to_mlflow(here, reference, output)
             told: JSONObject = {"model": version.name, "version": version.version, "out": address}

@@ -11,7 +11,7 @@ from service.terminal import (
     UrisArgument,
     WorkspaceOption,
     escape,
-    existing,
+    opened,
     out,
     progress_bar,
     show_json,
@@ -40,10 +40,9 @@ def drift(
 ) -> None:
     """Compare rows with what a model was trained on, in one pass: what has changed, and what the cause is."""
     from learners.monitoring.drift_tests import Limits
-    from service.workspace import Workspace
 
     limits = Limits(q, nats, points)
-    with Workspace(existing(workspace)) as here, progress_bar(not json_output) as report:
+    with opened(workspace) as here, progress_bar(not json_output) as report:
         found = product.drift(here, model, uris, against=against or (), limits=limits, report=report)
     if json_output:
         show_json(found)

@@ -10,7 +10,7 @@ from service.terminal import (
     JsonOption,
     WorkspaceOption,
     escape,
-    existing,
+    opened,
     out,
     settings_of,
     show_json,
@@ -26,9 +26,8 @@ def backup(
     """Copy the workspace as it is at one moment, also while servers and jobs run, and check every byte."""
     from service import product
     from service.operations.backup import back_up
-    from service.workspace import Workspace
 
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         done, uploads = back_up(here, target), product.upload_folder(here)
     if json_output:
         show_json(done)

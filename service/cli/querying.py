@@ -12,7 +12,7 @@ from service.product.inference.metric_words import interval
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.written_evidence import evidence_of, likely_of, scalar
-from service.terminal import JsonOption, WorkspaceOption, existing, out, show_json, show_records, show_table
+from service.terminal import JsonOption, WorkspaceOption, opened, out, show_json, show_records, show_table
 
 # What an answer may be in one number, and what it may say besides; each with its words.
 ONE_NUMBER = {
@@ -92,8 +92,6 @@ def query(
     json_output: JsonOption = False,
 ) -> None:
     """Ask how probable values are, given what you know of other columns; or how probable structures are."""
-    from service.workspace import Workspace
-
     asked: JSONObject = {"kind": kind}
     for name, texts, read in (("evidence", given, evidence_of), ("likely", likely, likely_of), ("do", do, evidence_of)):
         if texts:
@@ -117,7 +115,7 @@ def query(
     asked |= ({"variables": variables} if variables else {}) | pairs
     if best is not None:
         asked["best"] = best
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         answer = product.query(here, model, [_read_query(asked)])[0]
         target = product.served(here, model).schema.target
     if json_output:

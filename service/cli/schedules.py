@@ -8,7 +8,7 @@ import typer
 from service import product
 from service.cli.jobs import checked, read_request
 from service.requests.json_values import JSONObject
-from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, settings_of, show_json, show_table
+from service.terminal import JsonOption, WorkspaceOption, escape, opened, out, settings_of, show_json, show_table
 
 app = typer.Typer(help="Create, list, change, pause and run schedules.", invoke_without_command=True)
 Name = Annotated[str, typer.Argument(help="Name of the schedule.")]
@@ -28,9 +28,7 @@ def schedules(context: typer.Context, workspace: WorkspaceOption = None, json_ou
 @app.command("list")
 def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the schedules, each with its next time and its newest run."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         items = product.list_schedules(here, 1000).items
     if json_output:
         show_json(items)
@@ -85,20 +83,17 @@ def change(
 ) -> None:
     """Change a schedule; what is not given stays."""
     from service.requests.requests import ScheduleChange
-    from service.workspace import Workspace
 
     given: JSONObject = {"cron": cron, "timezone": timezone, "missed": missed}
     given["job"] = None if job is None else read_request(job)
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         _show(product.change_schedule(here, name, checked(ScheduleChange, given)), json_output)
 
 
 @app.command()
 def show(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show a schedule and its newest runs."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         schedule, runs = product.get_schedule(here, name), product.list_schedule_runs(here, name, 20).items
     if json_output:
         show_json(vars(schedule) | {"runs": runs})
@@ -116,27 +111,21 @@ def show(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption 
 @app.command()
 def pause(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Stop a schedule from being due; a job that is running goes on."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         _show(product.pause_schedule(here, name), json_output)
 
 
 @app.command()
 def resume(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Let a schedule be due again from now on."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         _show(product.resume_schedule(here, name), json_output)
 
 
 @app.command()
 def run(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Submit the job of a schedule now."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         job = product.run_schedule(here, name)
     if json_output:
         show_json(job)
@@ -147,9 +136,7 @@ def run(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption =
 @app.command()
 def delete(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Delete a schedule; its jobs and models stay."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         product.delete_schedule(here, name)
     if json_output:
         show_json({"name": name, "deleted": True})

@@ -17,7 +17,7 @@ from service.terminal import (
     JsonOption,
     WorkspaceOption,
     escape,
-    existing,
+    opened,
     out,
     show_json,
     show_table,
@@ -38,9 +38,7 @@ def _give(
     reference: str, make: Callable[["Workspace"], str | bytes], output: str | None, force: bool, workspace: Path | None
 ) -> None:
     """Print what a version looks like, or write it to a file that appears when it is complete."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         if output is None:
             made = make(here)
             typer.echo(made, nl=made[-1:] not in ("\n", b"\n"))
@@ -56,9 +54,7 @@ def structure(
     json_output: JsonOption = False,
 ) -> None:
     """Show the graph of a model: the parents of each attribute."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         found = product.structure(here, reference, member)
     if json_output:
         show_json(found)
@@ -185,9 +181,7 @@ def report(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write how good a model is as one HTML page: verdict, losses, calibration, confusion, importances, what is left out."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         numbers = product.write_report(here, reference, uris, html, replace=force)
     out.print(escape(numbers.verdict), highlight=False)
     out.print(f"{escape(reference)} -> {escape(str(html))}")

@@ -7,7 +7,7 @@ import typer
 
 from service import product
 from service.cli.monitoring import EXIT_DRIFT, show_drift
-from service.terminal import JsonOption, WorkspaceOption, escape, existing, out, show_json, show_table
+from service.terminal import JsonOption, WorkspaceOption, escape, opened, out, show_json, show_table
 from storage.monitoring.records import AlertRecord
 
 Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
@@ -28,9 +28,7 @@ def monitor(
     json_output: JsonOption = False,
 ) -> None:
     """Show what a served model was asked, what has changed, and what labels say."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         if forget:
             done = product.forget_predictions(here, model, forget)
             show_json(done) if json_output else out.print(
@@ -63,7 +61,6 @@ def labels(
 
     from learners.errors import UnknownColumn
     from service.product.monitoring.labels import Label
-    from service.workspace import Workspace
 
     names = pq.read_schema(file).names
     for name in (key, label):
@@ -72,7 +69,7 @@ def labels(
     table = pq.read_table(file, columns=[key, label])
     kind = "id" if ids else "key"
     found = [Label(kind, str(k), y) for k, y in zip(table[key].to_pylist(), table[label].to_pylist(), strict=True)]
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         done = product.add_labels(here, model, found)
     if json_output:
         show_json(done)
@@ -99,9 +96,7 @@ def alerts(
     json_output: JsonOption = False,
 ) -> None:
     """List alerts, the newest first, after some of them were noted as seen, muted or resolved."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         for alert in acknowledge or ():
             product.acknowledge_alert(here, alert)
         for alert in mute or ():
@@ -136,9 +131,7 @@ def _state(alert: AlertRecord) -> str:
 @app.command("list")
 def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List webhooks."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         found = product.list_webhooks(here)
     if json_output:
         show_json(found)
@@ -154,9 +147,7 @@ def add(
     json_output: JsonOption = False,
 ) -> None:
     """Send alerts to a URL; the secret is shown this once."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         made = product.create_webhook(here, url, model or [])
     show_json(made) if json_output else out.print(f"{made['id']} {made['secret']}", highlight=False)
 
@@ -164,9 +155,7 @@ def add(
 @app.command()
 def test(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Send a test event."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         told = product.test_webhook(here, webhook)
     if json_output:
         show_json(told)
@@ -177,7 +166,5 @@ def test(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOptio
 @app.command()
 def delete(webhook: str, workspace: WorkspaceOption = None) -> None:
     """Send nothing there any more."""
-    from service.workspace import Workspace
-
-    with Workspace(existing(workspace)) as here:
+    with opened(workspace) as here:
         product.delete_webhook(here, webhook)
