@@ -31,31 +31,6 @@ START_ROWS = 20_000
 LOOK_S = 0.2
 
 
-def merge_shards(parts: Sequence[StreamingPosterior], prior: PseudoCounts) -> StreamingPosterior:
-    """The posterior of all shards' rows from those of the shards, each learned from the same prior.
-
-    Parameters
-    ----------
-    parts : sequence of StreamingPosterior
-        Of one circuit and rule.
-    prior : PseudoCounts
-
-    Raises
-    ------
-    StatisticMismatch
-        If they are of different circuits or rules.
-
-    References
-    ----------
-    Rashwan, Zhao, Poupart (2016), section 4.3.
-    """
-    first = parts[0]
-    start = StreamingPosterior(first.structure, prior, first.projection, first.moments, first.rows_of)
-    start._state.narrowest[...] = first._state.narrowest
-    start._plan.numeric[:, 3] = first._plan.numeric[:, 3]
-    return merged_onto(start, parts)
-
-
 def merged_onto(start: StreamingPosterior, parts: Sequence[StreamingPosterior]) -> StreamingPosterior:
     """The posterior of all shards' rows from those of the shards, each of which went on from the same start.
 

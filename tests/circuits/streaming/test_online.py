@@ -23,7 +23,7 @@ from learners.circuits.streaming.online import (
     random_pseudo_counts,
 )
 from learners.circuits.streaming.projection_kernels import ADF, LARGE, project
-from learners.circuits.streaming.shards import merge_shards
+from learners.circuits.streaming.shards import merged_onto
 from learners.errors import InvalidParameter, StatisticMismatch
 from tests.circuits.evaluation.test_evaluate import as_row, mixed_circuit, mixed_rows, random_rows
 from tests.circuits.map_circuits import random_circuit
@@ -171,7 +171,7 @@ def test_shards_add_up():
         parts[-1].update(shard)
     whole = StreamingPosterior(circuit, prior)
     whole.update(x)
-    merged = merge_shards(parts, prior)
+    merged = merged_onto(StreamingPosterior(circuit, prior), parts)
     assert merged.pseudo_counts().edge == pytest.approx(whole.pseudo_counts().edge)
     assert merged.n_rows == 3000
     assert np.exp(merged.circuit().log_weight) == pytest.approx(np.exp(whole.circuit().log_weight))
@@ -258,6 +258,7 @@ def test_shards_that_have_less_left_than_the_prior_keep_what_they_agree_on(proje
     circuit = two_leaves()
     left = PseudoCounts(np.array([1.0, 4.0, 2.0, 2.0, 0.0, 0.0]), circuit.leaf_parameters * 0, 1.0)
     prior = PseudoCounts(np.array([30.0, 30.0, 2.0, 2.0, 0.0, 0.0]), circuit.leaf_parameters * 0, 1.0)
-    merged = merge_shards([StreamingPosterior(circuit, left, projection) for _ in range(3)], prior)
+    start = StreamingPosterior(circuit, prior, projection)
+    merged = merged_onto(start, [StreamingPosterior(circuit, left, projection) for _ in range(3)])
     # Of the first 3 in all, five sixths are what may be taken off: half a row stays.
     assert merged.pseudo_counts().edge[:4] == pytest.approx([0.5, 9.5, 2.0, 2.0])

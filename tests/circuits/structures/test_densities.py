@@ -21,7 +21,7 @@ from learners.circuits.kernels import CATEGORICAL, INDICATOR, POISSON
 from learners.circuits.queries.answer_kernels import leaf_value
 from learners.circuits.queries.answers import log_likelihood
 from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
-from learners.circuits.streaming.shards import merge_shards
+from learners.circuits.streaming.shards import merged_onto
 from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
@@ -288,11 +288,11 @@ def test_shards_of_a_stream_keep_the_bound(table):
     rows = posterior.rows_of(encode(table, model.schema))
     start, prior = posterior.structure, posterior.prior
     least = np.full(start.n_variables, 3.0)
-    whole, left, right = (StreamingPosterior(start, prior, "bmm", narrowest=least) for _ in range(3))
+    whole, left, right, none = (StreamingPosterior(start, prior, "bmm", narrowest=least) for _ in range(4))
     whole.update(rows)
     left.update(rows[:, :1500])
     right.update(rows[:, 1500:])
-    merged = merge_shards([left, right], prior)
+    merged = merged_onto(none, [left, right])
     assert merged.n_rows == whole.n_rows
     spread = merged.circuit().leaf_parameters[start.leaf_starts[:-1][start.kind == 4] + 1]
     assert spread.min() >= 3.0
