@@ -26,7 +26,6 @@ BENEATH = {
         "circuits.queries.moments.edge_posteriors",
         "circuits.queries.moments.posterior_moments",
         "circuits.em.em.batch_em",
-        "circuits.em.stepwise.StepwiseEM",
     ),
 }
 

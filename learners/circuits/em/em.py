@@ -1,4 +1,4 @@
-"""Expectation maximisation: expected counts as a mergeable statistic, batch and stepwise."""
+"""Expectation maximisation: expected counts as a mergeable statistic, and EM in passes."""
 
 from __future__ import annotations
 

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.circuits.em.em import ExpectedCounts, batch_em, em_passes
-from learners.circuits.em.stepwise import StepwiseEM
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
 from learners.circuits.formats.text import CircuitBuilder, read_text
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, SUM
 from learners.circuits.queries.moments import edge_posteriors
 from learners.circuits.streaming.online import StreamingPosterior, random_pseudo_counts
-from learners.errors import InvalidParameter, StatisticMismatch
+from learners.errors import StatisticMismatch
 from tests import laws
 from tests.circuits.evaluation.test_evaluate import as_row, chain, mixed_circuit, mixed_rows, random_rows
 from tests.circuits.map_circuits import random_circuit
@@ -143,34 +142,8 @@ def test_numeric_leaves_fit_their_rows():
     build.product([build.leaf(kind, v, parameters) for v, (kind, parameters) in enumerate(leaves)])
     rng = np.random.default_rng(5)
     x = np.stack([rng.normal(7, 0.5, 500), rng.poisson(11, 500), rng.exponential(0.25, 500)])
-    for circuit in (counted(build.circuit(), x).maximised(), stepped(build.circuit(), x)):
-        expected = [x[0].mean(), x[0].std(), x[1].mean(), 1 / x[2].mean()]
-        assert circuit.leaf_parameters == pytest.approx(expected, rel=1e-4)
-
-
-def stepped(circuit, x):
-    stepwise = StepwiseEM(circuit, batch_rows=500, laplace=0.0)
-    stepwise.update(x)
-    return stepwise.circuit()
-
-
-def test_stepwise_em_does_not_depend_on_the_division_of_the_rows():
-    rng = np.random.default_rng(2)
-    circuit = mixed_circuit(rng)
-    x = mixed_rows(rng, 330)
-    whole, parts = (StepwiseEM(circuit, batch_rows=64) for _ in range(2))
-    whole.update(x)
-    for first in range(0, 330, 37):
-        parts.update(x[:, first : first + 37])
-        # A break changes nothing.
-        parts = StepwiseEM(circuit, batch_rows=64).from_arrow(parts.to_arrow())
-    assert whole.circuit() == parts.circuit()
-    assert whole.n_steps == 5
-    assert log_values(whole.circuit(), x).mean() > log_values(circuit, x).mean()
-    with pytest.raises(StatisticMismatch, match="another circuit"):
-        StepwiseEM(chain(3, 0.5)).from_arrow(parts.to_arrow())
-    with pytest.raises(InvalidParameter, match=r"above 0\.5"):
-        StepwiseEM(circuit, decay=0.3)
+    expected = [x[0].mean(), x[0].std(), x[1].mean(), 1 / x[2].mean()]
+    assert counted(build.circuit(), x).maximised().leaf_parameters == pytest.approx(expected, rel=1e-4)
 
 
 def test_em_stops_when_it_gains_nothing():
@@ -197,9 +170,6 @@ def test_one_pass_comes_close_to_batch_em_on_nltcs():
     learned = batch_em(start, train, 20)
     best = log_values(learned, test).mean()
     assert best > -6.1
-    stepwise = StepwiseEM(start, batch_rows=200)
-    stepwise.update(train)
-    assert log_values(stepwise.circuit(), test).mean() > best - 0.1
     for projection in ("adf", "bmm"):
         posterior = StreamingPosterior(circuit, random_pseudo_counts(circuit, 0, 0.05, 0.15), projection)
         posterior.update(train)
