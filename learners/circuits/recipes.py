@@ -135,24 +135,19 @@ class CircuitParameters(GibbsParameters):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("passes", 1, 10_000),
-            ("stream_passes", 1, 10_000),
-            ("shards", 1, 1024),
-            ("states", 1, 1024),
-            ("depth", 1, 20),
-            ("sums", 1, 1024),
-            ("replicas", 1, 1024),
-            ("sample", 100, 1_000_000),
-            ("n_bins", 2, 256),
-            ("max_values", 2, 65_000),
-            ("seed", 0, 2**32 - 1),
-        ):
-            value = getattr(self, name)
-            if name in ("shards", "states") and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise InvalidParameter(name, value, f"a whole number from {low:,} to {high:,}")
+        self.check_whole_numbers(
+            passes=(1, 10_000),
+            stream_passes=(1, 10_000),
+            shards=(1, 1024),
+            states=(1, 1024),
+            depth=(1, 20),
+            sums=(1, 1024),
+            replicas=(1, 1024),
+            sample=(100, 1_000_000),
+            n_bins=(2, 256),
+            max_values=(2, 65_000),
+            seed=(0, 2**32 - 1),
+        )
         if bool(self.circuit) != (self.structure == "file"):
             raise InvalidParameter("circuit", self.circuit, "name a file, and only with structure 'file'")
         for name in ("tolerance", "laplace"):

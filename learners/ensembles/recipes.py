@@ -29,7 +29,6 @@ from learners.ensembles.lookup.compile import compile_pool
 from learners.ensembles.members import Member, bounded, distinct_families, draw_members, joint_members
 from learners.ensembles.model import Correction, EnsembleModel
 from learners.ensembles.weights import Rows, fitted_temperature, left_out_prior, mean_log_loss
-from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats
 from learners.models.parameters import Parameters
 from learners.passes.combined import Together
@@ -68,11 +67,7 @@ class ESKDBParameters(Parameters):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        ranges = {"members": (1, 64), "drawn": (100, 10_000_000), "max_values": (2, 65_000), "seed": (0, 2**31 - 1)}
-        for name, (low, high) in ranges.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise InvalidParameter(name, value, f"a whole number from {low:,} to {high:,}")
+        self.check_whole_numbers(members=(1, 64), drawn=(100, 10_000_000), max_values=(2, 65_000), seed=(0, 2**31 - 1))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,20 @@ P = TypeVar("P", bound="Parameters")
 class Parameters:
     """Base of the parameters of a learner; a subclass adds fields with defaults and checks them when it is made."""
 
+    def check_whole_numbers(self, **bounds: tuple[int, int]) -> None:
+        """Refuse fields that are no whole numbers from the first to the second bound, or None where that is the default.
+
+        Raises
+        ------
+        InvalidParameter
+        """
+        for name, (low, high) in bounds.items():
+            value = getattr(self, name)
+            if value is None and getattr(type(self), name) is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise InvalidParameter(name, value, f"a whole number from {low:,} to {high:,}")
+
 
 def parse(cls: type[P], of: str, given: Mapping[str, object]) -> P:
     """Parameters by name, as a learner's dataclass.

@@ -93,21 +93,16 @@ class OrderParameters(Parameters):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("candidates", 1, 24),
-            ("max_parents", 0, 63),
-            ("n_bins", 2, 256),
-            ("max_states", 0, 65_000),
-            ("max_values", 2, 65_000),
-            ("sets", 100, 100_000_000),
-            ("draws", 2, 100_000),
-            ("seed", 0, 2**32 - 1),
-        ):
-            value = getattr(self, name)
-            if value is None and name in ("candidates", "max_parents"):
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise InvalidParameter(name, value, f"use a whole number from {low:,} to {high:,}")
+        self.check_whole_numbers(
+            candidates=(1, 24),
+            max_parents=(0, 63),
+            n_bins=(2, 256),
+            max_states=(0, 65_000),
+            max_values=(2, 65_000),
+            sets=(100, 100_000_000),
+            draws=(2, 100_000),
+            seed=(0, 2**32 - 1),
+        )
         if not 0 < self.ess < 1e9:
             raise InvalidParameter("ess", self.ess, "use a number above zero")
         for edge, odds in self.edge_log_odds.items():

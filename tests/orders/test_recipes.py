@@ -350,7 +350,7 @@ def with_column(table, name, values):
         (sensors, {"edge_log_odds": {"a->b": math.inf}}, InvalidParameter, "use finite log odds"),
         (sensors, {"max_parents": 1, "required": ["a->b", "c->b"]}, InvalidParameter, "'b' has 2 required parents"),
         (sensors, {"ess": 0.0}, InvalidParameter, "ess=0.0 is not allowed: use a number above zero"),
-        (sensors, {"candidates": 0}, InvalidParameter, "candidates=0 is not allowed: use a whole number from 1 to 24"),
+        (sensors, {"candidates": 0}, InvalidParameter, "candidates=0 is not allowed: a whole number from 1 to 24"),
         (sensors, {"alpha_w": 3.0}, InvalidParameter, "alpha_w=3.0 is not allowed: use more than 5"),
         (lambda: sensors(0), {}, EmptyData, "no rows to learn from"),
         (

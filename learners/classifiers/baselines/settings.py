@@ -49,11 +49,7 @@ class XGBoostParameters(Parameters):
     max_values: int = 1024
 
     def __post_init__(self) -> None:
-        ranges = {"rounds": (1, 100_000), "depth": (1, 30), "max_bin": (2, 65_000), "max_values": (2, 65_000)}
-        for name, (low, high) in ranges.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise InvalidParameter(name, value, f"a whole number from {low:,} to {high:,}")
+        self.check_whole_numbers(rounds=(1, 100_000), depth=(1, 30), max_bin=(2, 65_000), max_values=(2, 65_000))
         if not (math.isfinite(self.learning_rate) and 0 < self.learning_rate <= 1):
             raise InvalidParameter("learning_rate", self.learning_rate, "above 0, at most 1")
         if self.external_memory not in (True, False, "auto"):

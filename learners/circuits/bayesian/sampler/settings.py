@@ -82,18 +82,17 @@ class GibbsParameters(Parameters):
         ------
         InvalidParameter
         """
-        for name, low, high in (
-            ("children", 2, 256),
-            ("effective", 4, 1_000_000),
-            ("most_iterations", 8, 10_000_000),
-            ("chains", 1, 64),
-            ("draws", 1, 100_000),
-            ("trials", 0, 100_000),
-            ("trial_sweeps", 1, 100_000),
-        ):
-            _check_whole(name, getattr(self, name), low, high)
+        self.check_whole_numbers(
+            children=(2, 256),
+            effective=(4, 1_000_000),
+            most_iterations=(8, 10_000_000),
+            chains=(1, 64),
+            draws=(1, 100_000),
+            trials=(0, 100_000),
+            trial_sweeps=(1, 100_000),
+        )
         if self.iterations != AUTO:
-            _check_whole("iterations", self.iterations, 2, 10_000_000)
+            self.check_whole_numbers(iterations=(2, 10_000_000))
         if self.iterations == AUTO and self.chains < 2:
             raise InvalidParameter(
                 "chains", self.chains, "two or more, as iterations='auto' compares them; or say how many iterations"
@@ -109,8 +108,3 @@ class GibbsParameters(Parameters):
                 raise InvalidParameter(name, value, "a positive number")
         if self.share is not None and not 0 < self.share <= 1:
             raise InvalidParameter("share", self.share, "above 0 and at most 1")
-
-
-def _check_whole(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidParameter(name, value, f"a whole number from {low:,} to {high:,}")
