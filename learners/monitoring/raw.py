@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
@@ -32,7 +33,24 @@ class RawRows(Protocol):
         """How many of some rows have a number below the least of training, above the greatest, and in its last quantiles."""
 
 
-class RecordRows:
+class _PythonRows(ABC):
+    """Values of Python, whatever they are kept in."""
+
+    @abstractmethod
+    def values(self, attribute: Attribute, rows: Integers) -> list[object]:
+        """The values of some rows; a mark where there is none."""
+
+    def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
+        """As `RawRows` has it."""
+        return _presence(self.values(attribute, rows))
+
+    def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
+        """As `RawRows` has it."""
+        read = number_reader(attribute)
+        return _tails(np.array([read(x) for x in self.values(attribute, rows) if x is not _NOTHING]), attribute)
+
+
+class RecordRows(_PythonRows):
     """Mappings from column to value.
 
     Parameters
@@ -48,17 +66,8 @@ class RecordRows:
         name, records = attribute.name, self.records
         return [records[row].get(name, _NOTHING) for row in rows.tolist()]
 
-    def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
-        """As `RawRows` has it."""
-        return _presence(self.values(attribute, rows))
 
-    def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
-        """As `RawRows` has it."""
-        read = number_reader(attribute)
-        return _tails(np.array([read(x) for x in self.values(attribute, rows) if x is not _NOTHING]), attribute)
-
-
-class ColumnRows:
+class ColumnRows(_PythonRows):
     """A mapping from column to the values of all rows."""
 
     def __init__(self, columns: Mapping[str, Sequence[object]]) -> None:
@@ -70,15 +79,6 @@ class ColumnRows:
             return [_NOTHING] * rows.size
         values = self.columns[attribute.name]
         return [values[row] for row in rows.tolist()]
-
-    def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
-        """As `RawRows` has it."""
-        return _presence(self.values(attribute, rows))
-
-    def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
-        """As `RawRows` has it."""
-        read = number_reader(attribute)
-        return _tails(np.array([read(x) for x in self.values(attribute, rows) if x is not _NOTHING]), attribute)
 
 
 class BatchRows:
