@@ -19,15 +19,6 @@ def pack_rows(x, words, shifts, packed):  # (d, n) codes, (d,) int64, (d,) uint6
             packed[row, word] |= np.uint64(codes[row]) << shift
 
 
-@kernel
-def unpack_rows(packed, words, shifts, masks, x):  # (n, w) uint64, (d,) int64, (d,) uint64 twice; OUT (d, n) codes
-    """The inverse of `pack_rows`."""
-    for i in range(x.shape[0]):
-        word, shift, mask = words[i], shifts[i], masks[i]
-        for row in range(packed.shape[0]):
-            x[i, row] = (packed[row, word] >> shift) & mask
-
-
 @inner_kernel
 def hash_of(packed, row):
     """A 64-bit hash of a row: each word mixed as in SplitMix64."""

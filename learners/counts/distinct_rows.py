@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.distinct_row_kernels import add_rows, fill_slots, hashes_of, pack_rows, unpack_rows
+from learners.counts.distinct_row_kernels import add_rows, fill_slots, hashes_of, pack_rows
 from learners.counts.sparse_counts import Folder
 from learners.errors import InvalidCounts, StatisticMismatch
 from learners.kernels.arrays import Codes, Integers, Uint64s
@@ -61,7 +61,8 @@ class _Layout:
     def unpacked(self, rows: Uint64s, schema: Schema) -> Codes:
         """(d, n) codes of rows (n, w)."""
         x = np.empty((self.words.size, rows.shape[0]), schema.code_dtype)
-        unpack_rows(rows, self.words, self.shifts, self.masks, x)
+        for codes, word, shift, mask in zip(x, self.words, self.shifts, self.masks, strict=True):
+            codes[:] = (rows[:, word] >> shift) & mask
         return x
 
 

@@ -26,24 +26,6 @@ def key_bounds(bits):  # (n,) int64, the bits of float64
 
 
 @kernel
-def mark_incomplete(x, is_complete):  # (n,) float64; in place (n,) uint8
-    """Rows without a number are not complete."""
-    for row in range(x.size):
-        if np.isnan(x[row]):
-            is_complete[row] = 0
-
-
-@kernel
-def largest(x, is_complete, scale):  # (n,) float64, (n,) uint8, (2,) float64: the shift, and how many units are one
-    """The largest |x - shift| in units among complete rows."""
-    most = 0.0
-    for row in range(x.size):
-        if is_complete[row]:
-            most = max(most, abs((x[row] - scale[0]) * scale[1]))
-    return most
-
-
-@kernel
 def set_digit(x, scale, digits):  # (n,) float64, (2,) float64; OUT (n,) int32
     """As `set_digits` of a single digit, where every row is complete: without a branch, so that LLVM makes vectors of it."""
     shift, per_unit = scale[0], scale[1]

@@ -14,8 +14,6 @@ import pyarrow as pa
 from learners.counts.moment_kernels import (
     add_products,
     key_bounds,
-    largest,
-    mark_incomplete,
     set_digit,
     set_digits,
 )
@@ -148,9 +146,13 @@ class Moments:
             sizes = np.abs((bounds - self._scales[:, :1]) * self._scales[:, 1:]).max(axis=1)
         if not is_whole:
             for column in x:
-                mark_incomplete(column, is_complete)
+                is_complete[np.isnan(column)] = 0
+            rows = np.flatnonzero(is_complete)
             sizes = np.array(
-                [largest(column, is_complete, scale) for column, scale in zip(x, self._scales, strict=True)]
+                [
+                    np.abs((column[rows] - shift) * per_unit).max(initial=0.0)
+                    for column, (shift, per_unit) in zip(x, self._scales, strict=True)
+                ]
             )
         if sizes.max(initial=0.0) < 2.0 ** (DIGIT_BITS - 1):
             return 1, is_whole
