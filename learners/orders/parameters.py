@@ -54,7 +54,7 @@ class OrderParameters(Parameters):
     max_values : int
         Values that a nominal column keeps; rarer ones share one code.
     screen_for : tuple of str
-        Of a table of more than 64 columns, these are kept and those with most information about any of them.
+        Columns to keep of a table of more than 64, beside those with most information about any of them.
     keep_rows : bool
         Whether the model keeps the distinct rows of nominal columns (up to 16 MiB), so that `score` can count any family.
     sets : int

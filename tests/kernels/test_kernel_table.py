@@ -6,8 +6,9 @@ import re
 
 from tests.kernels.kernel_table import TABLE, kernels
 
-MOST_KERNELS = 392
-MOST_SIGNATURES = 469
+MOST_KERNELS = 390
+# Two more than before: what is given a range and asked for, too, reads warps of stored models.
+MOST_SIGNATURES = 471
 LINES = TABLE.read_text().splitlines()
 
 

@@ -42,10 +42,14 @@ class OverGraphs(msgspec.Struct, forbid_unknown_fields=True):
 
     n: int = 200
     level: float = 0.9
-    present: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
+    present: list[str] = []
+    absent: list[str] = []
     prior: GraphPrior = "order"
     seed: int = 0
+
+    def average(self) -> Average:
+        """The same for the learners; it may raise InvalidParameter."""
+        return Average(self.n, self.level, tuple(self.present), tuple(self.absent), self.prior, self.seed)
 
 
 class ScoreRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -147,7 +151,7 @@ class Densities:
         pause = self._pause("score")
         model, chunk, _ = self._rows(served, asked)
         x, found = model.columns.rows_of_chunk(chunk), [np.empty(0)]
-        average = None if asked.average is None else Average(**msgspec.structs.asdict(asked.average))
+        average = None if asked.average is None else asked.average.average()
         over = graph_average(served.model, average, chunk.n_rows, pause)
         row_logs = model.row_logs if over is None else over.log_likelihood
         for first in range(0, chunk.n_rows, ROWS_AT_ONCE):
