@@ -103,7 +103,8 @@ def probabilities(tables: Tables, x: Codes, first: int, last: int, out: Floats) 
 
 def in_parts(n_rows: int, threads: int | None, answer: Callable[[int, int], object]) -> None:
     """Answer rows first..last-1, many of them on several threads, by default one per core."""
-    n_parts = min(n_rows // PARALLEL_ROWS, threads or available_cores())
+    n_parts = n_rows // PARALLEL_ROWS
+    n_parts = n_parts and min(n_parts, threads or available_cores())
     if n_parts <= 1:
         answer(0, n_rows)
         return
