@@ -11,7 +11,7 @@ import numpy as np
 
 from learners.circuits.bayesian.sampler.diagnostics import Diagnostics, diagnosed
 from learners.circuits.bayesian.sampler.layout import Layout
-from learners.circuits.bayesian.sampler.parameters import drawn_parameters, mean_parameters
+from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.priors import Prior
 from learners.circuits.bayesian.sampler.sampler import RowBlocks, SamplingAlgorithm, State, tallied
 from learners.circuits.bayesian.sampler.settings import AUTO, GibbsParameters
@@ -124,11 +124,11 @@ class _Chain:
 
     def _draw(self) -> None:
         tallies, random = self.state.tallies, self.random(self.sweep, DRAW)
-        self.draws[self.n_draws] = self.layout.vector(drawn_parameters(random, self.prior, tallies))
+        self.draws[self.n_draws] = self.layout.vector(parameters_given(random, self.prior, tallies))
         self.n_draws += 1
         if self.state.log_joint > self.best:
             self.best = self.state.log_joint
-            self.draws[-1] = self.layout.vector(mean_parameters(self.prior, tallies))
+            self.draws[-1] = self.layout.vector(parameters_given(None, self.prior, tallies))
 
 
 def run_chains(
