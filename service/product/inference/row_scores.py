@@ -56,7 +56,7 @@ def graph_average(
         return None
     if not isinstance(model, OrderModel):
         raise NoGraphs
-    return model.averaged(average, n_rows, pause)
+    return GraphAverage(model.asked, average, n_rows, pause)
 
 
 def _columns(logs: Floats, ascending: Floats) -> pa.RecordBatch:
