@@ -7,11 +7,12 @@ from starlette.requests import Request
 from learners.orders.model import OrderModel
 from learners.registry.networks.of_models import has_arcs
 from learners.schema import Attribute
+from learners.schema.labels import choices
 from service import product
 from service.console.pages import page, workspace_of
 from service.console.rendering import Call, digits
 from service.product.inference.metric_words import interval
-from service.product.inference.what_if import asked_schema, choices
+from service.product.inference.what_if import asked_schema
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Predictor, Served
 
