@@ -197,9 +197,7 @@ class GraphAverage:
         """How the rows so far were averaged: `is_exact`, or of how many draws, with the standard error of their mean log density."""
         if self.is_exact:
             return {"is_exact": True}
-        told: dict[str, object] = {"is_exact": False, "n": self.average.n}
-        if not self.drawn.is_equal:
-            told["effective_sample_size"] = self.drawn.effective_sample_size
+        told: dict[str, object] = {"is_exact": False, "n": self.average.n, **self.drawn.effective_size}
         if self.n_rows:
             told["standard_error"] = float(self.drawn.mean(self._excess / self.n_rows)[1])
         return told
