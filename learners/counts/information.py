@@ -15,7 +15,7 @@ from learners.kernels.arrays import Floats
 
 
 def x_log_x(counts: ArrayLike) -> Floats:
-    """x log x of each of some counts, 0 of none."""
+    """Each of some counts times its logarithm, 0 of none."""
     counts = np.asarray(counts, np.float64)
     return counts * np.log(np.maximum(counts, 1.0))
 

@@ -275,7 +275,12 @@ class Asked:
         # From the units in which the columns were scored to their own.
         units = spread[np.newaxis, :] / spread[:, np.newaxis]
         low, high = (bound * units for bound in drawn.interval(effects.draws, query.level))
-        told: Answer = {"prior": query.prior, "level": query.level, "n": query.n, "is_exact": False} | drawn.effective_size
+        told: Answer = {
+            "prior": query.prior,
+            "level": query.level,
+            "n": query.n,
+            "is_exact": False,
+        } | drawn.effective_size
         if query.prior == "order" and mean_effects_bytes(sums) <= EFFECTS_BYTES:
             mean = mean_effects(sums, bge) * units
             return told | {"is_exact": True, "effects": self._pairs(mean=mean, low=low, high=high)}

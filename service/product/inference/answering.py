@@ -21,6 +21,7 @@ from service.product.inference import queries, scoring
 from service.product.inference.imputation import Filling, write_imputed
 from service.product.inference.row_scores import graph_average, write_scores
 from service.product.outputs import Output
+from service.product.progress import Report, silent
 from service.product.versions.registry import find_version
 from service.product.versions.served import served
 from service.requests.json_values import JSONObject
@@ -40,7 +41,9 @@ def query(workspace: Workspace, reference: str, asked: Sequence[AnyQuery]) -> li
 def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], output: Output, **how: Any) -> int:
     """Score files into one of Parquet; as `scoring.score_files`, returns the number of rows."""
     model = served(workspace, reference).model
-    return scoring.score_files(model, _rows(workspace, uris, model), output, threads=available_threads(workspace.settings), **how)
+    return scoring.score_files(
+        model, _rows(workspace, uris, model), output, threads=available_threads(workspace.settings), **how
+    )
 
 
 def score(
@@ -124,7 +127,7 @@ def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def evaluate_beside(
-    workspace: Workspace, references: Sequence[str], uris: Sequence[str], report: scoring.Report | None = None
+    workspace: Workspace, references: Sequence[str], uris: Sequence[str], report: Report = silent
 ) -> JSONObject:
     """Measure several versions on the same rows, which are read once for each.
 

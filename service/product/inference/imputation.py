@@ -14,7 +14,7 @@ from learners.errors import InvalidParameter, UnknownColumn
 from learners.kernels.arrays import Array, Floats, Mask
 from learners.models.query import How
 from learners.passes.sources.source import Source
-from service.product.inference.scoring import numbered, unheard
+from service.product.inference.scoring import numbered
 from service.product.outputs import Output, ParquetDraft, check_parquet, delivering, in_order, plain
 from service.product.progress import Report, silent
 from service.requests.json_values import JSONObject
@@ -161,7 +161,7 @@ def write_imputed(
     replace: bool = False,
     threads: int = 1,
     report: Report = silent,
-    warn: Callable[[str], None] = unheard,
+    warn: Callable[[str], None] = silent,
 ) -> JSONObject:
     """Write the rows with their missing cells filled; memory does not grow with the rows.
 

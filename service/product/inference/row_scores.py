@@ -16,7 +16,7 @@ from learners.models.model import Model
 from learners.orders.model import OrderModel
 from learners.orders.queries.predictive import GraphAverage
 from learners.passes.sources.source import Source
-from service.product.inference.scoring import absences, beside, unheard
+from service.product.inference.scoring import absences, beside
 from service.product.outputs import Output, ParquetDraft, check_parquet, delivering, in_order, plain
 from service.product.progress import Report, silent
 from service.requests.json_values import JSONObject
@@ -74,7 +74,7 @@ def write_scores(
     replace: bool = False,
     threads: int = 1,
     report: Report = silent,
-    warn: Callable[[str], None] = unheard,
+    warn: Callable[[str], None] = silent,
 ) -> JSONObject:
     """Write `log_likelihood` and `surprise_rank` of every row, behind the columns to keep.
 
