@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from learners.circuits.bayesian.sampler.diagnostics import Diagnostics, diagnosed
+from learners.circuits.bayesian.sampler.diagnostics import Diagnostics, acceptance, diagnosed
 from learners.circuits.bayesian.sampler.layout import Layout
 from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.priors import Prior
@@ -193,14 +193,8 @@ def _in_words(chains: Sequence[_Chain]) -> str:
     last = np.array([chain.trace[-1] for chain in chains if chain.trace])
     if not last.size:
         return ""
-    whole, parts = (_share(last[:, first : first + 3]) for first in (1, 4))
+    whole, parts = (acceptance(last[:, first : first + 3]) or 0.0 for first in (1, 4))
     return f", log joint {last[:, 0].max():,.0f}, accepted {whole:.0%} of trees and {parts:.0%} of subtrees"
-
-
-def _share(proposals: Floats) -> float:
-    """Accepted among the proposals that change something."""
-    changing = proposals[:, 1:].sum()
-    return float(proposals[:, 2].sum() / changing) if changing else 0.0
 
 
 def _trace(chains: Sequence[_Chain], phase: Phase) -> Floats:
