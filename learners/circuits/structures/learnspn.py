@@ -10,6 +10,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit
+from learners.circuits.evaluation.evaluate import known_numbers
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.variables import LeafKind, Variable, describe_variables
 from learners.counts.information import x_log_x
@@ -87,11 +88,9 @@ def learnspn(
     """
     _check(significance, clusters, min_rows, pseudo_count, max_rows)
     sizes = np.asarray(n_values, np.int64)
-    x = np.array(x, np.float64)
+    x = known_numbers(x, sizes)
     if not x.shape[1]:
         raise EmptyData("There are no rows to learn a circuit from.")
-    discrete = sizes[:, np.newaxis] > 0
-    x[discrete & ~((x >= 0) & (x < sizes[:, np.newaxis]))] = np.nan
     rng = np.random.default_rng(seed)
     if x.shape[1] > max_rows:
         x = x[:, np.sort(rng.choice(x.shape[1], max_rows, replace=False))]

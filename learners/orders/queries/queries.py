@@ -270,11 +270,11 @@ class Asked:
         if bge is None:
             raise NotGaussian
         drawn = weighted_graphs(sums, query.n, query.seed, query.prior)
-        effects = draw_effects(drawn.graphs, bge, query.seed)
+        means, draws = draw_effects(drawn.graphs, bge, query.seed)
         spread = self.posterior.standard.spread
         # From the units in which the columns were scored to their own.
         units = spread[np.newaxis, :] / spread[:, np.newaxis]
-        low, high = (bound * units for bound in drawn.interval(effects.draws, query.level))
+        low, high = (bound * units for bound in drawn.interval(draws, query.level))
         told: Answer = {
             "prior": query.prior,
             "level": query.level,
@@ -284,7 +284,7 @@ class Asked:
         if query.prior == "order" and mean_effects_bytes(sums) <= EFFECTS_BYTES:
             mean = mean_effects(sums, bge) * units
             return told | {"is_exact": True, "effects": self._pairs(mean=mean, low=low, high=high)}
-        mean, error = drawn.mean(effects.means)
+        mean, error = drawn.mean(means)
         pairs = self._pairs(mean=mean * units, low=low, high=high, standard_error=error * units)
         return told | {"effects": pairs}
 

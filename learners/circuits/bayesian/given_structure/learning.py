@@ -23,7 +23,7 @@ from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY
 from learners.circuits.bayesian.sampler.tuning import given
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
-from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.evaluation.evaluate import known_numbers, log_values
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, KIND_NAMES, POISSON, SUM
 from learners.circuits.queries.answers import edge_shares_in_log_space, prepared
 from learners.errors import EmptyData, InvalidParameter, SchemaError
@@ -292,10 +292,7 @@ class GivenStructure:
             )
         parts, n_done = [], 0
         for chunk in rows.with_unseen():
-            own = columns.rows_of_chunk(chunk).astype(np.float64)
-            discrete = sizes[:, np.newaxis] > 0
-            own[discrete & ~((own >= 0) & (own < sizes[:, np.newaxis]))] = np.nan
-            parts.append(own)
+            parts.append(known_numbers(columns.rows_of_chunk(chunk), sizes))
             n_done += chunk.n_rows
             advance(min(n_done, rows.n_rows), rows.n_rows, "reading rows")
         if not n_done:
