@@ -114,9 +114,8 @@ class Asked:
         """
         self.check(query)
         if isinstance(query, Score):
-            return (
-                {"kind": query.kind} | self._score(query) | {"coverage": self.posterior.told(self.posterior.coverage)}
-            )
+            own = self.posterior
+            return {"kind": query.kind} | self._score(query) | {"coverage": own.told(own.coverage)}
         answers: dict[type, Callable[[Any, OrderSums], Answer]] = {
             Edges: self._edges,
             Graph: self._graph,
@@ -357,10 +356,8 @@ class Asked:
         if self.conditional is not None:
             prior = log_prior(self.conditional.prior, node, own, len(self.names))
             if prior == -np.inf:
-                return (
-                    prior,
-                    f"the prior forbids the parents of {name!r} ({above or 'none'}), so the graph is impossible",
-                )
+                parents = above or "none"
+                return prior, f"the prior forbids the parents of {name!r} ({parents}), so the graph is impossible"
             if self.score is not None:
                 reason = (
                     f"{', '.join(map(repr, others))} is no candidate parent of {name!r}"
