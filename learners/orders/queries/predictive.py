@@ -116,7 +116,7 @@ class GraphAverage:
     """
 
     def __init__(self, asked: Asked, average: Average, n_rows: int, pause: Callable[[], None] | None = None) -> None:
-        self.asked, self.average, self._pause = asked, average, pause or _go_on
+        self.asked, self.average, self._pause = asked, average, pause or (lambda: None)
         posterior = asked.posterior
         if asked.score is None:
             raise NoRows
@@ -148,9 +148,8 @@ class GraphAverage:
 
     def log_likelihood(self, x: Array) -> Floats:
         """(n,) float64: log density of each row of x (d, n), codes or numbers; NaN where one is missing or was never seen."""
-        x = np.array(x, np.float64)
+        x, lost = np.array(x, np.float64), 0.0
         is_told = np.isfinite(x).all(axis=0)
-        lost = 0.0
         if isinstance(self.score, BGe):
             center, spread = self.asked.posterior.standard
             x = (x - center[:, np.newaxis]) / spread[:, np.newaxis]
@@ -178,20 +177,18 @@ class GraphAverage:
 
     def _by_draws(self, x: Floats) -> Floats:
         of_family = np.empty((len(self.families), x.shape[1]))
-        for i, family in enumerate(self.families):
+        for i, (node, own) in enumerate(self.families):
             self._pause()
-            of_family[i] = self._of_family(i, *family, x)
+            if isinstance(self.score, BGe):
+                of_family[i] = _log_density(self.score, node, own, x.T)
+            else:
+                of_family[i] = self._tables[i].ravel()[cells_of(node, own, x.astype(np.int64), self.score.sizes)]
         logs = np.array([of_family[own].sum(axis=0) for own in self._of_graph])
         most = logs.max(axis=0)
         shares = np.exp(logs - most)
         mean = self.drawn.weights @ shares
         self._excess += (shares / mean).sum(axis=1)
         return np.asarray(most + np.log(mean))
-
-    def _of_family(self, place: int, node: int, own: tuple[int, ...], x: Floats) -> Floats:
-        if isinstance(self.score, BGe):
-            return _log_density(self.score, node, own, x.T)
-        return np.asarray(self._tables[place].ravel()[cells_of(node, own, x.astype(np.int64), self.score.sizes)])
 
     def told(self) -> dict[str, object]:
         """How the rows so far were averaged: `is_exact`, or of how many draws, with the standard error of their mean log density."""
@@ -211,7 +208,3 @@ def with_row(score: BGe | BDeu, row: Floats) -> BGe | BDeu:
         return replace(score, rows=KeptRows(more, np.append(counts, 1)))
     n, away = score.n_rows, row - score.mean
     return BGe(n + 1, score.mean + away / (n + 1), score.scatter + n / (n + 1) * np.outer(away, away), score.prior)
-
-
-def _go_on() -> None:
-    """Nobody waits."""
