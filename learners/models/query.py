@@ -245,7 +245,7 @@ class Edges(DrawQuery):
 
     present: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    kind: Literal["edges"] = "edges"
+    kind: Literal["edges"] = field(default="edges", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class Graphs(DrawQuery):
     """Graphs drawn from the posterior, given known edges; with prior "graph" each draw has a weight: see `DrawQuery`."""
 
     n: int = 1
-    kind: Literal["graphs"] = "graphs"
+    kind: Literal["graphs"] = field(default="graphs", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ class Paths(DrawQuery):
 
     present: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    kind: Literal["paths"] = "paths"
+    kind: Literal["paths"] = field(default="paths", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ class Effects(DrawQuery):
     """
 
     level: float = 0.9
-    kind: Literal["effects"] = "effects"
+    kind: Literal["effects"] = field(default="effects", kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
