@@ -14,7 +14,7 @@ from benchmarks.measuring import Figure, machine, report
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.summary import summarised
 from learners.circuits.bayesian.sampler.layout import layout_of
-from learners.circuits.bayesian.sampler.parameters import drawn_parameters
+from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.priors import Column, Prior, Strengths, given_prior
 from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, Tallies, lazy
 from learners.circuits.bayesian.sampler.shape import complete_shape
@@ -56,7 +56,7 @@ def covered(seed: int, n_rows: int, level: float = LEVEL) -> np.ndarray:
     shape, layout, asked = prior.shape, layout_of(prior), rows_asked()
     counts = np.zeros((shape.n_sums, shape.n_children), np.int32)
     nothing = Tallies(counts, prior.leaf.copy(), np.zeros(prior.n_cells, np.int32))
-    known = layout.circuit(drawn_parameters(random, prior, nothing))
+    known = layout.circuit(parameters_given(random, prior, nothing))
     x = sample(known, np.full((len(COLUMNS), 1), np.nan), n_rows, seed)[0]
     x[random.random(x.shape) < 0.1] = np.nan
     sampler = lazy(prior, InMemory(x), Moves(1, 4))
@@ -64,7 +64,7 @@ def covered(seed: int, n_rows: int, level: float = LEVEL) -> np.ndarray:
     for sweep in range(BURN_IN + N_DRAWS * THIN):
         state, _ = sampler.step(random, state)
         if sweep >= BURN_IN and sweep % THIN == 0:
-            vectors.append(layout.vector(drawn_parameters(random, prior, state.tallies)))
+            vectors.append(layout.vector(parameters_given(random, prior, state.tallies)))
     drawn, n = np.stack(vectors, axis=1), layout.edge.size
     draws = CircuitDraws(layout.circuit_of(drawn[:, 0]), drawn[:n], drawn[n:])
     told = summarised(np.exp(draws.log_likelihoods(asked)), 1, level)

@@ -66,7 +66,7 @@ class CircuitParameters(GibbsParameters):
         What the circuit looks like; "auto" takes what explains drawn rows best. That is one of trees, hidden trees, LearnSPN, mixtures of them (`search.choose`) and, where
         numeric columns have densities, mixtures of Gaussians. The others are a hidden Chow-Liu tree, Chow-Liu tree, random region graph,
         LearnSPN on a sample, a mixture of Gaussians with full covariances, or the circuit of a file. "auto" is for EM: with
-        another learning, or where `states` are given, it means "hclt".
+        another learning, or where `states` are given, it means "hclt"; sampling has a complete binary circuit, or that of a file.
     minutes : float
         Minutes of work that "auto" may take, for two threads of a usual server. Counted, not timed: the circuit does not depend on
         the machine.
@@ -159,6 +159,10 @@ class CircuitParameters(GibbsParameters):
             raise InvalidParameter("strength", self.strength, "above zero")
         if self.learning == "gibbs":
             self.check_sampling()
+            if self.structure not in ("auto", "file"):
+                raise InvalidParameter(
+                    "structure", self.structure, "sampling has a structure of its own: leave it out, or use 'file'"
+                )
             if self.structure == "file" and self.trials:
                 raise InvalidParameter("trials", self.trials, "a structure of a file has no trials: leave it out")
             if self.leaves == AUTO:
@@ -207,7 +211,7 @@ def spn(
     ----------
     Liu, Van den Broeck (2021); Peharz et al. (2019); Gens, Domingos (2013); Zhao, Gordon (2017).
     """
-    if parameters.learning == "gibbs" and parameters.structure != "file":
+    if parameters.learning == "gibbs" and parameters.structure == "auto":
         return (yield from bayesian(target, parameters, given, overrides or {}))
     read, cuts = read_circuit(parameters.circuit) if parameters.structure == "file" else (None, NO_CUTS)
     if parameters.made == GAUSSIANS and parameters.leaves is None:
@@ -304,7 +308,8 @@ def bayesian(
 def sampled_further(known: BayesianCircuit) -> Passes[CircuitModel]:
     """Sampling goes on with more rows: those that the model has, in the same order, and behind them new ones."""
     told: Any = known.facts["parameters"]
-    sampling = sampling_of(known, CircuitParameters(**told))
+    # Versions before named a structure here that sampling did not follow.
+    sampling = sampling_of(known, CircuitParameters(**(told | {"structure": "auto"})))
     model: CircuitModel = yield RowWork("sampling", known.schema, partial(sampling.go_on, known), "")
     return model
 

@@ -14,7 +14,8 @@ from learners.errors import EmptyStatistic
 from learners.kernels.arrays import Floats
 
 
-def _x_log_x(counts: ArrayLike) -> Floats:
+def x_log_x(counts: ArrayLike) -> Floats:
+    """Each of some counts times its logarithm, 0 of none."""
     counts = np.asarray(counts, np.float64)
     return counts * np.log(np.maximum(counts, 1.0))
 
@@ -33,8 +34,8 @@ def _margins(pairs: PairCounts) -> _Margins:
     if isinstance(pairs, PairwiseCounts):
         margins = pairs.margins
         return _Margins(
-            np.array([_x_log_x(margin).sum() for margin in margins]),
-            np.array([_x_log_x(margin.sum(axis=1)).sum() for margin in margins]),
+            np.array([x_log_x(margin).sum() for margin in margins]),
+            np.array([x_log_x(margin.sum(axis=1)).sum() for margin in margins]),
             np.array([np.count_nonzero(margin.any(axis=1)) for margin in margins], np.float64),
             np.array([np.count_nonzero(margin, axis=0) for margin in margins], np.float64),
         )
@@ -42,8 +43,8 @@ def _margins(pairs: PairCounts) -> _Margins:
     for i in range(pairs.schema.n_attributes):
         x, y, counts = pairs.margin(i)
         of_value = np.bincount(x, counts, int(pairs.schema.domain_sizes[i]))
-        of_cells.append(_x_log_x(counts).sum())
-        of_values.append(_x_log_x(of_value).sum())
+        of_cells.append(x_log_x(counts).sum())
+        of_values.append(x_log_x(of_value).sum())
         n_seen.append(np.count_nonzero(of_value))
         n_seen_in_class.append(np.bincount(y, minlength=pairs.schema.n_classes))
     return _Margins(*(np.array(part, np.float64) for part in (of_cells, of_values, n_seen, n_seen_in_class)))
@@ -55,7 +56,7 @@ def _of_pairs(pairs: PairCounts, n_pairs: int) -> Floats:
         sums = np.empty(n_pairs)
         sums_of_x_log_x(pairs.counts, pairs.table_starts, sums)
         return sums
-    return np.array([sum(float(_x_log_x(counts).sum()) for counts in blocks) for blocks in pairs.counts_of_pairs()])
+    return np.array([sum(float(x_log_x(counts).sum()) for counts in blocks) for blocks in pairs.counts_of_pairs()])
 
 
 def mutual_information(pairs: PairCounts, width_cost: float = 0.0) -> Floats:
@@ -81,9 +82,9 @@ def mutual_information(pairs: PairCounts, width_cost: float = 0.0) -> Floats:
     Petitjean, Buntine, Webb, Zaidi (2018), section 2.2; Schwarz (1978), Estimating the dimension of a model: the cost log N.
     """
     n = _n_rows(pairs)
-    of_class = _x_log_x(pairs.class_counts).sum()
+    of_class = x_log_x(pairs.class_counts).sum()
     margins = _margins(pairs)
-    values = margins.of_cells - margins.of_values - of_class + _x_log_x(n)
+    values = margins.of_cells - margins.of_values - of_class + x_log_x(n)
     freedom = (margins.n_seen - 1.0) * (np.count_nonzero(pairs.class_counts) - 1)
     return np.maximum(values / n, 0.0) - width_cost * freedom / (2 * n)
 
@@ -114,7 +115,7 @@ def conditional_mutual_information(pairs: PairCounts, width_cost: float = 0.0) -
     n_rows, n = _n_rows(pairs), pairs.schema.n_attributes
     information = np.zeros((n, n))
     sums, margins = _of_pairs(pairs, n * (n - 1) // 2), _margins(pairs)
-    of_class = _x_log_x(pairs.class_counts).sum()
+    of_class = x_log_x(pairs.class_counts).sum()
     of_cells = margins.of_cells
     seen = np.maximum(margins.n_seen_in_class - 1.0, 0.0)
     freedom = seen @ seen.T if width_cost and n else information

@@ -19,6 +19,7 @@ from learners.models.estimation import Average
 from learners.models.query import AnyQuery, StructureQuery
 from learners.orders.formats.network_files import chosen_format
 from learners.orders.model import OrderModel
+from learners.orders.queries.predictive import GraphAverage
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
 from learners.passes.progress_bar import shown
@@ -222,7 +223,7 @@ standardise, ess, n_bins, max_states, max_values, screen_for, keep_rows, sets, d
         if average is None:
             parts = [model.log_likelihood(batch) for batch in source.batches()]
         else:
-            over = model.averaged(average, source.n_rows)
+            over = GraphAverage(model.asked, average, source.n_rows)
             parts = [over.log_likelihood(model.rows_of(batch)) for batch in source.batches()]
         return np.concatenate([np.empty(0), *parts])
 

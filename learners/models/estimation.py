@@ -28,7 +28,7 @@ class Average:
     present, absent : tuple of str
         Known edges, each as "parent->child".
     prior : "order" or "graph"
-        As of `Edges`.
+        As of `DrawQuery`.
     seed : int
 
     Raises

@@ -7,9 +7,12 @@ Sugiyama, Tagawa, Toda (1981), Methods for visual understanding of hierarchical 
 
 import itertools
 from collections.abc import Collection, Sequence
+from graphlib import TopologicalSorter
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 SWEEPS = 12
 GAP = 18.0
@@ -129,24 +132,24 @@ def layers_of(n_nodes: int, edges: Sequence[Edge]) -> list[int]:
     ValueError
         If there is a cycle.
     """
-    children: list[list[int]] = [[] for _ in range(n_nodes)]
-    n_waiting = [0] * n_nodes
-    for parent, child in edges:
-        children[parent].append(child)
-        n_waiting[child] += 1
-    roots = [node for node in range(n_nodes) if not n_waiting[node]]
-    layer, done = [0] * n_nodes, list(roots)
-    for node in done:
-        for child in children[node]:
-            layer[child] = max(layer[child], layer[node] + 1)
-            n_waiting[child] -= 1
-            if not n_waiting[child]:
-                done.append(child)
-    if len(done) < n_nodes:
-        raise ValueError("the graph has a cycle")
-    for node in roots:
-        layer[node] = min((layer[child] - 1 for child in children[node]), default=0)
+    parents, children = _neighbours(n_nodes, edges)
+    layer = [0] * n_nodes
+    for node in TopologicalSorter(dict(enumerate(parents))).static_order():
+        layer[node] = max((layer[parent] + 1 for parent in parents[node]), default=0)
+    for node in range(n_nodes):
+        if not parents[node]:
+            layer[node] = min((layer[child] - 1 for child in children[node]), default=0)
     return layer
+
+
+def _neighbours(n_nodes: int, edges: Sequence[Edge]) -> tuple[list[list[int]], list[list[int]]]:
+    """The parents and the children of each node."""
+    parents: list[list[int]] = [[] for _ in range(n_nodes)]
+    children: list[list[int]] = [[] for _ in range(n_nodes)]
+    for parent, child in edges:
+        parents[child].append(parent)
+        children[parent].append(child)
+    return parents, children
 
 
 def _across(sizes: Sequence[float], layer: Sequence[int], links: Sequence[Edge]) -> list[float]:
@@ -154,11 +157,7 @@ def _across(sizes: Sequence[float], layer: Sequence[int], links: Sequence[Edge])
     rows: list[list[int]] = [[] for _ in range(max(layer, default=-1) + 1)]
     for node, of_node in enumerate(layer):
         rows[of_node].append(node)
-    above: list[list[int]] = [[] for _ in sizes]
-    below: list[list[int]] = [[] for _ in sizes]
-    for parent, child in links:
-        above[child].append(parent)
-        below[parent].append(child)
+    above, below = _neighbours(len(sizes), links)
     x = [0.0] * len(sizes)
     for row in rows:
         right = 0.0
@@ -169,32 +168,21 @@ def _across(sizes: Sequence[float], layer: Sequence[int], links: Sequence[Edge])
         is_down = sweep % 2 == 0
         for row in rows if is_down else rows[::-1]:
             near = above if is_down else below
-            wanted = {node: _mean(x, near[node] or above[node] or below[node], x[node]) for node in row}
+            around = {node: near[node] or above[node] or below[node] or [node] for node in row}
+            wanted = {node: fmean(x[other] for other in around[node]) for node in row}
             row.sort(key=lambda node: (wanted[node], node))
             _apart(row, [wanted[node] for node in row], sizes, x)
     least = min((place - size / 2 for place, size in zip(x, sizes, strict=True)), default=0.0)
     return [place - least + GAP for place in x]
 
 
-def _mean(x: Sequence[float], near: Sequence[int], else_: float) -> float:
-    return sum(x[node] for node in near) / len(near) if near else else_
-
-
 def _apart(row: Sequence[int], wanted: Sequence[float], sizes: Sequence[float], x: list[float]) -> None:
     """As near as possible to where the nodes of a row want to be, in their order and without touching.
 
-    Least squares under an order: with the least distances taken off, isotonic regression by pooling adjacent violators.
+    Least squares under an order: with the least distances taken off, isotonic regression.
     """
-    least = np.zeros(len(row))
-    for place in range(1, len(row)):
-        least[place] = least[place - 1] + (sizes[row[place - 1]] + sizes[row[place]]) / 2 + GAP
-    pools: list[tuple[float, float]] = []  # mean and number
-    for target in np.asarray(wanted) - least:
-        mean, n = float(target), 1.0
-        while pools and pools[-1][0] >= mean:
-            before, n_before = pools.pop()
-            mean, n = (before * n_before + mean * n) / (n_before + n), n_before + n
-        pools.append((mean, n))
-    flat = [mean for mean, n in pools for _ in range(int(n))]
-    for node, at, offset in zip(row, flat, least.tolist(), strict=True):
-        x[node] = at + offset
+    size = np.array([sizes[node] for node in row])
+    least = np.concatenate([[0.0], np.cumsum((size[:-1] + size[1:]) / 2 + GAP)])
+    places = scipy.optimize.isotonic_regression(np.asarray(wanted) - least).x + least
+    for node, at in zip(row, places.tolist(), strict=True):
+        x[node] = at

@@ -38,7 +38,24 @@ class Marginal(Given):
 
 
 @dataclass(frozen=True)
-class Conditional(Given):
+class ColumnQuery(Given):
+    """What queries about some columns, given others, have in common.
+
+    Parameters
+    ----------
+    variables : tuple of str, or str
+    evidence : mapping of column to value
+    """
+
+    variables: tuple[str, ...] = ()
+    evidence: Evidence = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _name_some(self, "variables")
+
+
+@dataclass(frozen=True)
+class Conditional(ColumnQuery):
     """The distribution of discrete columns given others.
 
     Parameters
@@ -50,17 +67,12 @@ class Conditional(Given):
         The distribution of all of them together, instead of each by itself.
     """
 
-    variables: tuple[str, ...] = ()
-    evidence: Evidence = field(default_factory=dict)
     joint: bool = False
     kind: Literal["conditional"] = "conditional"
 
-    def __post_init__(self) -> None:
-        _name_some(self, "variables")
-
 
 @dataclass(frozen=True)
-class Moments(Given):
+class Moments(ColumnQuery):
     """Mean and variance of numeric columns given others.
 
     Parameters
@@ -70,12 +82,7 @@ class Moments(Given):
     evidence : mapping of column to value
     """
 
-    variables: tuple[str, ...] = ()
-    evidence: Evidence = field(default_factory=dict)
     kind: Literal["moments"] = "moments"
-
-    def __post_init__(self) -> None:
-        _name_some(self, "variables")
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,7 @@ class Sample(Given):
 
 
 @dataclass(frozen=True)
-class Map(Given):
+class Map(ColumnQuery):
     """The most probable values of some columns together given others, the rest summed out.
 
     Parameters
@@ -140,8 +147,6 @@ class Map(Given):
         If the time limit, k, seed or best is out of range.
     """
 
-    variables: tuple[str, ...] = ()
-    evidence: Evidence = field(default_factory=dict)
     solver: Solver = "exact"
     time_limit_s: float = 10.0
     k: int = 10
@@ -150,7 +155,7 @@ class Map(Given):
     kind: Literal["map"] = "map"
 
     def __post_init__(self) -> None:
-        _name_some(self, "variables")
+        super().__post_init__()
         if not (self.time_limit_s >= 0 and math.isfinite(self.time_limit_s)):
             raise InvalidParameter("time_limit_s", self.time_limit_s, "use zero or more seconds")
         if not 1 <= self.k <= MAX_TREES:
@@ -165,7 +170,7 @@ class Map(Given):
 
 
 @dataclass(frozen=True)
-class Impute(Given):
+class Impute(ColumnQuery):
     """The best guess of each missing value by itself: the most probable of a discrete column, the mean of a numeric one.
 
     Parameters
@@ -175,12 +180,7 @@ class Impute(Given):
     evidence : mapping of column to value
     """
 
-    variables: tuple[str, ...] = ()
-    evidence: Evidence = field(default_factory=dict)
     kind: Literal["impute"] = "impute"
-
-    def __post_init__(self) -> None:
-        _name_some(self, "variables")
 
 
 @dataclass(frozen=True)
@@ -210,8 +210,8 @@ class Surprise:
 
 
 @dataclass(frozen=True)
-class Edges:
-    """How probable each edge is, given some that are known.
+class DrawQuery:
+    """What queries about structures that may draw graphs have in common.
 
     Parameters
     ----------
@@ -221,23 +221,31 @@ class Edges:
         "order": graphs weigh by their number of orders, exactly; "graph": corrected by importance weights of draws, with
         standard errors.
     n, seed : int
-        Of the draws.
+        Of the draws; from 1 to 100,000 of them.
 
     Raises
     ------
     InvalidParameter
     """
 
-    present: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
-    prior: GraphPrior = "order"
-    n: int = 1000
-    seed: int = 0
-    kind: Literal["edges"] = "edges"
+    present: tuple[str, ...] = field(default=(), kw_only=True)
+    absent: tuple[str, ...] = field(default=(), kw_only=True)
+    prior: GraphPrior = field(default="order", kw_only=True)
+    n: int = field(default=1000, kw_only=True)
+    seed: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         _name_some(self, "present", "absent")
         _check_draws(self.n, self.seed)
+
+
+@dataclass(frozen=True)
+class Edges(DrawQuery):
+    """How probable each edge is, given some that are known: see `DrawQuery`."""
+
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    kind: Literal["edges"] = field(default="edges", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -259,61 +267,24 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Graphs:
-    """Graphs drawn from the posterior, given known edges.
-
-    Parameters
-    ----------
-    n : int
-        From 1 to 100,000.
-    present, absent, prior, seed
-        As of `Edges`; with prior "graph" each draw has a weight.
-
-    Raises
-    ------
-    InvalidParameter
-    """
+class Graphs(DrawQuery):
+    """Graphs drawn from the posterior, given known edges; with prior "graph" each draw has a weight: see `DrawQuery`."""
 
     n: int = 1
-    present: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
-    prior: GraphPrior = "order"
-    seed: int = 0
-    kind: Literal["graphs"] = "graphs"
-
-    def __post_init__(self) -> None:
-        _name_some(self, "present", "absent")
-        _check_draws(self.n, self.seed)
+    kind: Literal["graphs"] = field(default="graphs", kw_only=True)
 
 
 @dataclass(frozen=True)
-class Paths:
-    """How probable it is that one column is an ancestor of another: exactly for few columns, else from draws.
-
-    Parameters
-    ----------
-    present, absent, prior, n, seed
-        As of `Edges`.
-
-    Raises
-    ------
-    InvalidParameter
-    """
+class Paths(DrawQuery):
+    """How probable it is that one column is an ancestor of another: exactly for few columns, else from draws, see `DrawQuery`."""
 
     present: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    prior: GraphPrior = "order"
-    n: int = 1000
-    seed: int = 0
-    kind: Literal["paths"] = "paths"
-
-    def __post_init__(self) -> None:
-        _name_some(self, "present", "absent")
-        _check_draws(self.n, self.seed)
+    kind: Literal["paths"] = field(default="paths", kw_only=True)
 
 
 @dataclass(frozen=True)
-class Effects:
+class Effects(DrawQuery):
     """How much each column changes when another is set one unit higher, averaged over structures; of linear Gaussian models.
 
     Parameters
@@ -321,7 +292,7 @@ class Effects:
     level : float
         Probability that an effect lies in its interval, which comes from draws.
     present, absent, prior, n, seed
-        As of `Edges`.
+        As of `DrawQuery`.
 
     Raises
     ------
@@ -329,16 +300,10 @@ class Effects:
     """
 
     level: float = 0.9
-    present: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
-    prior: GraphPrior = "order"
-    n: int = 1000
-    seed: int = 0
-    kind: Literal["effects"] = "effects"
+    kind: Literal["effects"] = field(default="effects", kw_only=True)
 
     def __post_init__(self) -> None:
-        _name_some(self, "present", "absent")
-        _check_draws(self.n, self.seed)
+        super().__post_init__()
         if not 0 < self.level < 1:
             raise InvalidParameter("level", self.level, "use a number between 0 and 1")
 
@@ -370,7 +335,7 @@ class Score:
             raise InvalidParameter("bif", f"{self.bif[:40]}…", "give either edges or bif")
 
 
-def _name_some(query: AnyQuery, *fields: str) -> None:
+def _name_some(query: object, *fields: str) -> None:
     """Let one name by itself stand for a tuple of one: a string is a sequence, too, but of letters."""
     for field_name in fields:
         given = getattr(query, field_name)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from unicodedata import category
 
 import numpy as np
 
 from learners.kernels.arrays import Floats
+from learners.models.picture_text import short_text
 from learners.models.query import Edges
 from learners.orders.queries.queries import Asked
 
@@ -49,7 +49,7 @@ def heat_map_svg(names: Sequence[str], probabilities: Floats, title: str) -> str
         [i, j] of the edge from i to j.
     title : str
     """
-    drawn, d = [_drawn(name) for name in names], len(names)
+    drawn, d = [short_text(name, LONGEST) for name in names], len(names)
     room = MARGIN + max(map(len, drawn)) * CHARACTER + 6
     left, top = room + 18, room + 44
     width, height = left + CELL * d + MARGIN, top + CELL * d + LEGEND + 40
@@ -85,7 +85,7 @@ def heat_map_svg(names: Sequence[str], probabilities: Floats, title: str) -> str
 
 
 def _opening(width: float, height: float, title: str) -> list[str]:
-    told = _drawn(title, LONGEST_TITLE)
+    told = short_text(title, LONGEST_TITLE)
     width = max(width, len(told) * OF_TITLE + 2 * MARGIN)
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
@@ -111,9 +111,3 @@ def _shade(p: float) -> str:
     share = min(1.0, max(0.0, p))
     red, green, blue = (round(255 + (dark - 255) * share) for dark in (16, 42, 110))
     return f"#{red:02x}{green:02x}{blue:02x}"
-
-
-def _drawn(text: str, longest: int = LONGEST) -> str:
-    """A name or title on one line, no longer than a picture bears, without the characters that XML does not have."""
-    shown = text if len(text) <= longest else text[: longest - 1] + "…"
-    return "".join("\ufffd" if category(c) in ("Cc", "Cs") or c in "\ufffe\uffff" else c for c in shown)

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from learners.errors import NoClass
 from learners.kernels.arrays import Arrays, Floats, freeze
-from learners.models.estimation import Average
 from learners.models.model import Header
 from learners.models.query import Graphs, StructureQuery
 from learners.orders.formats.network_tables import Network
@@ -21,7 +20,7 @@ from learners.orders.queries.conditional import ConditionalPosteriors
 from learners.orders.queries.edges import edge_probabilities
 from learners.orders.queries.graph_scores import KeptRows
 from learners.orders.queries.network import NoTables, gaussian_network, nominal_network
-from learners.orders.queries.predictive import GraphAverage, log_densities, log_shares, numeric_rows
+from learners.orders.queries.predictive import log_densities, log_shares, numeric_rows
 from learners.orders.queries.queries import Answer, Asked
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe, BGePrior, Standard
@@ -141,14 +140,11 @@ class OrderModel:
         if bge is None:
             if not self.conditional_tables:
                 raise NoTables
-            return log_shares(self.conditional_tables, self.best.parents, batch, self.schema)
+            codes = self.rows_of(batch).astype(np.int64)
+            return log_shares(self.conditional_tables, self.best.parents, codes, self.schema.domain_sizes)
         center, spread = self.posterior.standard
-        x = (numeric_rows(batch, self.schema) - center) / spread
+        x = (self.rows_of(batch).T - center) / spread
         return log_densities(bge, self.best.parents, x) - float(np.log(spread).sum())
-
-    def averaged(self, average: Average, n_rows: int, pause: Callable[[], None] | None = None) -> GraphAverage:
-        """What tells the log density of about so many rows, averaged over graphs: see `GraphAverage`."""
-        return GraphAverage(self.asked, average, n_rows, pause)
 
     def rows_of(self, batch: pa.RecordBatch) -> Floats:
         """(d, n) float64: the rows of a record batch as numbers, or codes of nominal columns.
@@ -158,7 +154,7 @@ class OrderModel:
         UnknownColumn
         """
         if self.posterior.bge is not None:
-            return numeric_rows(batch, self.schema).T
+            return numeric_rows(batch, self.schema)
         return encode(batch, self.schema).x.astype(np.float64)
 
     def answer(self, asked: Sequence[StructureQuery], pause: Callable[[], None] | None = None) -> list[Answer]:

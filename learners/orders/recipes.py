@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from math import comb
+from math import comb, inf
 from typing import Any
 
 import numpy as np
@@ -222,7 +222,7 @@ def posterior_of(
     """
     d = standard.spread.size
     everyone = all_candidates(d, prior)
-    few = parameters.candidates if parameters.candidates is not None else None
+    few = parameters.candidates
     is_exact = _is_exact(parameters, d, few)
     if few is None and not is_exact:
         few = BLOCK_CANDIDATES
@@ -241,12 +241,12 @@ def _is_exact(parameters: OrderParameters, d: int, few: int | None) -> bool:
     size = d - 1 if few is None else min(few, d - 1)
     if parameters.method == "blocks":
         return False
-    n_bytes = exact_bytes((np.arange(size),) * d) if d <= MOST_EXACT else None
+    n_bytes = exact_bytes((np.arange(size),) * d) if d <= MOST_EXACT else inf
     limit = memory_limit().n_bytes
-    if n_bytes is not None and n_bytes <= limit:
+    if n_bytes <= limit:
         return True
     if parameters.method == "exact":
-        needs = "hours" if n_bytes is None else f"{n_bytes / 2**20:,.0f} MiB of the {limit / 2**20:,.0f} MiB allowed"
+        needs = "hours" if d > MOST_EXACT else f"{n_bytes / 2**20:,.0f} MiB of the {limit / 2**20:,.0f} MiB allowed"
         raise InvalidParameter(
             "method",
             "exact",

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.information import x_log_x
 from learners.errors import SchemaError, UnknownColumn
-from learners.kernels.arrays import Integers
 from learners.orders.parameters import edge_of
 from learners.passes.learner import Passes
 from learners.schema import LeftOut, Schema
@@ -80,9 +80,5 @@ def information(counts: FamilyCounts, place: int) -> float:
     _, parents, x, n = counts.cells(place)
     of_x, of_parent = np.bincount(x, n), np.bincount(parents[:, 0], n)
     freedom = (np.count_nonzero(of_x) - 1) * (np.count_nonzero(of_parent) - 1)
-    total = _x_log_x(n) + _x_log_x(np.array([n.sum()])) - _x_log_x(of_x) - _x_log_x(of_parent)
-    return (total - freedom / 2) / max(1, int(n.sum()))
-
-
-def _x_log_x(counts: Integers) -> float:
-    return float((counts * np.log(np.maximum(counts, 1))).sum())
+    total = x_log_x(n).sum() + x_log_x(n.sum()) - x_log_x(of_x).sum() - x_log_x(of_parent).sum()
+    return float(total - freedom / 2) / max(1, int(n.sum()))

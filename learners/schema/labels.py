@@ -1,8 +1,14 @@
-"""Words for the codes of an attribute."""
+"""Words for the codes of an attribute, and values that have them."""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
+
 from learners.schema.schema import Attribute
+
+Value = str | int | float | bool | None
 
 
 def labels_of(attribute: Attribute) -> list[str]:
@@ -14,3 +20,32 @@ def labels_of(attribute: Attribute) -> list[str]:
             while labels.count(labels[place]) > 1:
                 labels[place] = f"({labels[place]})"
     return labels
+
+
+def choices(attribute: Attribute) -> list[tuple[str, Value]]:
+    """What can be supposed of a column by one click: the label of each code, and a value that has this code."""
+    values: Sequence[Value] = attribute.values if attribute.kind == "nominal" else _representatives(attribute)
+    # A last label may be that of rare values, which no value stands for.
+    return list(zip(labels_of(attribute), [*[None] * attribute.has_missing, *values], strict=False))
+
+
+def _representatives(attribute: Attribute) -> list[Value]:
+    """A number in each interval that training saw, short where it can be; interval j holds cuts[j - 1] < x <= cuts[j]."""
+    cuts = attribute.cuts
+    if not cuts:
+        return [attribute.number_in_words(0.0)]
+    width = (cuts[-1] - cuts[0]) / max(1, len(cuts) - 1) or abs(cuts[0]) or 1.0
+    found = [cuts[0], *itertools.starmap(_short_between, itertools.pairwise(cuts))]
+    greatest = attribute.quantiles[-1] if attribute.quantiles else -math.inf
+    found.append(_short_between(cuts[-1], greatest if greatest > cuts[-1] else cuts[-1] + 2 * width))
+    return [attribute.number_in_words(number) for number in found]
+
+
+def _short_between(low: float, high: float) -> float:
+    """The middle of an interval by as few digits as keep it inside."""
+    middle = low / 2 + high / 2
+    for n_digits in range(1, 18):
+        number = float(f"{middle:.{n_digits}g}")
+        if low < number < high:
+            return number
+    return high

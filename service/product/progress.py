@@ -8,8 +8,8 @@ from service.requests.json_values import JSONObject
 Report = Callable[[JSONObject], None]
 
 
-def silent(_progress: JSONObject) -> None:
-    """The report of a caller that wants none."""
+def silent(_told: object) -> None:
+    """The report, or the warning, of a caller that wants none."""
 
 
 def reporting(report: Report) -> Callable[[Progress], None]:

@@ -42,5 +42,5 @@ def test_nodes_without_edges_fill_rows() -> None:
 
 
 def test_a_cycle_is_refused() -> None:
-    with pytest.raises(ValueError, match="the graph has a cycle"):
+    with pytest.raises(ValueError, match="nodes are in a cycle"):
         layered([1.0, 1.0], [(0, 1), (1, 0)])

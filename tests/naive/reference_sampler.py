@@ -13,7 +13,6 @@ from learners.circuits.bayesian.sampler.sampler import (
     RowBlocks,
     SamplingAlgorithm,
     Tallies,
-    _info,
     _Work,
     copied,
     seed_of,
@@ -68,7 +67,7 @@ def reference(prior: Prior, rows: RowBlocks, moves: Moves = Moves(1, 0)) -> Samp
         choices = rows.choices(prior.shape.n_positions)
         reached(prior.shape.place, states, work.trees, choices)
         following = ReferenceState(*work.tallied(choices), states)
-        return following, _info(following.log_joint, proposed)
+        return following, Info(following.log_joint, proposed[:, 1:].astype(np.int64))
 
     return SamplingAlgorithm(init, step)
 

@@ -113,7 +113,7 @@ def test_means_over_graphs(method, prior, given):
 @pytest.mark.parametrize("given", GIVEN)
 def test_drawn_graphs(method, prior, given):
     present, absent = given
-    answer = asked(method).answer(Graphs(N, present, absent, prior, seed=6))
+    answer = asked(method).answer(Graphs(N, present=present, absent=absent, prior=prior, seed=6))
     graphs, weights, _ = of_all_graphs(given, prior)
     expected = dict(zip(graphs, weights, strict=True))
     under_order = dict(zip(*of_all_graphs(given, "order")[:2], strict=True))

@@ -29,18 +29,17 @@ def _log_mass(kind: int, p: Floats, low: float, high: float) -> float:
     if kind == EXPONENTIAL:
         low = max(low, 0.0)
         return float(-p[0] * low + np.log1p(-np.exp(-p[0] * (high - low)))) if high > low else -np.inf
+    ends = standard_ends(kind, p, low, high)
     if kind == STUDENT:
-        ends = (low - p[0]) / p[1], (high - p[0]) / p[1]
-        below, above = (ends[0], ends[1]) if ends[0] <= -ends[1] else (-ends[1], -ends[0])
-        freedom = float(p[2])
+        below, above = scipy.special.stdtr(p[2], in_lower_tail(*ends))
         with np.errstate(divide="ignore"):
-            return float(np.log(scipy.special.stdtr(freedom, above) - scipy.special.stdtr(freedom, below)))
-    return log_normal_mass(*standard_ends(kind, p, low, high))
+            return float(np.log(above - below))
+    return log_normal_mass(*ends)
 
 
 def standard_ends(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
-    """A range's ends as standard normal numbers of a leaf; with a grid the outer ends of its first and last cell."""
-    if kind != GAUSSIAN:
+    """A range's ends as standard numbers of a leaf; with a grid the outer ends of its first and last cell."""
+    if kind not in (GAUSSIAN, STUDENT):
         p = np.ascontiguousarray(p)
         step = float(p[2 + STEP])
         if step > 0.0:
@@ -50,6 +49,11 @@ def standard_ends(kind: int, p: Floats, low: float, high: float) -> tuple[float,
                 return np.inf, np.inf
         low, high = _warped(kind, p, low), _warped(kind, p, high)
     return (low - p[0]) / p[1], (high - p[0]) / p[1]
+
+
+def in_lower_tail(low: float, high: float) -> tuple[float, float]:
+    """A range of a symmetric density, or its mirror image: the one whose masses below have all digits."""
+    return (-high, -low) if low > -high else (low, high)
 
 
 def recorded_ends(p: Floats, low: float, high: float) -> tuple[float, float]:
@@ -71,9 +75,7 @@ def log_normal_mass(low: float, high: float) -> float:
     """Log probability that a standard normal number lies between two, to all digits in both tails."""
     if not low < high:
         return -np.inf
-    if low > -high:
-        low, high = -high, -low
-    above, below = scipy.special.log_ndtr([high, low])
+    below, above = scipy.special.log_ndtr(in_lower_tail(low, high))
     return float(above + np.log(-np.expm1(below - above)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
-from learners.circuits.evaluation.range_masses import recorded_ends, standard_ends
+from learners.circuits.evaluation.range_masses import in_lower_tail, recorded_ends, standard_ends
 from learners.circuits.evaluation.shape_kernels import MOST_CELLS, REACH
 from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, unwarp
 from learners.circuits.kernels import (
@@ -58,7 +58,7 @@ def _points(kind: int, p: Floats, low: float, high: float) -> tuple[Floats, Floa
     if kind == STUDENT:
         freedom = float(p[2])
         furthest = min(8 * REACH / (freedom - 2.0) + REACH, 300.0)
-        ends = np.clip(np.arcsinh([(low - p[0]) / p[1], (high - p[0]) / p[1]]), -furthest, furthest)
+        ends = np.clip(np.arcsinh(standard_ends(kind, p, low, high)), -furthest, furthest)
         s, logs = _nodes(ends.tolist())
         z = np.sinh(s)
         return p[0] + p[1] * z, logs + np.log(np.cosh(s)) - 0.5 * (freedom + 1.0) * np.log1p(z * z / freedom), 0.0
@@ -115,18 +115,16 @@ def truncated_numbers(kind: int, p: Floats, low: float, high: float, u: Floats) 
         low = max(low, 0.0)
         found: Floats = low - np.log1p(u * np.expm1(-p[0] * (high - low))) / p[0]
         return np.clip(found, low, high)
+    ends = standard_ends(kind, p, low, high)
+    tail = in_lower_tail(*ends)
+    sign, share = (1.0, u) if tail == ends else (-1.0, 1.0 - u)
     if kind == STUDENT:
-        ends = ((low - p[0]) / p[1], (high - p[0]) / p[1])
-        sign = -1.0 if ends[0] > -ends[1] else 1.0  # the tail below is told with all digits
-        below, above = scipy.special.stdtr(p[2], sorted(sign * end for end in ends))
-        z = scipy.special.stdtrit(p[2], below + (above - below) * (u if sign > 0 else 1.0 - u))
-        return np.clip(p[0] + p[1] * sign * z, low, high)
-    z_low, z_high = standard_ends(kind, p, low, high)
-    sign = -1.0 if z_low > -z_high else 1.0
-    below, above = scipy.special.log_ndtr(sorted((sign * z_low, sign * z_high)))
-    share = u if sign > 0 else 1.0 - u
-    z = sign * scipy.special.ndtri_exp(np.logaddexp(below + np.log1p(-share), above + np.log(share)))
-    if kind == GAUSSIAN:
+        below, above = scipy.special.stdtr(p[2], tail)
+        z = sign * scipy.special.stdtrit(p[2], below + (above - below) * share)
+    else:
+        below, above = scipy.special.log_ndtr(tail)
+        z = sign * scipy.special.ndtri_exp(np.logaddexp(below + np.log1p(-share), above + np.log(share)))
+    if kind in (GAUSSIAN, STUDENT):
         return np.clip(p[0] + p[1] * z, low, high)
     extras = np.ascontiguousarray(p)
     x = np.array([unwarp(kind, extras, 2, p[0] + p[1] * own) for own in z.tolist()])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from html import escape
 from typing import NamedTuple
-from unicodedata import category
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from learners.circuits.kernels import (
 )
 from learners.errors import LearnerError
 from learners.models.graph_layout import curve, layered, rim_to_rim
+from learners.models.picture_text import short_text
 from learners.schema import Schema
 
 MAX_NODES = 300
@@ -181,7 +181,7 @@ def _graph(circuit: Circuit, schema: Schema | None, max_nodes: int) -> Graph:
     """All nodes, or all regions."""
     names = [f"X{v}" for v in range(circuit.n_variables)]
     if schema is not None:
-        names = [_drawn(name) for name in columns_of(circuit, schema).names]
+        names = [short_text(name, LONGEST) for name in columns_of(circuit, schema).names]
     if circuit.n_nodes > max_nodes:
         return _regions(circuit, names, max_nodes)
     labels = [_label(circuit, schema, names, node) for node in range(circuit.n_nodes)]
@@ -211,12 +211,6 @@ def _regions(circuit: Circuit, names: list[str], max_nodes: int) -> Graph:
     return Graph([REGION] * len(found), labels, edges)
 
 
-def _drawn(text: str) -> str:
-    """A name or value on one line, no longer than a picture bears, without the characters that XML does not have."""
-    shown = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-    return "".join("\ufffd" if category(c) in ("Cc", "Cs") or c in "\ufffe\uffff" else c for c in shown)
-
-
 def _label(circuit: Circuit, schema: Schema | None, names: list[str], node: int) -> str:
     kind, v = int(circuit.kind[node]), int(circuit.variable[node])
     if kind in SYMBOLS:
@@ -225,9 +219,9 @@ def _label(circuit: Circuit, schema: Schema | None, names: list[str], node: int)
     numbers = [str(value) for value in range(int(circuit.n_values[v]))]
     values = columns_of(circuit, schema).labels(v) if schema is not None else numbers
     if kind == INDICATOR:
-        return f"{names[v]} = {_drawn(values[int(parameters[0])])}"
+        return f"{names[v]} = {short_text(values[int(parameters[0])], LONGEST)}"
     if kind == CATEGORICAL:
-        shown = [f"{_drawn(value)}: {np.exp(p):.3g}" for value, p in zip(values, parameters, strict=True)]
+        shown = [f"{short_text(value, LONGEST)}: {np.exp(p):.3g}" for value, p in zip(values, parameters, strict=True)]
         return "\n".join([names[v], *shown[:6], *(["…"] if len(shown) > 6 else [])])
     law = LAWS[kind].format(*parameters)
     if kind >= ROUNDED and parameters[2 + STEP] > 0:

@@ -101,7 +101,7 @@ def answer_all(
     """
     check_plain(queries)
     columns = columns_of(circuit, schema)
-    batches = batches or partial(circuit_batches, circuit)
+    batches, go_on = batches or partial(circuit_batches, circuit), pause or (lambda: None)
     evidence = [read_evidence(columns, query) for query in queries]
     groups: dict[_Group, list[int]] = {}
     for place, query in enumerate(queries):
@@ -114,11 +114,11 @@ def answer_all(
         try:
             if kind == "map":
                 for place in places:
-                    (pause or _go_on)()
+                    go_on()
                     (found[place],) = answered[key]["map"](columns, queries[place])
                 continue
             for part in (places[at : at + TOGETHER] for at in range(0, len(places), TOGETHER)):
-                (pause or _go_on)()
+                go_on()
                 x = _compact(columns, [evidence[place].values for place in part])
                 found.update(zip(part, answered[key][kind](columns, x, *rest), strict=True))
         except ImpossibleEvidence as error:
@@ -145,10 +145,6 @@ def circuit_batches(circuit: Circuit, likelihoods: Likelihoods) -> Batches:
     """What answers the queries of each kind to a circuit, given likelihoods of some variables."""
     given = reweighted(circuit, likelihoods)
     return {**batches_of(source_of(*given)), "map": partial(most_probable, given)}
-
-
-def _go_on() -> None:
-    """Nobody waits."""
 
 
 def check(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.evaluation.evaluate import as_rows
+from learners.circuits.evaluation.evaluate import as_rows, known_numbers
 from learners.circuits.evaluation.leaf_shapes import parameters_of
 from learners.circuits.evaluation.truncated_leaves import truncated_numbers
 from learners.circuits.kernels import INDICATOR
@@ -15,6 +15,7 @@ from learners.circuits.queries.answers import edge_shares_in_log_space, prepared
 from learners.circuits.queries.sampling_kernels import draws, draws_of_row
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats, Integers, freeze
+from learners.models.estimation import check_seed
 
 
 def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: Integers | None = None) -> Floats:
@@ -49,13 +50,10 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: In
     """
     if n < 0:
         raise InvalidParameter("n", n, "use zero or more draws")
-    if not 0 <= seed < 1 << 64:
-        raise InvalidParameter("seed", seed, "use a whole number from 0 to 2^64 - 1")
+    check_seed(seed)
     x = as_rows(circuit, x)
     arrays = prepared(circuit).arrays
-    known = x.astype(np.float64)
-    discrete = circuit.n_values[:, np.newaxis] > 0
-    known[discrete & ~((known >= 0) & (known < circuit.n_values[:, np.newaxis]))] = np.nan
+    known = known_numbers(x, circuit.n_values)
     out = np.repeat(known.T[:, np.newaxis], n, axis=1)
     if not out.size:
         return out

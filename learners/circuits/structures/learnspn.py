@@ -10,8 +10,10 @@ import scipy
 from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit
+from learners.circuits.evaluation.evaluate import known_numbers
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.variables import LeafKind, Variable, describe_variables
+from learners.counts.information import x_log_x
 from learners.errors import EmptyData, InvalidParameter
 from learners.kernels.arrays import Float32s, Floats, Integers
 
@@ -86,11 +88,9 @@ def learnspn(
     """
     _check(significance, clusters, min_rows, pseudo_count, max_rows)
     sizes = np.asarray(n_values, np.int64)
-    x = np.array(x, np.float64)
+    x = known_numbers(x, sizes)
     if not x.shape[1]:
         raise EmptyData("There are no rows to learn a circuit from.")
-    discrete = sizes[:, np.newaxis] > 0
-    x[discrete & ~((x >= 0) & (x < sizes[:, np.newaxis]))] = np.nan
     rng = np.random.default_rng(seed)
     if x.shape[1] > max_rows:
         x = x[:, np.sort(rng.choice(x.shape[1], max_rows, replace=False))]
@@ -194,9 +194,9 @@ def independence_p_values(one_hot: Float32s, sizes: Integers) -> Floats:
     counts = (one_hot.T @ one_hot).astype(np.float64)
     of_left = np.add.reduceat(counts, starts, axis=1)  # (Σ sizes, n): rows with each value where the other is known
     n = np.add.reduceat(of_left, starts, axis=0)
-    joint = _block_sums(_x_log_x(counts), starts)
-    left = np.add.reduceat(_x_log_x(of_left), starts, axis=0)
-    g = 2.0 * (joint - left - left.T + _x_log_x(n))
+    joint = _block_sums(x_log_x(counts), starts)
+    left = np.add.reduceat(x_log_x(of_left), starts, axis=0)
+    g = 2.0 * (joint - left - left.T + x_log_x(n))
     n_left = np.add.reduceat((of_left > 0).astype(np.float64), starts, axis=0)
     degrees = np.maximum(n_left - 1, 0) * np.maximum(n_left.T - 1, 0)
     p_values: Floats = np.where(degrees > 0, scipy.special.chdtrc(np.maximum(degrees, 1), np.maximum(g, 0.0)), 1.0)
@@ -206,11 +206,6 @@ def independence_p_values(one_hot: Float32s, sizes: Integers) -> Floats:
 def _block_sums(values: Floats, starts: Integers) -> Floats:
     sums: Floats = np.add.reduceat(np.add.reduceat(values, starts, axis=0), starts, axis=1)
     return sums
-
-
-def _x_log_x(counts: Floats) -> Floats:
-    logs: Floats = counts * np.log(np.maximum(counts, 1.0))
-    return logs
 
 
 def _one_hot(x: Floats, variables: Sequence[Variable]) -> tuple[Float32s, Integers]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from learners.counts.information import x_log_x
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import EmptyStatistic
 from learners.kernels.arrays import Floats, Integers
@@ -88,15 +89,11 @@ class PairTables:
         return information + information.T
 
 
-def _x_log_x(counts: Integers) -> Floats:
-    return counts.astype(np.float64) * np.log(np.maximum(counts, 1))
-
-
 def _information(tables: Integers) -> Floats:
     """(m,) float64: mutual information in each of the tables (m, v_i, v_j)."""
     n = tables.sum(axis=(1, 2))
-    value = _x_log_x(tables).sum(axis=(1, 2)) + _x_log_x(n)
-    value -= _x_log_x(tables.sum(axis=1)).sum(axis=1) + _x_log_x(tables.sum(axis=2)).sum(axis=1)
+    value = x_log_x(tables).sum(axis=(1, 2)) + x_log_x(n)
+    value -= x_log_x(tables.sum(axis=1)).sum(axis=1) + x_log_x(tables.sum(axis=2)).sum(axis=1)
     return np.maximum(value / np.maximum(n, 1), 0.0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from learners.models.query import Edges, Effects, Graphs, Paths, StructureQuery
+from learners.models.query import DrawQuery, Effects, Graphs, Paths, StructureQuery
 from learners.orders.queries.paths import MOST_EXACT
 
 
@@ -16,13 +16,6 @@ def answer_size(d: int, queries: Sequence[StructureQuery]) -> int:
 
 def n_draws(queries: Sequence[StructureQuery], d: int, is_exact: bool) -> int:
     """How many graphs the queries draw."""
-    total = 0
-    for query in queries:
-        if isinstance(query, Graphs | Effects):
-            total += query.n
-        elif isinstance(query, Edges):
-            total += query.n if query.prior == "graph" else 0
-        elif isinstance(query, Paths):
-            needs = query.prior == "graph" or not is_exact or d > MOST_EXACT
-            total += query.n if needs else 0
-    return total
+    always = (Graphs, Effects) if is_exact and d <= MOST_EXACT else (Graphs, Effects, Paths)
+    may_draw = (query for query in queries if isinstance(query, DrawQuery))
+    return sum(query.n for query in may_draw if query.prior == "graph" or isinstance(query, always))

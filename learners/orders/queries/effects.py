@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from learners.kernels.arrays import Floats
@@ -69,24 +67,8 @@ def _mean_coefficients(sums: OrderSums, bge: BGe) -> list[Floats]:
     return tables
 
 
-@dataclass(frozen=True)
-class DrawnEffects:
-    """Effects in drawn graphs.
-
-    Parameters
-    ----------
-    means : (n, d, d) float64
-        With the mean coefficients of each graph.
-    draws : (n, d, d) float64
-        With coefficients drawn from their posterior.
-    """
-
-    means: Floats
-    draws: Floats
-
-
-def draw_effects(graphs: DrawnGraphs, bge: BGe, seed: int) -> DrawnEffects:
-    """Effects in each of the drawn graphs."""
+def draw_effects(graphs: DrawnGraphs, bge: BGe, seed: int) -> tuple[Floats, Floats]:
+    """(n, d, d) float64 each: effects in drawn graphs by their mean coefficients, and by coefficients drawn from their posterior."""
     n, d = graphs.parents.shape
     rng = np.random.default_rng([seed, 1])
     means, draws = np.empty((n, d, d)), np.empty((n, d, d))
@@ -103,4 +85,4 @@ def draw_effects(graphs: DrawnGraphs, bge: BGe, seed: int) -> DrawnEffects:
             means[part],
             draws[part],
         )
-    return DrawnEffects(means, draws)
+    return means, draws

@@ -30,9 +30,12 @@ class WeightedGraphs:
     is_equal: bool
 
     @property
-    def effective_sample_size(self) -> float:
-        """How many draws of equal weight these are worth: 1 / the sum of the squared weights (Kong 1992)."""
-        return float(1.0 / np.sum(self.weights**2))
+    def effective_size(self) -> dict[str, float]:
+        """`effective_sample_size`, how many draws of equal weight these are worth: 1 / the sum of the squared weights (Kong 1992).
+
+        Nothing where all weigh the same.
+        """
+        return {} if self.is_equal else {"effective_sample_size": float(1.0 / np.sum(self.weights**2))}
 
     def mean(self, values: Array) -> tuple[Floats, Floats]:
         """Weighted mean over graphs of values (n, ...), and its standard error."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.errors import LearnerError
-from learners.kernels.arrays import Floats
+from learners.kernels.arrays import Array, Floats, Integers
 from learners.orders.formats.network_tables import Network
 from learners.orders.lattice.graphs import Graph
 from learners.orders.scores.bdeu import BDeu
@@ -17,6 +17,8 @@ from learners.orders.scores.bge import BGe
 from learners.schema import Schema
 from learners.schema.labels import labels_of
 
+# A node and its parents.
+Family = tuple[int, tuple[int, ...]]
 # Of all nodes together.
 MOST_CELLS = 1 << 20
 
@@ -46,18 +48,19 @@ def conditional_tables(score: BDeu, parents: Graph) -> list[Floats]:
 
     The first parent's value varies slowest. Empty if all tables together have more than `MOST_CELLS` cells.
     """
-    if n_cells(score, parents) > MOST_CELLS:
+    families = list(enumerate(parents))
+    if n_cells(score, families) > MOST_CELLS:
         return []
-    counts = expected_counts(score, list(enumerate(parents)))
+    counts = expected_counts(score, families)
     return [table / table.sum(axis=1, keepdims=True) for table in counts]
 
 
-def n_cells(score: BDeu, parents: Graph) -> float:
-    """Probabilities of all tables of a graph."""
-    return sum(float(np.prod(score.sizes[[*own, node]], dtype=np.float64)) for node, own in enumerate(parents))
+def n_cells(score: BDeu, families: Sequence[Family]) -> float:
+    """Probabilities of the tables of some nodes with their parents."""
+    return sum(float(np.prod(score.sizes[[*own, node]], dtype=np.float64)) for node, own in families)
 
 
-def expected_counts(score: BDeu, families: Sequence[tuple[int, tuple[int, ...]]]) -> list[Floats]:
+def expected_counts(score: BDeu, families: Sequence[Family]) -> list[Floats]:
     """Of each node with its parents, (q, r) float64: the rows of each combination of values, and the prior's.
 
     Probabilities given a combination have a Dirichlet distribution with these numbers.
@@ -71,11 +74,16 @@ def expected_counts(score: BDeu, families: Sequence[tuple[int, tuple[int, ...]]]
     counts = [np.full(q * r, score.ess / (q * r)) for q, r in shapes]
     for x, weights in score.rows.blocks():
         for place, (node, own) in enumerate(families):
-            cell = np.zeros(weights.size, np.int64)
-            for column in (*own, node):
-                cell = cell * sizes[column] + x[column]
-            counts[place] += np.bincount(cell, weights, counts[place].size)
+            counts[place] += np.bincount(cells_of(node, own, x, sizes), weights, counts[place].size)
     return [of_family.reshape(shape) for of_family, shape in zip(counts, shapes, strict=True)]
+
+
+def cells_of(node: int, own: tuple[int, ...], x: Array, sizes: Integers) -> Integers:
+    """(n,) int64: where rows of codes x (d, n) are in the flat table (q, r) of a node and its parents."""
+    cells = np.zeros(x.shape[1], np.int64)
+    for column in (*own, node):
+        cells = cells * sizes[column] + x[column]
+    return cells
 
 
 class Coefficients(NamedTuple):

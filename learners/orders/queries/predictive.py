@@ -15,13 +15,13 @@ from learners.models.estimation import Average
 from learners.orders.lattice.forward_backward import order_sums
 from learners.orders.lattice.graphs import Graph, members
 from learners.orders.queries.graph_scores import KeptRows
-from learners.orders.queries.network import NoRows, NoTables, expected_counts
+from learners.orders.queries.network import NoRows, NoTables, cells_of, expected_counts, n_cells
 from learners.orders.queries.queries import Asked
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
 from learners.orders.scores.priors import with_prior
 from learners.schema import Schema
-from learners.schema.encoding.encode import encode, numbers
+from learners.schema.encoding.encode import numbers
 
 # Family scores, times distinct rows / 8 of nominal columns, that are made anew for all rows together: some seconds.
 EXACT_WORK = 20_000_000
@@ -38,10 +38,7 @@ def log_densities(bge: BGe, parents: Graph, x: Floats) -> Floats:
     Geiger, Heckerman (2002), Parameter priors for directed acyclic graphical models, section 5: the posterior predictive
     of each set of columns is a t distribution, and a family's is the ratio of two of them.
     """
-    found = np.zeros(len(x))
-    for node, own in enumerate(parents):
-        found += _log_density(bge, node, own, x)
-    return found
+    return np.asarray(np.sum([_log_density(bge, node, own, x) for node, own in enumerate(parents)], axis=0))
 
 
 def _log_density(bge: BGe, node: int, own: tuple[int, ...], x: Floats) -> Floats:
@@ -71,7 +68,7 @@ def _log_t(bge: BGe, columns: list[int], x: Floats) -> Floats:
 
 
 def numeric_rows(batch: pa.RecordBatch, schema: Schema) -> Floats:
-    """(n, d) float64: the numbers of a record batch; NaN where one is missing.
+    """(d, n) float64: the numbers of a record batch; NaN where one is missing.
 
     Raises
     ------
@@ -82,31 +79,17 @@ def numeric_rows(batch: pa.RecordBatch, schema: Schema) -> Floats:
         if attribute.name not in batch.schema.names:
             raise UnknownColumn(attribute.name, batch.schema.names)
         columns.append(numbers(batch.column(attribute.name), attribute.name, attribute.arrow_type))
-    return np.stack(columns, axis=1)
+    return np.stack(columns)
 
 
-def log_shares(tables: Sequence[Floats], parents: Graph, batch: pa.RecordBatch, schema: Schema) -> Floats:
-    """(n,) float64: log probability of each row by the tables (q, r) of a graph; NaN where a value was never seen.
-
-    Raises
-    ------
-    UnknownColumn
-    """
-    x, sizes = encode(batch, schema).x.astype(np.int64), schema.domain_sizes
+def log_shares(tables: Sequence[Floats], parents: Graph, x: Integers, sizes: Integers) -> Floats:
+    """(n,) float64: log probability of each row of codes x (d, n) by the tables (q, r) of a graph; NaN where a value was never seen."""
     is_known = (x < sizes[:, np.newaxis]).all(axis=0)
     found = np.where(is_known, 0.0, np.nan)
     x = np.where(is_known, x, 0)
     for node, own in enumerate(parents):
-        found += np.log(tables[node][_cells(node, own, x, sizes)])
+        found += np.log(tables[node].ravel()[cells_of(node, own, x, sizes)])
     return found
-
-
-def _cells(node: int, own: tuple[int, ...], x: Integers, sizes: Integers) -> tuple[Integers, Integers]:
-    """Where the rows of codes x (d, n) are in the table (q, r) of a node."""
-    context = np.zeros(x.shape[1], np.int64)
-    for parent in own:
-        context = context * sizes[parent] + x[parent]
-    return context, x[node]
 
 
 class GraphAverage:
@@ -133,7 +116,7 @@ class GraphAverage:
     """
 
     def __init__(self, asked: Asked, average: Average, n_rows: int, pause: Callable[[], None] | None = None) -> None:
-        self.asked, self.average, self._pause = asked, average, pause or _go_on
+        self.asked, self.average, self._pause = asked, average, pause or (lambda: None)
         posterior = asked.posterior
         if asked.score is None:
             raise NoRows
@@ -155,22 +138,18 @@ class GraphAverage:
         place = {family: i for i, family in enumerate(self.families)}
         self._of_graph = np.array([[place[family] for family in enumerate(graph)] for graph in graphs])
         self._excess = np.zeros(len(graphs))
-        self._tables = [] if isinstance(self.score, BGe) else self._counted(self.score)
+        self._tables = [] if isinstance(self.score, BGe) else self._log_tables(self.score)
 
-    def _counted(self, score: BDeu) -> list[Floats]:
+    def _log_tables(self, score: BDeu) -> list[Floats]:
         """Of each family (q, r) float64, the log probabilities of its values."""
-        if (
-            sum(float(np.prod(score.sizes[[node, *own]], dtype=np.float64)) for node, own in self.families)
-            > MOST_TABLES
-        ):
+        if n_cells(score, self.families) > MOST_TABLES:
             raise NoTables
         return [np.log(n / n.sum(axis=1, keepdims=True)) for n in expected_counts(score, self.families)]
 
     def log_likelihood(self, x: Array) -> Floats:
         """(n,) float64: log density of each row of x (d, n), codes or numbers; NaN where one is missing or was never seen."""
-        x = np.array(x, np.float64)
+        x, lost = np.array(x, np.float64), 0.0
         is_told = np.isfinite(x).all(axis=0)
-        lost = 0.0
         if isinstance(self.score, BGe):
             center, spread = self.asked.posterior.standard
             x = (x - center[:, np.newaxis]) / spread[:, np.newaxis]
@@ -198,9 +177,12 @@ class GraphAverage:
 
     def _by_draws(self, x: Floats) -> Floats:
         of_family = np.empty((len(self.families), x.shape[1]))
-        for i, family in enumerate(self.families):
+        for i, (node, own) in enumerate(self.families):
             self._pause()
-            of_family[i] = self._of_family(i, *family, x)
+            if isinstance(self.score, BGe):
+                of_family[i] = _log_density(self.score, node, own, x.T)
+            else:
+                of_family[i] = self._tables[i].ravel()[cells_of(node, own, x.astype(np.int64), self.score.sizes)]
         logs = np.array([of_family[own].sum(axis=0) for own in self._of_graph])
         most = logs.max(axis=0)
         shares = np.exp(logs - most)
@@ -208,18 +190,11 @@ class GraphAverage:
         self._excess += (shares / mean).sum(axis=1)
         return np.asarray(most + np.log(mean))
 
-    def _of_family(self, place: int, node: int, own: tuple[int, ...], x: Floats) -> Floats:
-        if isinstance(self.score, BGe):
-            return _log_density(self.score, node, own, x.T)
-        return np.asarray(self._tables[place][_cells(node, own, x.astype(np.int64), self.score.sizes)])
-
     def told(self) -> dict[str, object]:
         """How the rows so far were averaged: `is_exact`, or of how many draws, with the standard error of their mean log density."""
         if self.is_exact:
             return {"is_exact": True}
-        told: dict[str, object] = {"is_exact": False, "n": self.average.n}
-        if not self.drawn.is_equal:
-            told["effective_sample_size"] = self.drawn.effective_sample_size
+        told: dict[str, object] = {"is_exact": False, "n": self.average.n, **self.drawn.effective_size}
         if self.n_rows:
             told["standard_error"] = float(self.drawn.mean(self._excess / self.n_rows)[1])
         return told
@@ -233,7 +208,3 @@ def with_row(score: BGe | BDeu, row: Floats) -> BGe | BDeu:
         return replace(score, rows=KeptRows(more, np.append(counts, 1)))
     n, away = score.n_rows, row - score.mean
     return BGe(n + 1, score.mean + away / (n + 1), score.scatter + n / (n + 1) * np.outer(away, away), score.prior)
-
-
-def _go_on() -> None:
-    """Nobody waits."""

@@ -10,7 +10,7 @@ import numpy as np
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
-from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
+from learners.models.query import DrawQuery, Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
 from learners.orders.formats.bif import parse_bif
 from learners.orders.lattice.forward_backward import OrderSums
 from learners.orders.lattice.graphs import Graph as ParentSets
@@ -114,9 +114,8 @@ class Asked:
         """
         self.check(query)
         if isinstance(query, Score):
-            return (
-                {"kind": query.kind} | self._score(query) | {"coverage": self.posterior.told(self.posterior.coverage)}
-            )
+            own = self.posterior
+            return {"kind": query.kind} | self._score(query) | {"coverage": own.told(own.coverage)}
         answers: dict[type, Callable[[Any, OrderSums], Answer]] = {
             Edges: self._edges,
             Graph: self._graph,
@@ -158,29 +157,24 @@ class Asked:
         sums, coverage = self._given(self.known(average), pause)
         return weighted_graphs(sums, average.n, average.seed, average.prior), coverage
 
-    def known(self, query: StructureQuery | Average) -> KnownEdges:
+    def known(self, query: DrawQuery | Graph | Average) -> KnownEdges:
         """The known edges of a query.
 
         Raises
         ------
         UnknownColumn, InvalidParameter, ImpossibleEdges
         """
-        if isinstance(query, Score):
-            return KnownEdges()
         present, absent = (
             frozenset(edge_of(text, self.names, name) for text in getattr(query, name))
             for name in ("present", "absent")
         )
         edges = KnownEdges(present, absent)
         if edges:
-            check_edges(edges, self.posterior.scores, self.names, self._can_add)
+            can_add = self.conditional is not None and self.conditional.can_add
+            check_edges(edges, self.posterior.scores, self.names, can_add)
             if self.conditional is not None:
                 self.conditional.check(edges)
         return edges
-
-    @property
-    def _can_add(self) -> bool:
-        return self.conditional is not None and self.conditional.can_add
 
     def _given(self, edges: KnownEdges, pause: Callable[[], None] | None) -> tuple[OrderSums, Coverage]:
         """The sums given edges: from the model's own lattice if it holds them, or from one that grows around them."""
@@ -200,17 +194,14 @@ class Asked:
         covered = "" if own.coverage.is_exact else " that the model covers"
         raise ImpossibleEdges(f"no order of the columns{covered} allows {words} together with what the prior requires")
 
-    def _drawn(self, query: Edges | Graphs | Paths | Effects, sums: OrderSums) -> WeightedGraphs:
-        return weighted_graphs(sums, query.n, query.seed, query.prior)
-
     def _edges(self, query: Edges, sums: OrderSums) -> Answer:
         told: Answer = {"log_evidence": sums.log_z - self.posterior.prior_sums.log_z, "prior": query.prior}
         if query.prior == "order":
             told |= {"edges": self._pairs(probability=edge_probabilities(sums))}
         else:
-            drawn = self._drawn(query, sums)
+            drawn = weighted_graphs(sums, query.n, query.seed, query.prior)
             mean, error = drawn.mean(drawn.graphs.adjacency())
-            told |= self._size(drawn) | {"edges": self._pairs(probability=mean, standard_error=error)}
+            told |= drawn.effective_size | {"edges": self._pairs(probability=mean, standard_error=error)}
         return told | self._outside(query, sums, told["edges"])
 
     def _outside(self, query: Edges, sums: OrderSums, pairs: list[Answer]) -> Answer:
@@ -248,7 +239,7 @@ class Asked:
         return {"edges": self._edges_of(best.parents)} | self._logs(best.parents, sums)
 
     def _graphs(self, query: Graphs, sums: OrderSums) -> Answer:
-        drawn = self._drawn(query, sums)
+        drawn = weighted_graphs(sums, query.n, query.seed, query.prior)
         distinct, first, place = np.unique(drawn.graphs.parents, axis=0, return_index=True, return_inverse=True)
         counts = np.bincount(place.ravel(), minlength=len(distinct))
         weights = np.bincount(place.ravel(), drawn.weights, len(distinct))
@@ -263,31 +254,36 @@ class Asked:
                 "log_posterior": log_score + float(n_orders[row]) - sums.log_z,
             }
             told.append(entry | ({"weight": float(weights[row])} if query.prior == "graph" else {}))
-        return {"prior": query.prior, "n": query.n} | self._size(drawn) | {"graphs": told}
+        return {"prior": query.prior, "n": query.n} | drawn.effective_size | {"graphs": told}
 
     def _paths(self, query: Paths, sums: OrderSums) -> Answer:
         told: Answer = {"prior": query.prior, "is_exact": False}
         if query.prior == "order" and self.posterior.sets is None and len(self.names) <= MOST_EXACT:
             return told | {"is_exact": True, "paths": self._pairs(probability=path_probabilities(sums))}
-        drawn = self._drawn(query, sums)
+        drawn = weighted_graphs(sums, query.n, query.seed, query.prior)
         mean, error = drawn.mean(ancestor_relations(drawn.graphs))
-        return told | self._size(drawn) | {"paths": self._pairs(probability=mean, standard_error=error)}
+        return told | drawn.effective_size | {"paths": self._pairs(probability=mean, standard_error=error)}
 
     def _effects(self, query: Effects, sums: OrderSums) -> Answer:
         bge = self.posterior.bge
         if bge is None:
             raise NotGaussian
-        drawn = self._drawn(query, sums)
-        effects = draw_effects(drawn.graphs, bge, query.seed)
+        drawn = weighted_graphs(sums, query.n, query.seed, query.prior)
+        means, draws = draw_effects(drawn.graphs, bge, query.seed)
         spread = self.posterior.standard.spread
         # From the units in which the columns were scored to their own.
         units = spread[np.newaxis, :] / spread[:, np.newaxis]
-        low, high = (bound * units for bound in drawn.interval(effects.draws, query.level))
-        told: Answer = {"prior": query.prior, "level": query.level, "n": query.n, "is_exact": False} | self._size(drawn)
+        low, high = (bound * units for bound in drawn.interval(draws, query.level))
+        told: Answer = {
+            "prior": query.prior,
+            "level": query.level,
+            "n": query.n,
+            "is_exact": False,
+        } | drawn.effective_size
         if query.prior == "order" and mean_effects_bytes(sums) <= EFFECTS_BYTES:
             mean = mean_effects(sums, bge) * units
             return told | {"is_exact": True, "effects": self._pairs(mean=mean, low=low, high=high)}
-        mean, error = drawn.mean(effects.means)
+        mean, error = drawn.mean(means)
         pairs = self._pairs(mean=mean * units, low=low, high=high, standard_error=error * units)
         return told | {"effects": pairs}
 
@@ -360,10 +356,8 @@ class Asked:
         if self.conditional is not None:
             prior = log_prior(self.conditional.prior, node, own, len(self.names))
             if prior == -np.inf:
-                return (
-                    prior,
-                    f"the prior forbids the parents of {name!r} ({above or 'none'}), so the graph is impossible",
-                )
+                parents = above or "none"
+                return prior, f"the prior forbids the parents of {name!r} ({parents}), so the graph is impossible"
             if self.score is not None:
                 reason = (
                     f"{', '.join(map(repr, others))} is no candidate parent of {name!r}"
@@ -378,9 +372,6 @@ class Asked:
         log_score = sums.scores.log_score(parents)
         n_orders = float(log_n_orders(sums.lattice, as_sets(parents)[np.newaxis])[0])
         return {"log_score": log_score, "log_posterior": log_score + n_orders - sums.log_z}
-
-    def _size(self, drawn: WeightedGraphs) -> Answer:
-        return {} if drawn.is_equal else {"effective_sample_size": drawn.effective_sample_size}
 
     def _edges_of(self, parents: ParentSets) -> list[Mapping[str, str]]:
         return [

@@ -96,9 +96,7 @@ def averaged(
     weights: Floats = np.bincount(place, drawn.weights).astype(np.float64)
     cuts = [intervention_of(columns, parents, codes, query) for parents in graphs] if codes else []
     extra: dict[str, Any] = {"n": average.n, "n_graphs": len(graphs), "coverage": model.posterior.told(coverage)}
-    if not drawn.is_equal:
-        extra["effective_sample_size"] = drawn.effective_sample_size
-    return {"kind": query.kind, **told, **_interventions(cuts, weights), **extra}
+    return {"kind": query.kind, **told, **_interventions(cuts, weights), **extra, **drawn.effective_size}
 
 
 def _in_arrays(answer: Answer) -> _Told:

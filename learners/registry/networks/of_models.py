@@ -167,9 +167,9 @@ class GraphParameters:
         score = self.model.asked.bdeu
         if score is None:
             raise NoRows
-        if n_cells(score, parents) > MOST_GRAPH_CELLS:
-            raise NoTables
         families = list(enumerate(parents))
+        if n_cells(score, families) > MOST_GRAPH_CELLS:
+            raise NoTables
         new = [family for family in families if family not in self._counts]
         self._counts.update(zip(new, expected_counts(score, new), strict=True))
         return [self._counts[family] for family in families]

@@ -71,7 +71,9 @@ def _circuit(sums: OrderSums, possible: list[np.ndarray]) -> Circuit:
     logs = _logs(sums.alpha)[lattice.places] + _logs(sums.after)[lattice.targets]
     # What no order reaches, or no order completes, is no part of the circuit.
     is_used = np.isfinite(logs) & (sums.before.mantissa[steps] > 0.0)
-    firsts = _first_of_places(sums, is_used)
+    used = np.flatnonzero(is_used)
+    # Steps with the same column and the same candidates before it share a leaf.
+    firsts = used[np.unique(lattice.places[used], return_index=True)[1]].tolist()
     n_parameters = sum(possible[lattice.nodes[step]].size for step in firsts)
     if n_parameters > MOST_PARAMETERS:
         raise TooManyParentSets(n_parameters)
@@ -84,28 +86,20 @@ def _circuit(sums: OrderSums, possible: list[np.ndarray]) -> Circuit:
         shares: Floats = np.where((own & ~within) == 0, scores.of(node)[own], -np.inf)
         shares = shares - np.logaddexp.reduce(shares)
         (leaf[place],) = blocks.leaves(CATEGORICAL, [node], shares[np.newaxis])
-    made = np.full(lattice.sets.size, -1)
+    root_of = np.full(lattice.sets.size, -1)
     for s in range(lattice.sets.size - 2, -1, -1):
         own_steps = np.arange(lattice.starts[s], lattice.starts[s + 1])
         own_steps = own_steps[is_used[own_steps]]
         if not own_steps.size:
             continue
         leaves = np.array([leaf[place] for place in lattice.places[own_steps].tolist()])
-        below = made[lattice.targets[own_steps]]
+        below = root_of[lattice.targets[own_steps]]
         children = leaves if (below < 0).all() else blocks.products(np.stack([leaves, below], axis=1))
         weights = logs[own_steps]
-        made[s] = blocks.sums(children[np.newaxis], (weights - np.logaddexp.reduce(weights))[np.newaxis])[0]
+        root_of[s] = blocks.sums(children[np.newaxis], (weights - np.logaddexp.reduce(weights))[np.newaxis])[0]
     return blocks.circuit()
 
 
 def _logs(numbers: Scaled) -> Floats:
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(numbers.mantissa) + numbers.exponent * STEP)
-
-
-def _first_of_places(sums: OrderSums, is_used: np.ndarray) -> list[int]:
-    """A step for each leaf: those with the same column and the same candidates before it share one."""
-    used = np.flatnonzero(is_used)
-    _, first = np.unique(sums.lattice.places[used], return_index=True)
-    found: list[int] = used[first].tolist()
-    return found

@@ -5,10 +5,10 @@ from typing import TypeGuard
 
 from starlette.requests import Request
 
+from learners.schema.labels import choices
 from service import product
 from service.console.pages import page, whole_number, workspace_of
 from service.console.rendering import Call
-from service.product.inference.what_if import choices
 from service.product.views.reports import LOSSES
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest

@@ -7,11 +7,12 @@ from starlette.requests import Request
 from learners.orders.model import OrderModel
 from learners.registry.networks.of_models import has_arcs
 from learners.schema import Attribute
+from learners.schema.labels import choices
 from service import product
 from service.console.pages import page, workspace_of
 from service.console.rendering import Call, digits
 from service.product.inference.metric_words import interval
-from service.product.inference.what_if import asked_schema, choices
+from service.product.inference.what_if import asked_schema
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Predictor, Served
 
@@ -46,7 +47,6 @@ def start_of(served: Served, reference: str) -> JSONObject:
         {
             "name": attribute.name,
             "kind": attribute.kind,
-            "type": attribute.arrow_type,
             "is_time": attribute.is_time or attribute.clock is not None,
             "values": [
                 {"label": label, "value": value, "words": words_of(attribute, label)}
@@ -62,15 +62,11 @@ def start_of(served: Served, reference: str) -> JSONObject:
     ]
     return {
         "reference": reference,
-        "model": served.name,
-        "version": served.version,
-        "kind": served.model.kind,
         "target": served.schema.target,
         "classes": served.classes if served.schema.target is not None else [],
         "columns": columns,
         "is_of_structures": isinstance(served.model, OrderModel),
         "has_arcs": has_arcs(served.model),
-        "left_out": [{"name": column.name, "reason": column.reason} for column in served.schema.left_out],
     }
 
 

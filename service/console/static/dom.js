@@ -29,23 +29,19 @@ export function bar(share, ghost = null, band = null) {
   return setBar(el("span", { class: "bar", "aria-hidden": "true" }), share, ghost, band);
 }
 
+/** A part of a bar, by shares of its width. */
+function piece(tag, left, width, attributes = {}) {
+  const made = el(tag, attributes);
+  if (left !== null) made.style.left = `${100 * left}%`;
+  if (width !== null) made.style.width = `${100 * width}%`;
+  return made;
+}
+
 /** Let a bar show other shares; the element itself stays. */
 export function setBar(made, share, ghost = null, band = null) {
-  made.replaceChildren();
-  const fill = document.createElement("i");
-  fill.style.width = `${100 * share}%`;
-  made.append(fill);
-  if (band) {
-    const range = document.createElement("u");
-    range.style.left = `${100 * band[0]}%`;
-    range.style.width = `${100 * Math.max(0, band[1] - band[0])}%`;
-    made.append(range);
-  }
-  if (ghost !== null && ghost !== undefined) {
-    const line = document.createElement("b");
-    line.style.left = `${100 * ghost}%`;
-    made.append(line);
-  }
+  made.replaceChildren(piece("i", null, share));
+  if (band) made.append(piece("u", band[0], Math.max(0, band[1] - band[0])));
+  if (ghost !== null && ghost !== undefined) made.append(piece("b", ghost, null));
   return made;
 }
 
@@ -67,15 +63,10 @@ export function keepingFocus(repaint) {
 
 /** A bar from `start` to `start + step` on a scale from `low` to `high`: one step of a waterfall. */
 export function stepBar(start, step, low, high) {
-  const made = el("span", { class: "bar signed", "aria-hidden": "true" });
   const width = high - low || 1;
-  const fill = el("i", { class: step >= 0 ? "for" : "against" });
-  fill.style.left = `${(100 * (Math.min(start, start + step) - low)) / width}%`;
-  fill.style.width = `${(100 * Math.abs(step)) / width}%`;
-  const zero = document.createElement("b");
-  zero.style.left = `${(100 * (0 - low)) / width}%`;
-  made.append(fill, zero);
-  return made;
+  return el("span", { class: "bar signed", "aria-hidden": "true" },
+    piece("i", (Math.min(start, start + step) - low) / width, Math.abs(step) / width, { class: step >= 0 ? "for" : "against" }),
+    piece("b", (0 - low) / width, null));
 }
 
 /** A table; the first cell of a row is its header, and heads that begin with # are of numbers. */

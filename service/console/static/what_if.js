@@ -96,7 +96,7 @@ function explore(start) {
     const { signal } = inFlight;
     place.dataset.state = "asking";
     write();
-    whenReleased("chosen", chosen);
+    whenReleased("chosen", () => keepingFocus(listChosen));
     marks();
     try {
       const answer = await ask("POST", path, request(state, QUICK, [...open.keys(), ...(picture?.names ?? [])]), signal);
@@ -139,15 +139,11 @@ function explore(start) {
     if (latest) whenReleased("priors", show);
   }
 
-  function problem(words) {
-    document.getElementById("problem").textContent = words;
-  }
+  const problem = (words) => { document.getElementById("problem").textContent = words; };
 
   // Showing
 
-  function show() {
-    keepingFocus(repaint);
-  }
+  const show = () => keepingFocus(repaint);
 
   function repaint() {
     const nEvidence = Object.keys(state.evidence).length + Object.keys(state.do).length;
@@ -169,16 +165,12 @@ function explore(start) {
     const told = start.is_of_structures ? null : distributionOf(latest);
     const best = told ? told.now.indexOf(Math.max(...told.now)) : -1;
     const isGiven = knows(latest.target); // its own value is nothing to predict it by
-    document.getElementById("said").textContent = told
-      ? `${isGiven ? `${latest.target} is supposed. By the other values it is ` : `${latest.target}: `}${wordsOf(latest.target, told.labels[best])}, ${digits(told.now[best])}, with ${nEvidence - isGiven} given values.`
-      : `Supposed: ${nEvidence + state.present.length + state.absent.length}.`;
     const cut = latest.parts.posterior?.intervention?.cut ?? [];
-    if (cut.length) document.getElementById("said").textContent += ` Cut: ${cut.map((arc) => `${arc.from} → ${arc.to}`).join(", ")}.`;
+    document.getElementById("said").textContent = (told
+      ? `${isGiven ? `${latest.target} is supposed. By the other values it is ` : `${latest.target}: `}${wordsOf(latest.target, told.labels[best])}, ${digits(told.now[best])}, with ${nEvidence - isGiven} given values.`
+      : `Supposed: ${nEvidence + state.present.length + state.absent.length}.`)
+      + (cut.length ? ` Cut: ${cut.map((arc) => `${arc.from} → ${arc.to}`).join(", ")}.` : "");
     code();
-  }
-
-  function chosen() {
-    keepingFocus(listChosen);
   }
 
   function listChosen() {
@@ -387,11 +379,9 @@ function explore(start) {
   }
 
   function pick(name) {
-    const find = document.getElementById("find");
-    find.value = name;
+    document.getElementById("find").value = name;
     list();
-    const details = document.querySelector("#columns details");
-    details?.querySelector("summary").focus();
+    document.querySelector("#columns details summary")?.focus();
     update();
   }
 

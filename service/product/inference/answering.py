@@ -9,6 +9,7 @@ import numpy as np
 from learners.circuits.model import CircuitModel
 from learners.evaluation.metrics import metrics_of
 from learners.models.estimation import Average
+from learners.models.model import Model
 from learners.models.query import AnyQuery
 from learners.passes.sources.null_class import as_trained
 from learners.passes.sources.source import Source
@@ -20,6 +21,7 @@ from service.product.inference import queries, scoring
 from service.product.inference.imputation import Filling, write_imputed
 from service.product.inference.row_scores import graph_average, write_scores
 from service.product.outputs import Output
+from service.product.progress import Report, silent
 from service.product.versions.registry import find_version
 from service.product.versions.served import served
 from service.requests.json_values import JSONObject
@@ -39,8 +41,9 @@ def query(workspace: Workspace, reference: str, asked: Sequence[AnyQuery]) -> li
 def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], output: Output, **how: Any) -> int:
     """Score files into one of Parquet; as `scoring.score_files`, returns the number of rows."""
     model = served(workspace, reference).model
-    source = open_source(workspace, with_rows_of_databases(workspace, uris), is_remote=False, schema=model.schema)
-    return scoring.score_files(model, source, output, threads=available_threads(workspace.settings), **how)
+    return scoring.score_files(
+        model, _rows(workspace, uris, model), output, threads=available_threads(workspace.settings), **how
+    )
 
 
 def score(
@@ -54,7 +57,7 @@ def score(
     """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `row_scores.write_scores`."""
     asked = served(workspace, reference).model
     model = queries.queryable(asked)
-    source = open_source(workspace, with_rows_of_databases(workspace, uris), is_remote=False, schema=model.schema)
+    source = _rows(workspace, uris, model)
     over = graph_average(asked, average, source.n_rows)
     return write_scores(model, source, output, over=over, threads=available_threads(workspace.settings), **how)
 
@@ -64,8 +67,13 @@ def impute(
 ) -> JSONObject:
     """Fill the missing cells of files into one of Parquet; as `imputing.write_imputed`."""
     model = queries.queryable(served(workspace, reference).model)
-    source = open_source(workspace, with_rows_of_databases(workspace, uris), is_remote=False, schema=model.schema)
+    source = _rows(workspace, uris, model)
     return write_imputed(model, source, output, filling, threads=available_threads(workspace.settings), **how)
+
+
+def _rows(workspace: Workspace, uris: Sequence[str], model: Model) -> Source:
+    """Rows of files and databases, as a model reads them."""
+    return open_source(workspace, with_rows_of_databases(workspace, uris), is_remote=False, schema=model.schema)
 
 
 def score_rows(workspace: Workspace, run: Run) -> JSONObject:
@@ -119,7 +127,7 @@ def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def evaluate_beside(
-    workspace: Workspace, references: Sequence[str], uris: Sequence[str], report: scoring.Report | None = None
+    workspace: Workspace, references: Sequence[str], uris: Sequence[str], report: Report = silent
 ) -> JSONObject:
     """Measure several versions on the same rows, which are read once for each.
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import is_in_intervals, missing_cells, nameable, rows_of_batch, with_cells
 from learners.circuits.queries.imputation import filled
-from learners.errors import InvalidParameter, UnknownColumn
-from learners.kernels.arrays import Array, Floats, Mask
+from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats, Mask
 from learners.models.query import How
 from learners.passes.sources.source import Source
-from service.product.inference.scoring import numbered, unheard
+from service.product.inference.scoring import numbered
 from service.product.outputs import Output, ParquetDraft, check_parquet, delivering, in_order, plain
 from service.product.progress import Report, silent
 from service.requests.json_values import JSONObject
@@ -88,10 +88,8 @@ def variables_to_fill(model: CircuitModel, filling: Filling, names: Sequence[str
         If none is left.
     """
     columns = model.columns
+    check_filling(model, filling)
     wanted = columns.variables(filling.columns or [name for name in columns.names if name in names])
-    if filling.columns:
-        for v in wanted:
-            columns.check_known(v)
     known = set(model.circuit.scope(model.circuit.root))
     found = [v for v in wanted if v in known]
     if not found:
@@ -113,23 +111,10 @@ def cells_to_fill(
     columns = model.columns
     x, is_missing = rows_of_batch(columns, batch), missing_cells(columns, batch)
     is_missing[[v for v in range(len(columns.names)) if v not in set(variables)]] = False
-    x = _unobserved(x, is_missing)
-    values = filled(
-        model,
-        x,
-        is_missing,
-        filling.how,
-        nameable=nameable(columns),
-        seed=filling.seed,
-        first_row=first_row,
-        n_draws=filling.draws,
-    )
-    return is_missing, values
-
-
-def _unobserved(x: Array, is_missing: Mask) -> Array:
-    """Rows whose missing cells say nothing, also where missing is a value to the model."""
-    return np.where(is_missing, np.nan if x.dtype.kind == "f" else -1, x).astype(x.dtype)
+    # Missing cells say nothing, also where missing is a value to the model.
+    x = np.where(is_missing, np.nan if x.dtype.kind == "f" else -1, x).astype(x.dtype)
+    options: JSONObject = {"nameable": nameable(columns), "seed": filling.seed, "n_draws": filling.draws}
+    return is_missing, filled(model, x, is_missing, filling.how, first_row=first_row, **options)
 
 
 def imputed_batches(
@@ -161,7 +146,7 @@ def write_imputed(
     replace: bool = False,
     threads: int = 1,
     report: Report = silent,
-    warn: Callable[[str], None] = unheard,
+    warn: Callable[[str], None] = silent,
 ) -> JSONObject:
     """Write the rows with their missing cells filled; memory does not grow with the rows.
 
@@ -210,8 +195,5 @@ def check_filling(model: CircuitModel, filling: Filling) -> None:
     ------
     UnknownColumn, InvalidEvidence
     """
-    for name in filling.columns:
-        if name not in model.columns.names:
-            raise UnknownColumn(name, model.columns.names)
     for v in model.columns.variables(filling.columns):
         model.columns.check_known(v)

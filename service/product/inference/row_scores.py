@@ -16,7 +16,7 @@ from learners.models.model import Model
 from learners.orders.model import OrderModel
 from learners.orders.queries.predictive import GraphAverage
 from learners.passes.sources.source import Source
-from service.product.inference.scoring import absences, beside, unheard
+from service.product.inference.scoring import absences, beside
 from service.product.outputs import Output, ParquetDraft, check_parquet, delivering, in_order, plain
 from service.product.progress import Report, silent
 from service.requests.json_values import JSONObject
@@ -28,9 +28,8 @@ ROWS_AT_A_TIME = 1 << 16
 
 def ranks_of(logs: Floats, ascending: Floats) -> Integers:
     """(n_rows,) int64: 1 of the least probable row, 1 + the number of less probable ones of any other."""
-    order = np.argsort(
-        logs
-    )  # neighbours in turn are found in the same lines of memory: six times faster among 5 M rows
+    # Neighbours in turn are found in the same lines of memory: six times faster among 5 M rows.
+    order = np.argsort(logs)
     ranks = np.empty(logs.size, np.int64)
     ranks[order] = np.searchsorted(ascending, logs[order], side="left") + 1
     return ranks
@@ -56,7 +55,7 @@ def graph_average(
         return None
     if not isinstance(model, OrderModel):
         raise NoGraphs
-    return model.averaged(average, n_rows, pause)
+    return GraphAverage(model.asked, average, n_rows, pause)
 
 
 def _columns(logs: Floats, ascending: Floats) -> pa.RecordBatch:
@@ -75,7 +74,7 @@ def write_scores(
     replace: bool = False,
     threads: int = 1,
     report: Report = silent,
-    warn: Callable[[str], None] = unheard,
+    warn: Callable[[str], None] = silent,
 ) -> JSONObject:
     """Write `log_likelihood` and `surprise_rank` of every row, behind the columns to keep.
 
@@ -118,19 +117,21 @@ def write_scores(
     for absence in absences(model, source):
         warn(absence)
     if not source.n_rows:
-        return _written_empty(model, source, output, keep, replace) | _of_average(over, np.empty(0))
+        return _written_empty(model, over, source, output, keep, replace)
     read = [name for name in model.schema.columns if name in source.arrow_schema.names]
+    row_logs = model.row_logs if over is None else over.log_likelihood
+
+    def of(batch: pa.RecordBatch) -> Floats:
+        return row_logs(model.columns.rows_of_chunk(chunk_of_batch(model.columns, batch)))
+
     with delivering(output, replace=replace) as draft:
         logs = np.lib.format.open_memmap(draft.with_name("logs"), "w+", np.float64, (source.n_rows,))
+        first = 0
         # Over graphs in one thread: sums over rows are then the same each time.
-        _fill_logs(
-            model,
-            over,
-            source.batches(read),
-            logs,
-            1 if over else threads,
-            lambda n: report(_progress("score", n, source)),
-        )
+        for found in in_order(of, source.batches(read), 1 if over else threads):
+            logs[first : first + found.size] = found
+            first += found.size
+            report(_progress("score", first, source))
         ascending = np.lib.format.open_memmap(draft.with_name("sorted"), "w+", np.float64, logs.shape)
         ascending[:] = logs
         ascending.sort()
@@ -142,42 +143,22 @@ def write_scores(
                 writer.write(beside(kept, scored) if keep else scored)
                 first += n
                 report(_progress("write", first, source))
-        return _told(model, ascending) | _of_average(over, ascending)
+        return _summary(model, over, ascending)
 
 
 def _written_empty(
-    model: CircuitModel, source: Source, output: Output, keep: Sequence[str], replace: bool
+    model: CircuitModel, over: GraphAverage | None, source: Source, output: Output, keep: Sequence[str], replace: bool
 ) -> JSONObject:
     """The columns alone, of a table without rows."""
     kept = pa.schema([source.arrow_schema.field(name) for name in keep])
     nothing = np.empty(0)
     with delivering(output, replace=replace) as draft, ParquetDraft(draft, keep) as writer:
         writer.write(beside(plain(pa.RecordBatch.from_pylist([], kept)), _columns(nothing, nothing)))
-    return _told(model, nothing)
+    return _summary(model, over, nothing)
 
 
 def _progress(step: str, n_rows: int, source: Source) -> JSONObject:
     return {"step": step, "rows_done": n_rows, "rows_total": source.n_rows}
-
-
-def _fill_logs(
-    model: CircuitModel,
-    over: GraphAverage | None,
-    batches: Iterator[pa.RecordBatch],
-    logs: Floats,
-    threads: int,
-    advance: Callable[[int], None],
-) -> None:
-    first = 0
-
-    def of(batch: pa.RecordBatch) -> Floats:
-        chunk = chunk_of_batch(model.columns, batch)
-        return model.log_likelihood(chunk) if over is None else over.log_likelihood(model.columns.rows_of_chunk(chunk))
-
-    for found in in_order(of, batches, threads):
-        logs[first : first + found.size] = found
-        first += found.size
-        advance(first)
 
 
 def _kept(source: Source, keep: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -189,17 +170,13 @@ def _kept(source: Source, keep: Sequence[str]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([], names=[])
 
 
-def _told(model: CircuitModel, ascending: Floats) -> JSONObject:
+def _summary(model: CircuitModel, over: GraphAverage | None, ascending: Floats) -> JSONObject:
     n_impossible = int(np.searchsorted(ascending, -np.inf, side="right"))
-    possible = ascending[n_impossible : ascending.size - int(np.count_nonzero(np.isnan(ascending)))]
-    mean = float(possible.mean()) if possible.size else None
+    n_incomplete = int(np.count_nonzero(np.isnan(ascending)))
+    possible = ascending[n_impossible : ascending.size - n_incomplete]
     return {
         "n_rows": int(ascending.size),
-        "log_likelihood": mean,
+        "log_likelihood": float(possible.mean()) if possible.size else None,
         "n_impossible": n_impossible,
         "densities": density_columns(model),
-    }
-
-
-def _of_average(over: GraphAverage | None, logs: Floats) -> JSONObject:
-    return {} if over is None else {"n_incomplete": int(np.count_nonzero(np.isnan(logs))), "average": over.told()}
+    } | ({} if over is None else {"n_incomplete": n_incomplete, "average": over.told()})

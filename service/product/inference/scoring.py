@@ -29,20 +29,16 @@ from learners.schema import Chunk
 from learners.schema.classes import known_or_not
 from learners.schema.encoding.encode import encode
 from service.product.outputs import Output, ParquetDraft, check_parquet, delivering, in_order
+from service.product.progress import Report, silent
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.answers import check_columns, check_top_k, top_batch, top_classes
 from service.serving.predictor import Probabilities, intervals_of, scored_batch
 
-Report = Callable[[JSONObject], None]
 Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
 
 
-def unheard(warning: str) -> None:
-    """For whoever does not want to be warned."""
-
-
-def probabilities_of(model: Model, source: Source, report: Report | None = None) -> tuple[Probabilities, Labels]:
+def probabilities_of(model: Model, source: Source, report: Report = silent) -> tuple[Probabilities, Labels]:
     """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row.
 
     Raises
@@ -59,7 +55,7 @@ def probabilities_of(model: Model, source: Source, report: Report | None = None)
 
 
 def scores_of(
-    model: Model, source: Source, report: Report | None = None, takes_unknown: bool = False
+    model: Model, source: Source, report: Report = silent, takes_unknown: bool = False
 ) -> tuple[list[RowScores], Labels]:
     """What metrics need of every row, and true classes (n_rows,), without keeping the probabilities.
 
@@ -80,7 +76,7 @@ def scores_of(
 
 
 def _answered(
-    model: Model, source: Source, report: Report | None, takes_unknown: bool = False
+    model: Model, source: Source, report: Report, takes_unknown: bool = False
 ) -> Iterator[tuple[Probabilities, Labels]]:
     """Probabilities and true classes of some rows at a time."""
     if model.schema.target not in source.arrow_schema.names:
@@ -95,11 +91,10 @@ def _answered(
             if chunk.n_rows:
                 yield distributions(model.predict_proba(chunk), n_rows), chunk.y
             n_rows += chunk.n_rows
-        if report is not None:
-            report({"rows_done": n_rows, "rows_total": source.n_rows})
+        report({"rows_done": n_rows, "rows_total": source.n_rows})
 
 
-def log_likelihood_of(model: Model, source: Source, report: Report | None = None) -> JSONObject:
+def log_likelihood_of(model: Model, source: Source, report: Report = silent) -> JSONObject:
     """Mean log likelihood of the rows in nats, by a model without classes; of structures, by the most probable one.
 
     Raises
@@ -107,42 +102,31 @@ def log_likelihood_of(model: Model, source: Source, report: Report | None = None
     EmptyData
     """
     assert isinstance(model, CircuitModel | OrderModel)
-    if isinstance(model, OrderModel):
-        return _under_best_graph(model, source, report)
-    total, n_rows, n_impossible = 0.0, 0, 0
+    if isinstance(model, OrderModel) and model.posterior.bge is None and not model.conditional_tables:
+        return {"n_test_rows": 0, "unmeasured": str(NoTables())}  # after hours of learning no reason to fail
+    total, n_rows, n_possible = 0.0, 0, 0
     for batch in source.batches():
-        logs = model.log_likelihood(encode(batch, model.schema))
+        if isinstance(model, OrderModel):
+            logs = model.log_likelihood(batch)
+        else:
+            logs = model.log_likelihood(encode(batch, model.schema))
         possible = np.isfinite(logs)
         total += float(logs[possible].sum())
+        n_possible += int(np.count_nonzero(possible))
         n_rows += batch.num_rows
-        n_impossible += int(np.count_nonzero(~possible))
-        if report is not None:
-            report({"rows_done": n_rows, "rows_total": source.n_rows})
+        report({"rows_done": n_rows, "rows_total": source.n_rows})
     if not n_rows:
         raise EmptyData(NO_ROWS)
-    mean = total / max(1, n_rows - n_impossible)
-    return {"log_likelihood": mean, "n_impossible": n_impossible, "n_test_rows": n_rows}
+    told = {"log_likelihood": total / max(1, n_possible), "n_impossible": n_rows - n_possible, "n_test_rows": n_rows}
+    if not isinstance(model, OrderModel):
+        return told
+    if not n_possible:
+        raise EmptyData(f"{NO_ROWS} (none of {n_rows:,} is complete and of known values)")
+    # To a graph no row is impossible, but some are unknown.
+    return told | {"n_impossible": 0, "n_incomplete": n_rows - n_possible}
 
 
-def _under_best_graph(model: OrderModel, source: Source, report: Report | None) -> JSONObject:
-    if model.posterior.bge is None and not model.conditional_tables:
-        return {"n_test_rows": 0, "unmeasured": str(NoTables())}  # after hours of learning no reason to fail
-    total, n_rows, n_told = 0.0, 0, 0
-    for batch in source.batches():
-        logs = model.log_likelihood(batch)
-        is_told = ~np.isnan(logs)
-        total += float(logs[is_told].sum())
-        n_told += int(np.count_nonzero(is_told))
-        n_rows += batch.num_rows
-        if report is not None:
-            report({"rows_done": n_rows, "rows_total": source.n_rows})
-    if not n_told:
-        raise EmptyData(NO_ROWS if not n_rows else f"{NO_ROWS} (none of {n_rows:,} is complete and of known values)")
-    incomplete = {"n_incomplete": n_rows - n_told}
-    return {"log_likelihood": total / n_told, "n_impossible": 0} | incomplete | {"n_test_rows": n_rows}
-
-
-def measure(model: Model, source: Source, report: Report | None = None, takes_unknown: bool = False) -> JSONObject:
+def measure(model: Model, source: Source, report: Report = silent, takes_unknown: bool = False) -> JSONObject:
     """The metrics of a model on rows whose class is known, and how many there were.
 
     With `takes_unknown`, rows of classes that the model does not know count as wrong, and `n_unknown_class_rows` says how many
@@ -153,7 +137,7 @@ def measure(model: Model, source: Source, report: Report | None = None, takes_un
 
 
 def measure_whole(
-    model: Model, source: Source, report: Report | None = None, takes_unknown: bool = False
+    model: Model, source: Source, report: Report = silent, takes_unknown: bool = False
 ) -> tuple[JSONObject, ModelReport | None]:
     """What `measure` gives, and the report of the same rows; None of a model without classes."""
     if model.schema.target is None:
@@ -164,7 +148,7 @@ def measure_whole(
 
 
 def measure_beside_floor(
-    model: Model, source: Source, report: Report | None = None, takes_unknown: bool = False
+    model: Model, source: Source, report: Report = silent, takes_unknown: bool = False
 ) -> tuple[JSONObject, dict[str, float]]:
     """The metrics of a model, and on the same rows those of the class shares alone; these are empty without classes."""
     if model.schema.target is None:
@@ -308,8 +292,8 @@ def score_files(
     replace: bool = False,
     threads: int = 1,
     top_k: int | None = None,
-    report: Report | None = None,
-    warn: Callable[[str], None] = unheard,
+    report: Report = silent,
+    warn: Callable[[str], None] = silent,
 ) -> int:
     """Write the scored rows to a Parquet file that appears when it is complete; returns the number of rows.
 
@@ -333,6 +317,5 @@ def score_files(
         for batch in score(model, source, keep, interval, is_explained, threads, top_k):
             writer.write(batch)
             n_rows += batch.num_rows
-            if report is not None:
-                report({"step": "predict", "rows_done": n_rows, "rows_total": source.n_rows})
+            report({"step": "predict", "rows_done": n_rows, "rows_total": source.n_rows})
     return n_rows

@@ -6,7 +6,7 @@ Each part is what another verb answers; a part that a model cannot answer says w
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from learners.models.explanation import explain
 from learners.models.model import Model
 from learners.models.query import Conditional, Edges, Map, Marginal, Moments
 from learners.orders.model import OrderModel
-from learners.schema import Attribute, Chunk, Schema
+from learners.schema import Chunk, Schema
 from learners.schema.encoding.records import encode_records, number_reader
 from learners.schema.labels import labels_of
 from service.product.inference.queries import answers, queryable
@@ -28,6 +28,8 @@ from service.serving.predictor import Served, intervals_of
 
 Part = Literal["prediction", "interval", "contributions", "posterior", "completion", "edges"]
 PARTS: tuple[Part, ...] = ("prediction", "interval", "contributions", "posterior", "completion", "edges")
+# What a model predicts of its class, not the joint distribution of any column.
+OF_CLASS = ("prediction", "interval", "contributions")
 Told = dict[str, object]
 # A question of more values would go through the circuit once for each.
 MAX_ANSWERS = 64
@@ -120,9 +122,9 @@ def what_if(served: Served, case: Case) -> WhatIf:
     record = {name: value for name, value in case.single.items() if name != model.schema.target}
     chunk = encode_records([record], model.schema)
     by_part: dict[Part, Callable[[], Told]] = {
-        "prediction": lambda: _prediction(served, case, chunk, target),
-        "interval": lambda: _interval(served, case, chunk, target),
-        "contributions": lambda: _contributions(served, case, chunk, target),
+        "prediction": lambda: _prediction(served, chunk),
+        "interval": lambda: _interval(served, case, chunk),
+        "contributions": lambda: _contributions(served, chunk),
         "posterior": lambda: _posterior(model, case, target),
         "completion": lambda: _completion(model, case),
         "edges": lambda: _edges(model, case),
@@ -131,6 +133,8 @@ def what_if(served: Served, case: Case) -> WhatIf:
     absent: dict[str, str] = {}
     for part in case.parts:
         try:
+            if part in OF_CLASS:
+                _check_asks_class(served, case, target)
             parts[part] = by_part[part]()
         except LearnerError as reason:
             absent[part] = str(reason)
@@ -183,42 +187,6 @@ def query_evidence(model: Model, evidence: Evidence) -> dict[str, Known]:
     return told
 
 
-def choices(attribute: Attribute) -> list[tuple[str, RawValue]]:
-    """What can be supposed of a column by one click: the label of each code, and a value that has this code."""
-    labels = labels_of(attribute)
-    first = int(attribute.has_missing)
-    found: list[tuple[str, RawValue]] = [(labels[0], None)] if attribute.has_missing else []
-    if attribute.kind == "nominal":
-        found += [(labels[first + code], value) for code, value in enumerate(attribute.values)]
-    else:
-        found += [(labels[first + code], value) for code, value in enumerate(_representatives(attribute))]
-    return found
-
-
-def _representatives(attribute: Attribute) -> list[RawValue]:
-    """A number in each interval that training saw, short where it can be; interval j holds cuts[j - 1] < x <= cuts[j]."""
-    cuts = attribute.cuts
-    if not cuts:
-        return [attribute.number_in_words(0.0)]
-    width = (cuts[-1] - cuts[0]) / max(1, len(cuts) - 1) or abs(cuts[0]) or 1.0
-    found = [cuts[0]]
-    for low, high in zip(cuts, cuts[1:], strict=False):
-        found.append(_short_between(low, high))
-    greatest = attribute.quantiles[-1] if attribute.quantiles else -math.inf
-    found.append(_short_between(cuts[-1], greatest if greatest > cuts[-1] else cuts[-1] + 2 * width))
-    return [attribute.number_in_words(number) for number in found]
-
-
-def _short_between(low: float, high: float) -> float:
-    """The middle of an interval by as few digits as keep it inside."""
-    middle = low / 2 + high / 2
-    for n_digits in range(1, 18):
-        number = float(f"{middle:.{n_digits}g}")
-        if low < number < high:
-            return number
-    return high
-
-
 def _check_target(model: Model, target: str | None) -> None:
     names = [attribute.name for attribute in model.schema.attributes]
     if model.schema.target is not None:
@@ -244,9 +212,8 @@ def _check_asks_class(served: Served, case: Case, target: str | None) -> None:
         )
 
 
-def _prediction(served: Served, case: Case, chunk: Chunk, target: str | None) -> Told:
+def _prediction(served: Served, chunk: Chunk) -> Told:
     """As the model predicts, and what it says with no evidence at all."""
-    _check_asks_class(served, case, target)
     nothing = encode_records([{}], served.schema)
     probabilities = served.predict_proba(chunk)[0]
     return {
@@ -258,15 +225,13 @@ def _prediction(served: Served, case: Case, chunk: Chunk, target: str | None) ->
     }
 
 
-def _interval(served: Served, case: Case, chunk: Chunk, target: str | None) -> Told:
-    _check_asks_class(served, case, target)
+def _interval(served: Served, case: Case, chunk: Chunk) -> Told:
     low, high = intervals_of(served.model, chunk, case.level)
     return {"level": case.level, "low": low[0].tolist(), "high": high[0].tolist()}
 
 
-def _contributions(served: Served, case: Case, chunk: Chunk, target: str | None) -> Told:
+def _contributions(served: Served, chunk: Chunk) -> Told:
     """Of the evidence alone: what is not known adds nothing."""
-    _check_asks_class(served, case, target)
     found = explain(served.model, chunk)
     own = found.contributions[0]
     names = [attribute.name for attribute in served.schema.attributes]
@@ -290,13 +255,13 @@ def _posterior(model: Model, case: Case, target: str | None) -> Told:
     column follow P(x | e) = sum_y P(y | e) P(x | e, y) and the entropy that x is expected to take off the question,
     I(Y; X | e) = sum_y P(y | e) KL(P(x | e, y), P(x | e)).
     """
-    evidence = query_evidence(model, case.evidence)
-    discrete, numeric = _free(queryable(model), {**evidence, **case.do})
-    (of_evidence,) = answers(model, [Marginal(evidence, likely=case.likely, do=case.do)])
+    known = _known(model, case)
+    discrete, numeric = _free(queryable(model), {**known["evidence"], **case.do})
+    (of_evidence,) = answers(model, [Marginal(**known)])
     log_evidence = cast("float | None", of_evidence["log_probability"])
     given: dict[str, Mapping[str, float]] = {}
     if discrete and log_evidence is not None:
-        (answer,) = answers(model, [Conditional(discrete, evidence, likely=case.likely, do=case.do)])
+        (answer,) = answers(model, [Conditional(discrete, **known)])
         given = dict(cast("Mapping[str, Mapping[str, float]]", answer["distributions"]))
     wanted = set(given if case.columns is None else case.columns)
     told: Told = {
@@ -309,13 +274,17 @@ def _posterior(model: Model, case: Case, target: str | None) -> Told:
     if case.do:
         told["intervention"] = of_evidence["intervention"]
     if numeric and log_evidence is not None:
-        (answer,) = answers(model, [Moments(numeric, evidence, likely=case.likely, do=case.do)])
-        told["moments"] = answer["moments"]
+        told["moments"] = answers(model, [Moments(numeric, **known)])[0]["moments"]
     if isinstance(model, EnsembleModel):
         told["member"] = "joint"
     if target is not None:
-        told |= _about(model, evidence, case, target, given)
+        told |= _about(model, known, target, given)
     return told
+
+
+def _known(model: Model, case: Case) -> dict[str, Any]:
+    """What is known, as queries take it."""
+    return {"evidence": query_evidence(model, case.evidence), "likely": case.likely, "do": case.do}
 
 
 def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, str]:
@@ -339,12 +308,12 @@ def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tup
     return discrete, tuple(columns.names[v] for v in free if not columns.n_values[v])
 
 
-def _about(model: Model, evidence: Evidence, case: Case, target: str, given: Mapping[str, Mapping[str, float]]) -> Told:
+def _about(model: Model, known: dict[str, Any], target: str, given: Mapping[str, Mapping[str, float]]) -> Told:
     """The question's own distribution, and what each other column would tell of it."""
     if target not in given:
         reason = (
             f"{target!r} is given."
-            if target in evidence or target in case.do
+            if target in known["evidence"] or target in known["do"]
             else f"{target!r} has no list of answers: the model sees its numbers, or nothing of it, or the evidence is impossible."
         )
         return {"question": None, "ask_next": None, "why_no_question": reason}
@@ -355,8 +324,8 @@ def _about(model: Model, evidence: Evidence, case: Case, target: str, given: Map
         reason = f"More than {MAX_ANSWERS} answers are possible." if is_many else "Every other column is given."
         return {"question": dict(own), "ask_next": None, "why_no_question": reason}
     # With its value known, what else is known of the target says nothing more.
-    others = {name: weights for name, weights in case.likely.items() if name != target}
-    asked = [Conditional(evidence={**evidence, target: label}, likely=others, do=case.do) for label, _ in possible]
+    known = known | {"likely": {name: weights for name, weights in known["likely"].items() if name != target}}
+    asked = [Conditional(**known | {"evidence": {**known["evidence"], target: label}}) for label, _ in possible]
     each = [cast("Mapping[str, Mapping[str, float]]", answer["distributions"]) for answer in answers(model, asked)]
     weights = np.array([p for _, p in possible])
     return {"question": dict(own), "entropy": _entropy(weights), "ask_next": _drops(weights / weights.sum(), each)}
@@ -376,8 +345,7 @@ def _drops(weights: np.ndarray, each: Sequence[Mapping[str, Mapping[str, float]]
 
 def _completion(model: Model, case: Case) -> Told:
     """The most probable values of everything that is not given."""
-    evidence = query_evidence(model, case.evidence)
-    asked = Map(evidence=evidence, likely=case.likely, time_limit_s=case.time_limit_s, best=case.best, do=case.do)
+    asked = Map(**_known(model, case), time_limit_s=case.time_limit_s, best=case.best)
     return dict(answers(model, [asked])[0])
 
 

@@ -12,7 +12,6 @@ from service.product.datasets.database_rows import with_rows_of_databases
 from service.product.datasets.datasets import summarise
 from service.product.forgetting.forgetting import forget_steps
 from service.product.inference.answering import answer_queries, evaluate_version, impute_rows, score_rows
-from service.product.inference.scoring import unheard
 from service.product.progress import Report, silent
 from service.product.promotion.promotion import refresh_steps
 from service.product.submission.prechecks import check_request
@@ -68,7 +67,7 @@ def train_with_passes(
     workspace: Workspace,
     request: TrainRequest,
     report: Report = silent,
-    warn: Callable[[str], None] = unheard,
+    warn: Callable[[str], None] = silent,
 ) -> tuple[ModelVersion, list[JSONObject]]:
     """As `train`, with what was read and what was reused for each statistic.
 

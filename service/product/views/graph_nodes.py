@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
-from unicodedata import category
 
 from learners.models.graph_layout import HEIGHT
+from learners.models.picture_text import short_text, text_of
 
 CHARACTER = 7.2
 LONGEST = 28
@@ -62,7 +62,7 @@ class Box(NamedTuple):
     @property
     def width(self) -> float:
         """In pixels."""
-        of_name = CHARACTER * len(drawn(self.name)) + 16
+        of_name = CHARACTER * len(short_text(self.name, LONGEST)) + 16
         if self.bars is None:
             return max(40.0, of_name)
         longest = 0 if self.bars.is_upright else max(map(len, self.bars.words[:MOST_ROWS]), default=0)
@@ -81,7 +81,7 @@ class Box(NamedTuple):
 def box_svg(box: Box, x: float, y: float, link: Callable[[str], str | None] | None) -> str:
     """A box around a centre."""
     left, top = x - box.width / 2, y - box.height / 2
-    title = f'<text class="name" x="{x:.1f}" y="{top + HEIGHT / 2 + 4:.1f}" text-anchor="middle">{escape(drawn(box.name))}</text>'
+    title = f'<text class="name" x="{x:.1f}" y="{top + HEIGHT / 2 + 4:.1f}" text-anchor="middle">{escape(short_text(box.name, LONGEST))}</text>'
     if link is not None and (leads := link(box.name)) is not None:
         title = f'<a href="{escape(leads)}" data-column="{escape(text_of(box.name))}">{title}</a>'
     inside = "" if box.bars is None else _bars(box.name, box.bars, left + EDGE, top + HEIGHT, box.width - 2 * EDGE)
@@ -128,7 +128,7 @@ def _value(name: str, words: str, number: int, place: tuple[float, float, float,
         ""
         if kind
         else (
-            f'<text x="{x + 4:.1f}" y="{y + 12:.1f}">{escape(drawn(words, int((width + 2 * EDGE - NUMBER) / CHARACTER)))}</text>'
+            f'<text x="{x + 4:.1f}" y="{y + 12:.1f}">{escape(short_text(words, int((width + 2 * EDGE - NUMBER) / CHARACTER)))}</text>'
             f'<text class="number" x="{x + width - 4:.1f}" y="{y + 12:.1f}" text-anchor="end"/>'
         )
     )
@@ -146,17 +146,6 @@ def _rect(kind: str, place: tuple[float, float, float, float]) -> str:
 
 
 def _ends(ends: tuple[str, str], x: float, y: float, width: float) -> str:
-    first, last = (escape(drawn(end, LONGEST_END)) for end in ends)
+    first, last = (escape(short_text(end, LONGEST_END)) for end in ends)
     right = f'<text class="more" x="{x + width:.1f}" y="{y:.1f}" text-anchor="end">{last}</text>'
     return f'<text class="more" x="{x:.1f}" y="{y:.1f}">{first}</text>{right}'
-
-
-def text_of(text: str | None) -> str:
-    """A text without the characters that XML does not have."""
-    return "".join("\ufffd" if category(c) in ("Cc", "Cs") or c in "\ufffe\uffff" else c for c in str(text))
-
-
-def drawn(name: str, longest: int = LONGEST) -> str:
-    """A name as long as a box bears."""
-    clean = text_of(name)
-    return clean if len(clean) <= longest else clean[: longest - 1] + "…"

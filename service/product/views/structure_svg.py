@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from html import escape
 
 from learners.models.graph_layout import curve, layered, rim_to_rim
-from service.product.views.graph_nodes import Bars, Box, box_svg, text_of
+from learners.models.picture_text import text_of
+from service.product.views.graph_nodes import Bars, Box, box_svg
 from service.product.views.graphs import ColumnGraph, GraphEdge
 
 MARGIN = 14.0

@@ -10,7 +10,7 @@ from learners.errors import UnknownColumn
 from learners.models.estimation import Average
 from learners.orders.queries import predictive
 from learners.orders.queries.network import NoRows
-from learners.orders.queries.predictive import log_densities
+from learners.orders.queries.predictive import GraphAverage, log_densities
 from learners.orders.scores.bge import BGe, BGePrior
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
@@ -116,12 +116,12 @@ def test_rows_averaged_over_graphs_are_as_probable_as_enumeration_says(problem, 
     model, table, expected = problem()
     (batch,) = table.to_batches()
     x = model.rows_of(batch)
-    exact = model.averaged(Average(), batch.num_rows)
+    exact = GraphAverage(model.asked, Average(), batch.num_rows)
     np.testing.assert_allclose(exact.log_likelihood(x), expected(True), rtol=1e-6)
     assert exact.told() == {"is_exact": True}
     monkeypatch.setattr(predictive, "EXACT_WORK", 0)
     for prior in ("order", "graph"):
-        drawn = model.averaged(Average(n=4000, prior=prior), batch.num_rows)
+        drawn = GraphAverage(model.asked, Average(n=4000, prior=prior), batch.num_rows)
         found = drawn.log_likelihood(x)
         assert np.mean(found) == pytest.approx(
             np.mean(expected(prior == "order")), abs=4 * drawn.told()["standard_error"]
@@ -134,4 +134,4 @@ def test_rows_averaged_over_graphs_are_as_probable_as_enumeration_says(problem, 
 def test_without_rows_no_average_of_states():
     table = pa.table({"a": ["u", "v"] * 9, "b": ["u", "u", "v"] * 6})
     with pytest.raises(NoRows, match="keep_rows=true"):
-        learned(table, keep_rows=False).averaged(Average(), 3)
+        GraphAverage(learned(table, keep_rows=False).asked, Average(), 3)

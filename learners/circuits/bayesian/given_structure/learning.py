@@ -20,10 +20,10 @@ from learners.circuits.bayesian.sampler.parameters import gamma, leaf_parameters
 from learners.circuits.bayesian.sampler.priors import Strengths
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY
-from learners.circuits.bayesian.sampler.tuning import FIELDS
+from learners.circuits.bayesian.sampler.tuning import given
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
-from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.evaluation.evaluate import known_numbers, log_values
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, KIND_NAMES, POISSON, SUM
 from learners.circuits.queries.answers import edge_shares_in_log_space, prepared
 from learners.errors import EmptyData, InvalidParameter, SchemaError
@@ -94,7 +94,7 @@ class ParameterPrior:
         parameters[in_table] = _log_shares(
             random, counts.cells[in_table] + own.categorical, parameters[in_table] > -np.inf, leaf[in_table]
         )
-        first, second = leaf_parameters(random, own, self._tallied(counts))
+        first, second = leaf_parameters(random, own, self._leaf_statistics(counts))
         at = circuit.leaf_starts[self.numeric]
         parameters[at] = first
         gaussian = circuit.kind[self.numeric] == GAUSSIAN
@@ -106,7 +106,7 @@ class ParameterPrior:
         """The numeric leaves."""
         return np.flatnonzero(self.circuit.kind >= GAUSSIAN)
 
-    def _tallied(self, counts: Counts) -> Floats:
+    def _leaf_statistics(self, counts: Counts) -> Floats:
         """(n_numeric, 8) float64: priors and counts of the numeric leaves, as `leaf_kernels` has them."""
         kind, variable = self.circuit.kind[self.numeric], self.circuit.variable[self.numeric]
         leaf, centre = np.zeros((kind.size, 8)), self.centre[variable]
@@ -114,18 +114,16 @@ class ParameterPrior:
         leaf[:, [N, TOTAL, SQUARES]] = counts.leaves[self.numeric]
         # Counts and waiting times are sums of the numbers themselves.
         leaf[kind != GAUSSIAN, TOTAL] += (leaf[:, N] * centre)[kind != GAUSSIAN]
-        rates = {
-            EXPONENTIAL: self.strengths.exponential * self.mean[variable],
-            POISSON: self.strengths.poisson / self.mean[variable],
-        }
-        leaf[:, FIRST] = np.select([kind == code for code in rates], list(rates.values()), centre)
+        leaf[:, FIRST] = centre
+        for code in (EXPONENTIAL, POISSON):
+            leaf[kind == code, FIRST] = self._rate(code, variable[kind == code])
         leaf[:, SECOND] = self.strengths.gaussian * self.variance[variable]
         return leaf
 
-    @property
-    def mean(self) -> Floats:
-        """(n_variables,) float64: what counts and waiting times are expected to be; not zero."""
-        return np.maximum(self.centre, LEAST_MEAN)
+    def _rate(self, kind: int, variable: Integers) -> Floats:
+        """Second parameters of the Gamma priors, by which counts and waiting times are expected to have their columns' means."""
+        mean = np.maximum(self.centre[variable], LEAST_MEAN)
+        return self.strengths.exponential * mean if kind == EXPONENTIAL else self.strengths.poisson / mean
 
     def log_density(self, circuit: Circuit) -> float:
         """Log density of a circuit's weights and leaves, up to a constant."""
@@ -134,20 +132,18 @@ class ParameterPrior:
         total = 0.0
         for strength, logs in ((own.alpha, circuit.log_weight), (own.categorical, p[in_table])):
             total += (strength - 1.0) * float(logs[logs > -np.inf].sum())
-        for kind in (GAUSSIAN, EXPONENTIAL, POISSON):
-            nodes = np.flatnonzero(circuit.kind == kind)
-            first, centre = circuit.leaf_starts[nodes], self.centre[circuit.variable[nodes]]
-            if kind == GAUSSIAN:
-                precision = p[first + 1] ** -2.0
-                far = own.gaussian * self.variance[circuit.variable[nodes]] + 0.5 * own.rho * (p[first] - centre) ** 2
-                total += float(((own.gaussian - 0.5) * np.log(precision) - far * precision).sum())
-            else:
-                mean = self.mean[circuit.variable[nodes]]
-                shape, rate = (own.exponential, mean) if kind == EXPONENTIAL else (own.poisson, 1.0 / mean)
-                total += float(((shape - 1.0) * np.log(p[first]) - shape * rate * p[first]).sum())
+        first, variable = circuit.leaf_starts[self.numeric], circuit.variable[self.numeric]
+        kind, value = circuit.kind[self.numeric], p[first]
+        gaussian = kind == GAUSSIAN
+        precision = p[first[gaussian] + 1] ** -2.0
+        far = own.gaussian * self.variance[variable] + 0.5 * own.rho * (value - self.centre[variable]) ** 2
+        total += float(((own.gaussian - 0.5) * np.log(precision) - far[gaussian] * precision).sum())
+        for code, shape in ((EXPONENTIAL, own.exponential), (POISSON, own.poisson)):
+            rates = value[kind == code]
+            total += float(((shape - 1.0) * np.log(rates) - self._rate(code, variable[kind == code]) * rates).sum())
         return total
 
-    def nothing(self) -> Counts:
+    def no_rows(self) -> Counts:
         """Counts without rows."""
         circuit = self.circuit
         cells = np.zeros(circuit.leaf_parameters.size, np.int64)
@@ -158,9 +154,9 @@ def _log_shares(
     random: np.random.Generator | None, pseudo_counts: Floats, is_possible: Floats, group: Integers
 ) -> Floats:
     """Logarithms of a Dirichlet variate, or its mean, of each group of neighbours; -inf where nothing is possible."""
-    drawn = np.where(is_possible, gamma(random, pseudo_counts), 0.0)
+    weights = np.where(is_possible, gamma(random, pseudo_counts), 0.0)
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(drawn / np.bincount(group, drawn)[group]) if drawn.size else drawn)
+        return np.asarray(np.log(weights / np.bincount(group, weights)[group]) if weights.size else weights)
 
 
 @dataclass
@@ -174,28 +170,28 @@ class _Chain:
     counts: Counts
     sweep: int = 0
     trace: list[float] = field(default_factory=list)
-    drawn: list[tuple[Floats, Floats]] = field(default_factory=list)
+    draws: list[tuple[Floats, Floats]] = field(default_factory=list)
     best: float = -np.inf
     best_counts: Counts | None = None
 
     def step(self) -> None:
         """Trees of all rows given the parameters, then parameters given the trees."""
         random = np.random.default_rng([*self.seed, self.sweep])
-        self.counts = counted(self.circuit, self.x, self.prior, random)
+        self.counts = counts_of_trees(self.circuit, self.x, self.prior, random)
         self.circuit = self.prior.circuit.with_parameters(*self.prior.parameters(self.counts, random))
         self.trace.append(float(log_values(self.circuit, self.x).sum()) + self.prior.log_density(self.circuit))
         self.sweep += 1
 
     def keep(self) -> None:
         """The present parameters are a draw of the posterior."""
-        self.drawn.append((self.circuit.log_weight, self.circuit.leaf_parameters))
+        self.draws.append((self.circuit.log_weight, self.circuit.leaf_parameters))
         if self.trace[-1] > self.best:
             self.best, self.best_counts = self.trace[-1], self.counts
 
 
-def counted(circuit: Circuit, x: Floats, prior: ParameterPrior, random: np.random.Generator) -> Counts:
+def counts_of_trees(circuit: Circuit, x: Floats, prior: ParameterPrior, random: np.random.Generator) -> Counts:
     """Counts of an induced tree of each row of x (n_variables, n_rows), drawn given a circuit's parameters."""
-    counts, arrays = prior.nothing(), prepared(circuit).arrays
+    counts, arrays = prior.no_rows(), prepared(circuit).arrays
     state = random.integers(0, 1 << 64, 1, dtype=np.uint64)
     values, stack = np.empty(circuit.n_nodes), np.empty(circuit.n_nodes, np.int64)
     is_left = np.zeros(x.shape[1], np.bool_)
@@ -256,13 +252,13 @@ class GivenStructure:
         per_chain = -(-parameters.draws // parameters.chains)
         chains = []
         for number in range(parameters.chains):
-            first = prior.parameters(prior.nothing(), np.random.default_rng([self.seed, number]))
-            chains.append(_Chain(prior, x, (self.seed, number), self.circuit.with_parameters(*first), prior.nothing()))
+            first = prior.parameters(prior.no_rows(), np.random.default_rng([self.seed, number]))
+            chains.append(_Chain(prior, x, (self.seed, number), self.circuit.with_parameters(*first), prior.no_rows()))
         with ThreadPoolExecutor(max(1, min(threads, len(chains))), thread_name_prefix="chain") as pool:
             for phase in phases(parameters):
                 at = set(phase.draws_at(per_chain))
                 for chain in chains:
-                    chain.drawn, chain.best = [], -np.inf
+                    chain.draws, chain.best = [], -np.inf
                 while chains[0].sweep < phase.last:
                     list(pool.map(_Chain.step, chains))
                     if chains[0].sweep in at:
@@ -277,7 +273,7 @@ class GivenStructure:
         assert best.best_counts is not None
         mean = self.circuit.with_parameters(*prior.parameters(best.best_counts))
         of_sum = np.repeat(self.circuit.kind == SUM, np.diff(self.circuit.child_starts))
-        drawn = [own for chain in chains for own in chain.drawn]
+        drawn = [own for chain in chains for own in chain.draws]
         draws = CircuitDraws(
             mean,
             np.exp(np.stack([own[0][of_sum] for own in drawn], axis=1)),
@@ -296,10 +292,7 @@ class GivenStructure:
             )
         parts, n_done = [], 0
         for chunk in rows.with_unseen():
-            own = columns.rows_of_chunk(chunk).astype(np.float64)
-            discrete = sizes[:, np.newaxis] > 0
-            own[discrete & ~((own >= 0) & (own < sizes[:, np.newaxis]))] = np.nan
-            parts.append(own)
+            parts.append(known_numbers(columns.rows_of_chunk(chunk), sizes))
             n_done += chunk.n_rows
             advance(min(n_done, rows.n_rows), rows.n_rows, "reading rows")
         if not n_done:
@@ -310,9 +303,7 @@ class GivenStructure:
             known = x[v][~np.isnan(x[v])]
             if known.size:
                 centre[v], variance[v] = known.mean(), known.var() or 1.0
-        given = vars(self.parameters)
-        told = {FIELDS[name]: given[name] for name in FIELDS if given[name] is not None and name != "share"}
-        return ParameterPrior(self.circuit, Strengths(**told), centre, variance), x
+        return ParameterPrior(self.circuit, given(self.parameters, sizes.size).strengths, centre, variance), x
 
 
 def _trace(chains: list[_Chain], phase: Phase) -> Floats:

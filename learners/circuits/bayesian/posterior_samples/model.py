@@ -110,11 +110,7 @@ class BayesianCircuit(CircuitModel):
         if target is None:
             raise NoClass
         x = self._columns.rows_of_chunk(chunk, with_class=False)
-        at_a_time = self.draws.rows_at_a_time(self.schema.n_classes)
-        return [
-            self.draws.class_posteriors(np.ascontiguousarray(x[:, first : first + at_a_time]), target)
-            for first in range(0, x.shape[1], at_a_time)
-        ]
+        return [self.draws.class_posteriors(part, target) for part in self._parts(x, self.schema.n_classes)]
 
     def row_logs(self, x: Array) -> Floats:
         """(n_rows,) float64: log of the mean probability (density) of rows (n_variables, n_rows)."""

@@ -295,11 +295,9 @@ def _arrays(circuit: Circuit, plan: Compiled, weight: Floats, parameter: Floats)
     numeric[gaussian, 4] = parameter[first[gaussian] + 1] ** 2
     numeric[waits, 3] = 1.0 / parameter[first[waits]]
     numeric[waits, 4] = numeric[waits, 3] ** 2
-    for i in np.flatnonzero(np.isin(circuit.variable[node], list(circuit.ranges))).tolist():
-        own, ends = (
-            parameter[first[i] : circuit.leaf_starts[node[i] + 1]].T,
-            circuit.ranges[int(circuit.variable[node[i]])],
-        )
+    variable = circuit.variable[node]
+    for i in np.flatnonzero(np.isin(variable, list(circuit.ranges))).tolist():
+        own, ends = parameter[first[i] : circuit.leaf_starts[node[i] + 1]].T, circuit.ranges[int(variable[i])]
         numeric[i, 3:] = np.array([truncated_moments(int(kind[i]), p, *ends) for p in own]).T
     numeric[gaussian, 1] = 1.0 / parameter[first[gaussian] + 1]
     numeric[gaussian, 2] = np.log(numeric[gaussian, 1]) - HALF_LOG_2_PI

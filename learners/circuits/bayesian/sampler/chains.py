@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from learners.circuits.bayesian.sampler.diagnostics import Diagnostics, diagnosed
+from learners.circuits.bayesian.sampler.diagnostics import Diagnostics, acceptance, diagnosed
 from learners.circuits.bayesian.sampler.layout import Layout
-from learners.circuits.bayesian.sampler.parameters import drawn_parameters, mean_parameters
+from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.priors import Prior
 from learners.circuits.bayesian.sampler.sampler import RowBlocks, SamplingAlgorithm, State, tallied
 from learners.circuits.bayesian.sampler.settings import AUTO, GibbsParameters
@@ -124,11 +124,11 @@ class _Chain:
 
     def _draw(self) -> None:
         tallies, random = self.state.tallies, self.random(self.sweep, DRAW)
-        self.draws[self.n_draws] = self.layout.vector(drawn_parameters(random, self.prior, tallies))
+        self.draws[self.n_draws] = self.layout.vector(parameters_given(random, self.prior, tallies))
         self.n_draws += 1
         if self.state.log_joint > self.best:
             self.best = self.state.log_joint
-            self.draws[-1] = self.layout.vector(mean_parameters(self.prior, tallies))
+            self.draws[-1] = self.layout.vector(parameters_given(None, self.prior, tallies))
 
 
 def run_chains(
@@ -193,14 +193,8 @@ def _in_words(chains: Sequence[_Chain]) -> str:
     last = np.array([chain.trace[-1] for chain in chains if chain.trace])
     if not last.size:
         return ""
-    whole, parts = (_share(last[:, first : first + 3]) for first in (1, 4))
+    whole, parts = (acceptance(last[:, first : first + 3]) or 0.0 for first in (1, 4))
     return f", log joint {last[:, 0].max():,.0f}, accepted {whole:.0%} of trees and {parts:.0%} of subtrees"
-
-
-def _share(proposals: Floats) -> float:
-    """Accepted among the proposals that change something."""
-    changing = proposals[:, 1:].sum()
-    return float(proposals[:, 2].sum() / changing) if changing else 0.0
 
 
 def _trace(chains: Sequence[_Chain], phase: Phase) -> Floats:

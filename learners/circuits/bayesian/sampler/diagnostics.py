@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.kernels.arrays import Floats
+from learners.kernels.arrays import Array, Floats
 
 MOST_R_HAT = 1.1
 
@@ -63,10 +63,11 @@ def diagnosed(trace: Floats, n_sweeps: int, effective: int) -> Diagnostics:
         if len(logs) > 1:
             r_hat = float(array_stats.rhat(logs))
     is_settled = r_hat is not None and r_hat <= MOST_R_HAT and n_effective >= effective
-    whole, subtree = (_acceptance(trace[:, :, first : first + 3]) for first in (1, 4))
+    whole, subtree = (acceptance(trace[:, :, first : first + 3]) for first in (1, 4))
     return Diagnostics(n_sweeps, r_hat, n_effective, is_settled, whole, subtree)
 
 
-def _acceptance(proposals: Floats) -> float | None:
-    _, rejected, accepted = proposals.sum(axis=(0, 1)).tolist()
+def acceptance(proposals: Array) -> float | None:
+    """Accepted among the proposals (…, 3) that change something; None without any."""
+    _, rejected, accepted = proposals.reshape(-1, 3).sum(axis=0).tolist()
     return accepted / (rejected + accepted) if rejected + accepted else None

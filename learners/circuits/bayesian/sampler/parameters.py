@@ -36,7 +36,7 @@ class Parameters(NamedTuple):
     cells: Floats
 
 
-class Counted(Protocol):
+class RowCounts(Protocol):
     """Rows at each sum and leaf: whole ones of a sampler's `Tallies`, or expected ones."""
 
     @property
@@ -52,8 +52,8 @@ class Counted(Protocol):
         """(n_cells,): with each value at categorical leaves."""
 
 
-def drawn_parameters(random: np.random.Generator, prior: Prior, tallies: Counted) -> Parameters:
-    """Weights and leaf parameters from their posterior given the rows at each sum and leaf.
+def parameters_given(random: np.random.Generator | None, prior: Prior, tallies: RowCounts) -> Parameters:
+    """Weights and leaf parameters from their posterior given the rows at each sum and leaf; without `random` its means.
 
     References
     ----------
@@ -69,21 +69,6 @@ def drawn_parameters(random: np.random.Generator, prior: Prior, tallies: Counted
         places = starts[:, np.newaxis] + np.arange(size)
         cells[places] = _shares(random, tallies.cells[places] + own.categorical)
     return Parameters(weight, first, second, cells)
-
-
-def mean_parameters(prior: Prior, tallies: Counted) -> Parameters:
-    """Posterior means of weights and leaf parameters given the rows at each sum and leaf."""
-    counts = tallies.counts + prior.strengths.alpha
-    leaf, own = tallies.leaf, prior.strengths
-    family = family_of(leaf)
-    first, second = leaf_parameters(None, own, leaf)
-    cells = np.zeros(tallies.cells.size)
-    for size in np.unique(leaf[family == CATEGORICAL, SECOND]).astype(np.int64):
-        starts = leaf[(family == CATEGORICAL) & (leaf[:, SECOND] == size), FIRST].astype(np.int64)
-        places = starts[:, np.newaxis] + np.arange(size)
-        pseudo = tallies.cells[places] + own.categorical
-        cells[places] = pseudo / pseudo.sum(axis=1, keepdims=True)
-    return Parameters(counts / counts.sum(axis=1, keepdims=True), first, second, cells)
 
 
 def leaf_parameters(random: np.random.Generator | None, own: Strengths, leaf: Floats) -> tuple[Floats, Floats]:
@@ -116,8 +101,7 @@ def gamma(random: np.random.Generator | None, shape: Array) -> Floats:
     return np.asarray(shape if random is None else np.maximum(random.standard_gamma(shape), LEAST))
 
 
-def _shares(random: np.random.Generator, pseudo_counts: Array) -> Floats:
-    """A Dirichlet variate for each row."""
-    drawn = gamma(random, pseudo_counts)
-    shares: Floats = drawn / drawn.sum(axis=1, keepdims=True)
-    return shares
+def _shares(random: np.random.Generator | None, pseudo_counts: Array) -> Floats:
+    """A Dirichlet variate for each row, or its mean."""
+    weights = gamma(random, pseudo_counts)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

@@ -126,13 +126,8 @@ class Prior:
         """(5, n_tabulated) float64: what kernels need of the strengths for so many rows, see `leaf_kernels`."""
         own, n = self.strengths, np.arange(max(min(n_rows, TABULATED) + 2, ALPHA + 1), dtype=np.float64)
         shapes = np.zeros(n.size)
-        shapes[[CATEGORICAL, GAUSSIAN, POISSON, EXPONENTIAL]] = (
-            own.categorical,
-            own.gaussian,
-            own.poisson,
-            own.exponential,
-        )
-        shapes[[RHO, ALPHA]] = own.rho, own.alpha
+        shapes[[CATEGORICAL, GAUSSIAN, POISSON]] = own.categorical, own.gaussian, own.poisson
+        shapes[[EXPONENTIAL, RHO, ALPHA]] = own.exponential, own.rho, own.alpha
         whole = self.shape.n_children * own.alpha
         gaussian = scipy.special.gammaln(own.gaussian + n / 2) - np.log(own.rho + n) / 2 - n * math.log(2 * math.pi) / 2
         rises = [scipy.special.gammaln(a + n) - scipy.special.gammaln(a) for a in (own.exponential, own.alpha, whole)]

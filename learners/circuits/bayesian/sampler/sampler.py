@@ -117,13 +117,6 @@ class Info(NamedTuple):
     log_joint: float
     proposals: Integers
 
-    @property
-    def acceptance(self) -> tuple[float, float]:
-        """Of whole trees and of subtrees, the share that is accepted of proposals that change something; NaN without any."""
-        with np.errstate(invalid="ignore"):
-            whole, subtree = (self.proposals[:, 2] / self.proposals[:, 1:].sum(axis=1)).tolist()
-        return whole, subtree
-
 
 class SamplingAlgorithm(NamedTuple):
     """A sampler.
@@ -243,11 +236,7 @@ class _Work:
             # with the same bits as one in memory.
             tally(shape, following, self.trees, x, block)
         log = log_joint(following, self.hyper)
-        return State(choices, following, log), _info(log, proposed)
-
-
-def _info(log: float, proposed: Floats) -> Info:
-    return Info(log, proposed[:, 1:].astype(np.int64))
+        return State(choices, following, log), Info(log, proposed[:, 1:].astype(np.int64))
 
 
 def copied(tallies: Tallies) -> Tallies:

@@ -84,24 +84,20 @@ class MemoryStore:
     def __init__(self, x: Float32s) -> None:
         self._rows = InMemory(x)
 
-    def rows(self, chain: int) -> RowBlocks:
+    def rows(self, _chain: int) -> RowBlocks:
         """The rows, the same for all chains."""
-        del chain
         return self._rows
 
-    def draws(self, chain: int, n_draws: int, n_parameters: int) -> Floats:
+    def draws(self, _chain: int, n_draws: int, n_parameters: int) -> Floats:
         """A new array."""
-        del chain
         return np.zeros((n_draws + 1, n_parameters))
 
-    def load(self, chain: int) -> Kept | None:
+    def load(self, _chain: int) -> Kept | None:
         """Nothing."""
-        del chain
         return None
 
-    def save(self, chain: int, kept: Kept) -> None:
+    def save(self, _chain: int, _kept: Kept) -> None:
         """Nothing is saved."""
-        del chain, kept
 
 
 class FileStore:

@@ -13,7 +13,7 @@ import numpy as np
 from learners.circuits.bayesian.posterior_samples.summary import log_mean
 from learners.circuits.bayesian.sampler.columns import Coding
 from learners.circuits.bayesian.sampler.layout import layout_of
-from learners.circuits.bayesian.sampler.parameters import drawn_parameters
+from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.priors import Prior, Strengths, empirical_prior
 from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, lazy
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
@@ -169,7 +169,7 @@ def _likelihood(
     for sweep in range(n_sweeps):
         state, _ = sampler.step(random, state)
         if n_sweeps - sweep <= DRAWS:
-            logs.append(log_values(layout.circuit(drawn_parameters(random, prior, state.tallies)), back))
+            logs.append(log_values(layout.circuit(parameters_given(random, prior, state.tallies)), back))
     return float(log_mean(np.stack(logs, axis=1)).mean())
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from learners.circuits.bayesian.sampler.leaf_kernels import CENTRE, KIND
-from learners.circuits.bayesian.sampler.parameters import drawn_parameters
+from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, Tallies, lazy, tallied
 from tests.circuits.bayesian.sampler.problems import EXPONENTIAL, GAUSSIAN, POISSON, WORDS, prior_of
 from tests.naive import bayesian_circuits as naive
@@ -74,7 +74,7 @@ def simulated(model, random):
     """From the prior."""
     found = []
     for _ in range(N_DRAWS):
-        parameters = drawn_parameters(random, model.prior, model.nothing)
+        parameters = parameters_given(random, model.prior, model.nothing)
         choices = model.choices(random, parameters)
         found.append(told(model.rows(random, parameters, choices), choices))
     return np.array(found)
@@ -82,14 +82,14 @@ def simulated(model, random):
 
 def in_turns(model, random, make):
     """Choices by the sampler given the rows, then rows given the choices."""
-    parameters = drawn_parameters(random, model.prior, model.nothing)
+    parameters = parameters_given(random, model.prior, model.nothing)
     choices = model.choices(random, parameters)
     x, found = model.rows(random, parameters, choices), []
     for _ in range(N_DRAWS):
         rows = InMemory(x)
         state, _ = make(model.prior, rows)(random, tallied(model.prior, rows, choices))
         choices = state.choices
-        parameters = drawn_parameters(random, model.prior, state.tallies)
+        parameters = parameters_given(random, model.prior, state.tallies)
         x = model.rows(random, parameters, choices)
         found.append(told(x, choices))
     return np.array(found)

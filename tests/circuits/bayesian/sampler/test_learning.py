@@ -244,6 +244,7 @@ def test_a_circuit_that_does_not_fit_is_refused_in_words():
         ({"iterations": "auto", "chains": 1}, "chains=1 .* two or more"),
         ({"iterations": 1}, "iterations=1 .* from 2 to"),
         ({"whole_moves": 0.0, "subtree_moves": 0.0}, "whole_moves=0.0 .* above zero"),
+        ({"structure": "chow-liu"}, "structure='chow-liu' .* a structure of its own: leave it out, or use 'file'"),
         ({"learning": "em", "leaves": "paper"}, "leaves='paper' .* only with learning='gibbs'"),
     ],
 )

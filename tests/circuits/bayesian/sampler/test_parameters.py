@@ -2,7 +2,7 @@ import numpy as np
 from scipy import stats
 
 from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, SECOND, SQUARES, TOTAL, N
-from learners.circuits.bayesian.sampler.parameters import drawn_parameters
+from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.priors import family_of
 from learners.circuits.bayesian.sampler.sampler import InMemory, lazy
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
@@ -16,7 +16,7 @@ def test_parameters_have_the_posterior_of_their_leaf():
     prior, rows = prior_of(COLUMNS), InMemory(rows_of(COLUMNS, 60))
     state = lazy(prior, rows).init(np.random.default_rng(0))
     random = np.random.default_rng(1)
-    draws = [drawn_parameters(random, prior, state.tallies) for _ in range(2000)]
+    draws = [parameters_given(random, prior, state.tallies) for _ in range(2000)]
     leaf, family = state.tallies.leaf, family_of(state.tallies.leaf)
     fullest = {code: np.flatnonzero(family == code)[np.argmax(leaf[family == code, N])] for code in (3, 4, 5, 6)}
 
@@ -46,7 +46,7 @@ def test_parameters_have_the_posterior_of_their_leaf():
 def test_shares_add_up_to_one():
     prior, rows = prior_of(COLUMNS, 3), InMemory(rows_of(COLUMNS, 20))
     state = lazy(prior, rows).init(np.random.default_rng(0))
-    drawn = drawn_parameters(np.random.default_rng(1), prior, state.tallies)
+    drawn = parameters_given(np.random.default_rng(1), prior, state.tallies)
     assert np.allclose(drawn.weight.sum(axis=1), 1)
     assert np.allclose(drawn.cells.reshape(-1, 3).sum(axis=1), 1)
     assert (drawn.second[family_of(state.tallies.leaf) == GAUSSIAN] > 0).all()

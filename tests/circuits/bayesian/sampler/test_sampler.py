@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from learners.circuits.bayesian.sampler.diagnostics import acceptance
 from learners.circuits.bayesian.sampler.leaf_kernels import GAUSSIANS, gaussian_log, gaussian_step, log_rise
 from learners.circuits.bayesian.sampler.priors import Strengths
 from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, entered, lazy, tallied
@@ -154,7 +155,7 @@ def test_a_step_leaves_its_state_as_it_is_and_tells_its_proposals(make):
     assert np.array_equal(before[1], state.tallies.leaf) and np.array_equal(before[2], state.tallies.counts)
     assert not np.array_equal(following.choices, state.choices)
     assert info.proposals.sum(axis=1).tolist() == [200, 300]
-    assert all(0 < share < 1 for share in info.acceptance)
+    assert all(0 < acceptance(own) < 1 for own in info.proposals)
 
 
 def test_every_row_is_at_each_sum_of_the_reference_sampler():

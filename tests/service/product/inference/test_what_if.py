@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.records import encode_records
+from learners.schema.labels import choices
 from service import product
 from service.console.screens.what_if import start_of
-from service.product.inference.what_if import Case, _drops, beyond_training, choices
+from service.product.inference.what_if import Case, _drops, beyond_training
 from service.product.inference.what_if import what_if as answer_case
 from service.requests.requests import TrainRequest
 from service.serving.predictor import Served, map_version

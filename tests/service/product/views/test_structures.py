@@ -16,6 +16,7 @@ from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.formats.text import parse_text
 from learners.models.estimation import Average
 from learners.orders.formats.bif import parse_bif
+from learners.orders.queries.predictive import GraphAverage
 from learners.registry.networks.order_circuits import order_circuit
 from service import product
 from service.settings import Settings
@@ -112,7 +113,7 @@ def test_rows_are_scored_averaged_over_graphs(site, plant, circuit, tmp_path):
     table = pq.read_table(plant / "1.parquet").select(NAMES).slice(0, 5)
     (batch,) = table.to_batches()
     model = model_of(site)
-    expected = model.averaged(Average(), 5).log_likelihood(model.rows_of(batch)).tolist()
+    expected = GraphAverage(model.asked, Average(), 5).log_likelihood(model.rows_of(batch)).tolist()
     records = [*table.to_pylist(), {"flow": 1.0}]
     for average, is_exact in (({}, True), ({"present": ["flow->heat"], "n": 50}, False)):
         told = site.client.post("/v1/models/plant/score", json={"records": records, "average": average}).json()
