@@ -79,7 +79,7 @@ class ScoreResponse(msgspec.Struct):
     model: str
     version: int
     log_likelihoods: Annotated[list[float | None], msgspec.Meta(examples=[[-3.1, -7.4]])]
-    surprise_ranks: Annotated[list[int], msgspec.Meta(examples=[[2, 1]])]
+    surprise_ranks: Annotated[list[int | None], msgspec.Meta(examples=[[2, 1]])]
     densities: Annotated[
         list[str], msgspec.Meta(description="Columns whose part of the likelihood is a density, not a probability.")
     ]
@@ -155,12 +155,14 @@ class Densities:
             found.append(row_logs(np.ascontiguousarray(x[:, first : first + ROWS_AT_ONCE])))
             pause()
         logs = np.concatenate(found)
+        ranks = ranks_of(logs, np.sort(logs)).astype(object)
+        ranks[np.isnan(logs)] = None
         served.count_rows(logs.size)
         return {
             "model": served.name,
             "version": served.version,
             "log_likelihoods": np.where(np.isfinite(logs), logs, np.nan).tolist(),  # NaN is written as null
-            "surprise_ranks": ranks_of(logs, np.sort(logs)).tolist(),
+            "surprise_ranks": ranks.tolist(),
             "densities": density_columns(model),
             "average": None if over is None else over.told(),
         }

@@ -119,6 +119,7 @@ def test_rows_are_scored_averaged_over_graphs(site, plant, circuit, tmp_path):
         assert told["average"]["is_exact"] is is_exact
         *logs, last = told["log_likelihoods"]
         assert logs == pytest.approx(expected, rel=1e-9 if is_exact else 0.1) and last is None
+        assert sorted(told["surprise_ranks"][:5]) == [1, 2, 3, 4, 5] and told["surprise_ranks"][5] is None
     rows = tmp_path / "rows.parquet"
     pq.write_table(pa.table({name: [*table[name].to_pylist(), None] for name in NAMES}), rows)
     shown = fewpass(
