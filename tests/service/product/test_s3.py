@@ -23,7 +23,9 @@ from typer.testing import CliRunner
 
 from learners.errors import SourceError
 from learners.passes.sources.file_sets import of_store
+from learners.passes.sources.filesystems import filesystem_of
 from learners.passes.sources.source import Source
+from learners.passes.sources.tabular import inspected
 from service import product
 from service.cli import app
 from service.product.outputs import destination_of
@@ -250,12 +252,14 @@ def test_a_file_that_is_replaced_meanwhile_is_told(bucket):
 
 def test_credentials_that_are_refused_are_told(bucket, workspace, monkeypatch):
     uri = bucket.put("kept/a.parquet", people(np.random.default_rng(3), 30))
+    bucket.client.put_object(Bucket="shop", Key="text/a.csv", Body=b"a,b\n1,2\n")
     source = Source.open(uri)
     monkeypatch.setattr(settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0.0)
     monkeypatch.setattr(ActionAuthenticatorMixin, "request_count", 0)
     for refused in (
         lambda: Source.open(uri),
         lambda: Source.open("s3://shop/kept"),
+        lambda: inspected(*filesystem_of("s3://shop/text/a.csv"), "CSV", {}),
         lambda: Source.open("s3://shop/kept/*.parquet"),
         lambda: Source.open("delta://s3://shop/kept@3"),
         lambda: list(source.batches()),
