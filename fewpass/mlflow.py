@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
@@ -85,7 +84,7 @@ def log_model(
     name : str
         Of the model in the run.
     input_example : pandas.DataFrame, optional
-        A few rows without classes. They tell the signature, in which every column may be missing, and are logged beside it.
+        A few rows without classes, which are logged beside the model. Its signature lets every column be missing.
     registered_model_name : str, optional
         Adds a version of that name to MLflow's registry.
     **more
@@ -107,10 +106,10 @@ def log_model(
         raise NoAnswers(type(model).__name__)
     if input_example is not None:
         input_example = input_example.head(EXAMPLE_ROWS)
-        more = {"signature": _signature(model, input_example)} | more
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / FILE)
-        return log_file(Path(folder) / FILE, name, registered_model_name, input_example=input_example, **more)
+        more["input_example"] = input_example
+        return log_file(Path(folder) / FILE, model.model_, name, registered_model_name, **more)
 
 
 def load_model(model_uri: str) -> Any:
@@ -128,7 +127,8 @@ def load_model(model_uri: str) -> Any:
         If something else has logged the model.
     CorruptFile
     """
-    return load(logged_file(model_uri))
+    with logged_file(model_uri) as path:
+        return load(path)
 
 
 def log_fit(model: Any, X: Any = None, y: Any = None, **more: Any) -> Any:
@@ -192,22 +192,6 @@ def _log_facts(model: Any, X: Any = None, y: Any = None, prefix: str = "") -> No
     if page is not None:
         library().log_text(page.html, "report.html")
         library().set_tag("verdict", page.numbers.verdict)
-
-
-def _signature(model: Any, rows: pd.DataFrame) -> Any:
-    from mlflow.models import ModelSignature, infer_signature
-    from mlflow.types.schema import AnyType, ColSpec, DataType, Schema
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Hint: Inferred schema contains integer")  # which the columns below heed
-        found = infer_signature(rows, RowAnswers(model).predict(rows))
-    is_number = {attribute.name for attribute in model.model_.schema.attributes if attribute.kind == "numeric"}
-    columns = []
-    for column in found.inputs.inputs:
-        # Of whole numbers with a null pandas makes fractions, which MLflow would refuse.
-        is_whole = column.type in (DataType.integer, DataType.long) and column.name in is_number
-        columns.append(ColSpec(AnyType() if is_whole else column.type, column.name, required=False))
-    return ModelSignature(Schema(columns), found.outputs)
 
 
 def _load_pyfunc(data_path: str) -> RowAnswers:

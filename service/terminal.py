@@ -7,6 +7,7 @@ import json
 import math
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
+from learners.errors import redacted
 from service.requests.json_values import JSONMapping, JSONObject
 from service.settings import Settings
 from service.startup import begin_loading, end_loading, spare_blas, spare_pandas
@@ -131,6 +133,26 @@ def escape(text: str) -> str:
 def show_json(value: Any) -> None:
     """Print one JSON document; NaN, which JSON lacks, becomes null."""
     typer.echo(json.dumps(jsonable(value), indent=2, default=str, allow_nan=False))
+
+
+def say(value: Any, text: str, as_json: bool) -> None:
+    """Print a value as JSON, or what it means in a sentence."""
+    if as_json:
+        show_json(value)
+    else:
+        out.print(text)
+
+
+def show_rows(output: str, told: JSONMapping, started: float, as_json: bool) -> None:
+    """Say where rows were written, without secrets of the address, and in what time since one of `time.perf_counter`."""
+    seconds, place = time.perf_counter() - started, redacted(output)
+    summary = {"out": place, **told, "seconds": seconds, "rows_per_s": told["n_rows"] / max(seconds, 1e-9)}
+    say(summary, f"[bold]{escape(place)}[/]: {told['n_rows']:,} rows in {seconds:.2f} s", as_json)
+
+
+def warn(told: str) -> None:
+    """Print a warning to standard error."""
+    err.print(f"[yellow]warning:[/] {escape(told)}")
 
 
 def jsonable(value: Any) -> Any:

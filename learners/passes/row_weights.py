@@ -23,7 +23,7 @@ REPEATED_ROWS, MOST_REPEATED = 65_536, 1 << 27  # of one batch
 
 
 @dataclass(frozen=True)
-class Weight:
+class Weight(Condition):
     """How often each row counts; a condition, so that statistics of weighted rows are not taken for those of plain ones.
 
     Parameters
@@ -58,10 +58,6 @@ class Weight:
             return self.counts(rows) > 0
         except SchemaError as error:
             raise SchemaError(f"{file.path}: {error}", error.column) from error
-
-    def implies(self, text: str) -> Condition | None:
-        """No other condition follows from it."""
-        return self if text == self.text else None
 
     def counts(self, rows: pa.RecordBatch) -> Integers:
         """(n_rows,) int64: how often each row counts.

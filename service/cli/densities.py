@@ -14,12 +14,12 @@ from service.terminal import (
     JsonOption,
     UrisArgument,
     WorkspaceOption,
-    err,
     escape,
     opened,
     out,
     progress_bar,
-    show_json,
+    show_rows,
+    warn,
 )
 
 Model = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
@@ -42,8 +42,8 @@ def score(
     started = time.perf_counter()
     with opened(workspace) as here, progress_bar(not json_output) as report:
         over = Average() if average else None
-        told = product.score(here, model, uris, output, over, keep=keep or [], replace=force, report=report, warn=_warn)
-    _show(told, output, started, json_output)
+        told = product.score(here, model, uris, output, over, keep=keep or [], replace=force, report=report, warn=warn)
+    show_rows(output, told, started, json_output)
     if not json_output:
         mean = told["log_likelihood"]
         out.print("no row is possible" if mean is None else f"mean log likelihood {mean:.4f} a row")
@@ -90,8 +90,8 @@ def impute(
     filling = Filling(cast("How", how), tuple(columns or ()), draws, seed)
     started = time.perf_counter()
     with opened(workspace) as here, progress_bar(not json_output) as report:
-        told = product.impute(here, model, uris, output, filling, replace=force, report=report, warn=_warn)
-    _show(told, output, started, json_output)
+        told = product.impute(here, model, uris, output, filling, replace=force, report=report, warn=warn)
+    show_rows(output, told, started, json_output)
     if not json_output:
         for name, n in told["n_filled"].items():
             out.print(f"{escape(name)}: {n:,} cells")
@@ -99,16 +99,3 @@ def impute(
             out.print(
                 f"{told['n_left']:,} cells are left: of impossible rows, or of values without a name of their own"
             )
-
-
-def _show(told: JSONObject, output: str, started: float, json_output: bool) -> None:
-    seconds = time.perf_counter() - started
-    if json_output:
-        speed = told["n_rows"] / max(seconds, 1e-9)
-        show_json({"out": str(output), **told, "seconds": seconds, "rows_per_s": speed})
-    else:
-        out.print(f"[bold]{escape(str(output))}[/]: {told['n_rows']:,} rows in {seconds:.2f} s")
-
-
-def _warn(told: str) -> None:
-    err.print(f"[yellow]warning:[/] {escape(told)}")

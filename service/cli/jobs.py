@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.padding import Padding
 
+from learners.errors import redacted
 from service import product
 from service.requests.json_values import JSONObject
 from service.terminal import (
@@ -20,6 +21,7 @@ from service.terminal import (
     opened,
     out,
     progress_bar,
+    say,
     settings_of,
     show_json,
 )
@@ -143,10 +145,7 @@ def output(
     """Copy the rows that a job of kind score or impute has written."""
     with opened(workspace) as here:
         product.write_job_output(here, job_id, to, replace=force)
-    if json_output:
-        show_json({"out": str(to)})
-    else:
-        out.print(f"[bold]{escape(str(to))}[/]")
+    say({"out": redacted(to)}, f"[bold]{escape(redacted(to))}[/]", json_output)
 
 
 def _show(job: Any, json_output: bool) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from service import product
-from service.terminal import JsonOption, WorkspaceOption, err, opened, out, settings_of, show_json, show_table
+from service.terminal import JsonOption, WorkspaceOption, err, opened, out, say, settings_of, show_json, show_table
 from storage.control.keys import Role
 
 app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
@@ -61,7 +61,4 @@ def revoke(name: Name, workspace: WorkspaceOption = None, json_output: JsonOptio
     """End a key; running servers refuse it within the poll interval."""
     with opened(workspace) as here:
         key = product.revoke_key(here, name)
-    if json_output:
-        show_json(key)
-    else:
-        out.print(f"revoked {key.name}")
+    say(key, f"revoked {key.name}", json_output)

@@ -19,14 +19,15 @@ from service.terminal import (
     JsonOption,
     UrisArgument,
     WorkspaceOption,
-    err,
     escape,
     opened,
     out,
     progress_bar,
     settings_of,
     show_json,
+    show_rows,
     show_table,
+    warn,
 )
 
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+")
@@ -109,7 +110,7 @@ def train(
     if cluster is not None:
         settings = settings.model_copy(update={"cluster": cluster})
     with Workspace(settings) as here, progress_bar(not json_output) as report:
-        version, passes = product.train_with_passes(here, request, report, _warn)
+        version, passes = product.train_with_passes(here, request, report, warn)
         schema = product.served(here, f"{version.name}@{version.version}").schema
     if json_output:
         show_json(version)
@@ -247,14 +248,9 @@ def predict(
             top_k=top_k,
             replace=force,
             report=report,
-            warn=_warn,
+            warn=warn,
         )
-    seconds = time.perf_counter() - started
-    summary = {"out": str(output), "n_rows": n_rows, "seconds": seconds, "rows_per_s": n_rows / max(seconds, 1e-9)}
-    if json_output:
-        show_json(summary)
-    else:
-        out.print(f"[bold]{escape(str(output))}[/]: {n_rows:,} rows in {seconds:.2f} s")
+    show_rows(output, {"n_rows": n_rows}, started, json_output)
 
 
 def evaluate(
@@ -279,7 +275,7 @@ def evaluate(
         show_json(told)
         return
     for warning in told.pop("warnings", []):
-        _warn(warning)
+        warn(warning)
     if n_more:
         show_beside(told)
         return
@@ -324,10 +320,6 @@ def _plain(arrow_type: str) -> str:
     """The type of a column's values: files are read with a dictionary where that saves work."""
     found = re.fullmatch(r"dictionary<values=([^,]+),.*>", arrow_type)
     return arrow_type if found is None else found[1]
-
-
-def _warn(told: str) -> None:
-    err.print(f"[yellow]warning:[/] {escape(told)}")
 
 
 def _parameters(pairs: list[str]) -> JSONObject:

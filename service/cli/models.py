@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from learners.errors import redacted
 from learners.orders.formats.network_files import format_of
 from service import product
 from service.cli import views
@@ -17,6 +18,7 @@ from service.terminal import (
     escape,
     opened,
     out,
+    say,
     settings_of,
     show_json,
     show_table,
@@ -123,10 +125,7 @@ def alias(
         version = product.find_version(here, reference)
         product.set_alias(here, version.name, alias_name, version.version)
         found = product.aliases_of(here, version.name)
-    if json_output:
-        show_json(found)
-    else:
-        out.print(f"{version.name}@{alias_name} is version {version.version}")
+    say(found, f"{version.name}@{alias_name} is version {version.version}", json_output)
 
 
 @app.command()
@@ -143,14 +142,12 @@ def delete(
     with opened(workspace) as here:
         if is_all:
             removed = product.delete_model(here, reference)
-            show_json({"removed": removed}) if json_output else out.print(f"removed {', '.join(map(str, removed))}")
+            say({"removed": removed}, f"removed {', '.join(map(str, removed))}", json_output)
             return
         version = product.find_version(here, reference)
         product.delete_version(here, version.name, version.version)
-    if json_output:
-        show_json({"name": version.name, "version": version.version, "deleted": True})
-    else:
-        out.print(f"deleted {version.name}@{version.version}")
+    told = {"name": version.name, "version": version.version, "deleted": True}
+    say(told, f"deleted {version.name}@{version.version}", json_output)
 
 
 @app.command()
@@ -164,10 +161,7 @@ def tag(
     """Set a tag of a version, or remove it."""
     with opened(workspace) as here:
         version = product.set_tag(here, reference, tag_name, value)
-    if json_output:
-        show_json(version.tags)
-    else:
-        out.print(f"{version.name}@{version.version}: {escape(words_of(version.tags)) or 'no tags'}")
+    say(version.tags, f"{version.name}@{version.version}: {escape(words_of(version.tags)) or 'no tags'}", json_output)
 
 
 @app.command()
@@ -202,10 +196,8 @@ def rollback(
     """Let an alias mean what it meant before; once more goes back further."""
     with opened(workspace) as here:
         version = product.roll_back(here, name, alias_name)
-    if json_output:
-        show_json({"name": name, "alias": alias_name, "version": version})
-    else:
-        out.print(f"{name}@{alias_name} is version {version} again")
+    told = {"name": name, "alias": alias_name, "version": version}
+    say(told, f"{name}@{alias_name} is version {version} again", json_output)
 
 
 @app.command()
@@ -256,10 +248,8 @@ def retention(
         if keep is not None or keep_all:
             product.set_retention(here, name, keep)
         kept = product.retention_of(here, name)
-    if json_output:
-        show_json({"keep": kept})
-    else:
-        out.print("all versions are kept" if kept is None else f"the newest {kept} versions and aliased ones are kept")
+    told = "all versions are kept" if kept is None else f"the newest {kept} versions and aliased ones are kept"
+    say({"keep": kept}, told, json_output)
 
 
 @app.command()
@@ -274,10 +264,8 @@ def prune(
     """Remove old versions and their files, never one that an alias points at."""
     with opened(workspace) as here:
         removed = product.prune(here, name, keep)
-    if json_output:
-        show_json({"removed": removed})
-    else:
-        out.print(f"removed {', '.join(map(str, removed))}" if removed else "nothing to remove")
+    told = f"removed {', '.join(map(str, removed))}" if removed else "nothing to remove"
+    say({"removed": removed}, told, json_output)
 
 
 @app.command()
@@ -292,16 +280,15 @@ def export(
 ) -> None:
     """Write a version as one file, which `import` takes, or register it in MLflow."""
     with opened(workspace) as here:
+        told: JSONObject = {}
         if output.startswith(MLFLOW):
-            version, address = product.export_to_mlflow(here, reference, output)
-            told: JSONObject = {"model": version.name, "version": version.version, "out": address}
-            show_json(told) if json_output else out.print(f"{version.name}@{version.version} -> {escape(address)}")
-            return
-        version, n_bytes = product.write_export(here, reference, output, replace=force)
-    if json_output:
-        show_json({"model": version.name, "version": version.version, "out": output, "bytes": n_bytes})
-    else:
-        out.print(f"{version.name}@{version.version} -> {escape(str(output))}, {n_bytes:,} bytes")
+            version, place = product.export_to_mlflow(here, reference, output)
+        else:
+            version, told["bytes"] = product.write_export(here, reference, output, replace=force)
+            place = redacted(output)
+    size = f", {told['bytes']:,} bytes" if told else ""
+    told = {"model": version.name, "version": version.version, "out": place} | told
+    say(told, f"{version.name}@{version.version} -> {escape(place)}{size}", json_output)
 
 
 @app.command("import")
@@ -336,7 +323,4 @@ def import_file(
             version = product.import_from_mlflow(here, source, name)
         else:
             version = product.import_version(here, path, name)
-    if json_output:
-        show_json(version)
-    else:
-        out.print(f"imported as {version.name}@{version.version}")
+    say(version, f"imported as {version.name}@{version.version}", json_output)

@@ -8,7 +8,7 @@ import typer
 from service import product
 from service.cli.jobs import checked, read_request
 from service.requests.json_values import JSONObject
-from service.terminal import JsonOption, WorkspaceOption, escape, opened, out, settings_of, show_json, show_table
+from service.terminal import JsonOption, WorkspaceOption, escape, opened, out, say, settings_of, show_json, show_table
 
 app = typer.Typer(help="Create, list, change, pause and run schedules.", invoke_without_command=True)
 Name = Annotated[str, typer.Argument(help="Name of the schedule.")]
@@ -127,10 +127,7 @@ def run(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption =
     """Submit the job of a schedule now."""
     with opened(workspace) as here:
         job = product.run_schedule(here, name)
-    if json_output:
-        show_json(job)
-    else:
-        out.print(f"{job.id}: {job.state}; follow it with `fewpass jobs watch {job.id}`")
+    say(job, f"{job.id}: {job.state}; follow it with `fewpass jobs watch {job.id}`", json_output)
 
 
 @app.command()
@@ -138,10 +135,7 @@ def delete(name: Name, workspace: WorkspaceOption = None, json_output: JsonOptio
     """Delete a schedule; its jobs and models stay."""
     with opened(workspace) as here:
         product.delete_schedule(here, name)
-    if json_output:
-        show_json({"name": name, "deleted": True})
-    else:
-        out.print(f"deleted {name}")
+    say({"name": name, "deleted": True}, f"deleted {name}", json_output)
 
 
 def _show(schedule: Any, json_output: bool) -> None:

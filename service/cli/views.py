@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from learners.errors import redacted
 from learners.orders.formats.network_files import NetworkFormat, chosen_format
 from learners.registry.sql.dialects import DialectName
 from service import product
@@ -44,7 +45,7 @@ def _give(
             typer.echo(made, nl=made[-1:] not in ("\n", b"\n"))
         else:
             n_bytes = product.write_output(output, lambda: make(here), replace=force)
-            out.print(f"{escape(reference)} -> {escape(str(output))}, {n_bytes:,} bytes")
+            out.print(f"{escape(reference)} -> {escape(redacted(output))}, {n_bytes:,} bytes")
 
 
 def structure(
@@ -184,7 +185,7 @@ def report(
     with opened(workspace) as here:
         numbers = product.write_report(here, reference, uris, html, replace=force)
     out.print(escape(numbers.verdict), highlight=False)
-    out.print(f"{escape(reference)} -> {escape(str(html))}")
+    out.print(f"{escape(reference)} -> {escape(redacted(html))}")
 
 
 def show_selection(selection: JSONObject) -> None:

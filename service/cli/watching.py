@@ -7,7 +7,7 @@ import typer
 
 from service import product
 from service.cli.monitoring import EXIT_DRIFT, show_drift
-from service.terminal import JsonOption, WorkspaceOption, escape, opened, out, show_json, show_table
+from service.terminal import JsonOption, WorkspaceOption, escape, opened, out, say, show_json, show_table
 from storage.monitoring.records import AlertRecord
 
 Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
@@ -71,12 +71,8 @@ def labels(
     found = [Label(kind, str(k), y) for k, y in zip(table[key].to_pylist(), table[label].to_pylist(), strict=True)]
     with opened(workspace) as here:
         done = product.add_labels(here, model, found)
-    if json_output:
-        show_json(done)
-    else:
-        out.print(
-            f"{done['accepted']:,} labels: {done['matched']:,} matched, {done['pending']:,} wait for a prediction"
-        )
+    words = f"{done['accepted']:,} labels: {done['matched']:,} matched, {done['pending']:,} wait for a prediction"
+    say(done, words, json_output)
 
 
 def alerts(
@@ -157,10 +153,8 @@ def test(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOptio
     """Send a test event."""
     with opened(workspace) as here:
         told = product.test_webhook(here, webhook)
-    if json_output:
-        show_json(told)
-    else:
-        out.print(f"{told['status']} after {told['attempts']} attempts{': ' + told['error'] if told['error'] else ''}")
+    words = f"{told['status']} after {told['attempts']} attempts{': ' + told['error'] if told['error'] else ''}"
+    say(told, words, json_output)
 
 
 @app.command()

@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from service.version import VERSION
 from service.workspace import Workspace
 from storage.control.control import Control, open_control
 from storage.control.copy import copy_control, damages_of_control
+from storage.control.paging import pages
 from storage.errors import CorruptFile, Unwritable
 from storage.files.atomic_folders import drafting_beside, settle_tree
 from storage.files.permissions import open_to_others
@@ -127,18 +129,8 @@ def _versions(root: Path) -> list[ModelVersion]:
 
 def all_versions(control: Control) -> Iterator[ModelVersion]:
     """Every version of every model."""
-    cursor = None
-    while True:
-        page = models.list_models(control, limit=500, cursor=cursor)
-        for model in page.items:
-            older = None
-            while True:
-                versions = models.list_versions(control, model.name, limit=500, cursor=older)
-                yield from versions.items
-                if (older := versions.next_cursor) is None:
-                    break
-        if (cursor := page.next_cursor) is None:
-            return
+    for model in pages(partial(models.list_models, control)):
+        yield from pages(partial(models.list_versions, control, model.name))
 
 
 def restore(source: Path, root: Path) -> Backup:

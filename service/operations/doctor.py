@@ -6,6 +6,7 @@ import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.copy import damages_of_control, revision_of_control
 from storage.control.migrations import HEAD
+from storage.control.paging import pages
 from storage.errors import CorruptFile, NotFound, OutdatedModel, StorageError
 from storage.files.permissions import open_to_others
 from storage.files.workspace_layout import files_below, sweep
@@ -241,15 +243,11 @@ def _uploads(workspace: Workspace) -> Iterator[Finding]:
 
 def _lost_uploads(workspace: Workspace) -> Iterator[tuple[str, str]]:
     """Data sets and their uploaded files that are gone, as after a restore to another folder."""
-    cursor = None
-    while True:
-        page = product.list_datasets(workspace, limit=500, cursor=cursor)
-        for dataset in page.items:
-            for uri in dataset.uris:
-                if Path(uri).parts[-3:-1] == ("uploads", dataset.name) and not Path(uri).exists():
-                    yield dataset.name, uri
-        if (cursor := page.next_cursor) is None:
-            return
+    for dataset in pages(partial(product.list_datasets, workspace)):
+        for uri in dataset.uris:
+            is_file = not ("://" in uri or set("*?[") & set(uri))
+            if is_file and Path(uri).parts[-3:-1] == ("uploads", dataset.name) and not Path(uri).exists():
+                yield dataset.name, uri
 
 
 def _drafts(root: Path, is_repairing: bool) -> Iterator[Finding]:

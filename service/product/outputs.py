@@ -2,7 +2,6 @@
 
 import re
 import secrets
-import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from learners.errors import SourceError, one_line
+from learners.errors import SourceError, one_line, redacted
 from learners.passes.sources.file_sets import of_store
 from learners.passes.sources.filesystems import DATABASES, filesystem_of
 from service.requests.problems import InvalidRequest
@@ -63,8 +62,9 @@ class Stored:
         is_atomic = self.filesystem.type_name in OBJECT_STORES
         aside = self.path if is_atomic else f"{self.path}.{secrets.token_hex(4)}.partial"
         try:
-            with draft.open("rb") as file, self.filesystem.open_output_stream(aside, compression=None) as stream:
-                shutil.copyfileobj(file, stream, _PIECE)
+            # In one call: an interruption between two pieces would publish the first ones.
+            here = pafs.LocalFileSystem()
+            pafs.copy_files(str(draft), aside, here, self.filesystem, chunk_size=_PIECE, use_threads=False)
             if not is_atomic:
                 self.filesystem.move(aside, self.path)
         except (OSError, pa.ArrowException) as error:
@@ -92,6 +92,7 @@ def destination_of(output: Output) -> Path | Stored:
         If it is none.
     """
     text = str(output)
+    shown = redacted(text)
     if "://" not in text:
         if address := re.match(r"[a-z][a-z0-9+.-]+:", Path(text).parts[0] if text else ""):
             raise InvalidRequest(
@@ -101,14 +102,14 @@ def destination_of(output: Output) -> Path | Stored:
             )
         return Path(output)
     if text.partition("://")[0].lower() in DATABASES:
-        raise InvalidRequest(f"{text} is a database, and rows are written to files only. Name a file.", path=text)
+        raise InvalidRequest(f"{shown} is a database, and rows are written to files only. Name a file.", path=shown)
     filesystem, path = filesystem_of(text)
     if isinstance(filesystem, pafs.LocalFileSystem):
         return Path(path)
     if "http" in filesystem.type_name:
         raise InvalidRequest(
-            f"{text} is of a web server, which is only read. Name a path of this machine, or of a store such as s3://.",
-            path=text,
+            f"{shown} is of a web server, which is only read. Name a path of this machine, or of a store such as s3://.",
+            path=shown,
         )
     return Stored(text, filesystem, path)
 
@@ -127,9 +128,8 @@ def check_free(output: Output, *, replace: bool) -> None:
     InvalidRequest, SourceError
     """
     if destination_of(output).exists() and not replace:
-        raise InvalidRequest(
-            f"{output} exists already. Choose another name, or replace it with --force.", path=str(output)
-        )
+        shown = redacted(str(output))
+        raise InvalidRequest(f"{shown} exists already. Choose another name, or replace it with --force.", path=shown)
 
 
 @contextmanager
@@ -175,12 +175,12 @@ def check_parquet(output: Output, *, replace: bool) -> None:
     ------
     InvalidRequest
     """
-    name = name_of(output)
+    name, shown = name_of(output), redacted(str(output))
     if name.suffix.lower() not in SUFFIXES:
         raise InvalidRequest(
-            f"{output} would be a Parquet file: name it {name.with_suffix('.parquet')}. To get {name.suffix}, convert "
+            f"{shown} would be a Parquet file: name it {name.with_suffix('.parquet')}. To get {name.suffix}, convert "
             "it afterwards, such as with pandas.read_parquet.",
-            path=str(output),
+            path=shown,
         )
     check_free(output, replace=replace)
 

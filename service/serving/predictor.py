@@ -1,7 +1,7 @@
 """Mapped models for serving: found by name, version or alias, swapped when the registry changes; never opens DuckDB."""
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -38,6 +38,7 @@ from storage.models.models import ModelVersion
 
 MOST_TOLD = 200  # characters
 MAX_CHECKED = 16
+WAY_OUT = "or send ?ignore_unknown=true"
 
 Probabilities = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -125,9 +126,7 @@ class Served:
         """
         return intervals_of(self.model, chunk, level)
 
-    def check_names(
-        self, records: Iterable[JSONMapping], ignore_unknown: bool, way_out: str = "or send ?ignore_unknown=true"
-    ) -> None:
+    def check_names(self, records: Iterable[JSONMapping], ignore_unknown: bool, way_out: str = WAY_OUT) -> None:
         """Refuse columns that the model has never heard of: most likely a typing error that would cost accuracy.
 
         Parameters
@@ -155,17 +154,20 @@ class Served:
                     column=shortened(unknown),
                 )
 
-    def check_columns(self, names: tuple[str, ...], ignore_unknown: bool) -> None:
-        """As `check_names`, for the columns of a table; clients send the same ones again and again.
+    def check_columns(self, names: tuple[str, ...], ignore_unknown: bool, way_out: str = WAY_OUT) -> None:
+        """As `check_names`, for the columns of a table, of which none may come twice; clients send the same ones again and again.
 
         Raises
         ------
         InvalidRequest
         """
-        if ignore_unknown or names in self.checked_columns:
+        if names in self.checked_columns:
             return
-        self.check_names([dict.fromkeys(names)], ignore_unknown)
-        if len(self.checked_columns) < MAX_CHECKED:
+        if len(set(names)) < len(names):
+            twice = shortened(Counter(names).most_common(1)[0][0])
+            raise InvalidRequest(f"Column {twice!r} comes twice. Send it once.", column=twice)
+        self.check_names([dict.fromkeys(names)], ignore_unknown, way_out)
+        if not ignore_unknown and len(self.checked_columns) < MAX_CHECKED:
             self.checked_columns.add(names)
 
 

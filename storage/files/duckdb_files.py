@@ -29,6 +29,8 @@ _COMMON: _Config = {
     "autoload_known_extensions": False,
     "max_temp_directory_size": f"{MAX_SPILL_BYTES >> 30}GiB",
 }
+# What was made elsewhere may hold views and macros, and they would read whatever file they name.
+_CONFINED = "SET enable_external_access = false"
 
 
 class Instance:
@@ -39,7 +41,7 @@ class Instance:
     Parameters
     ----------
     folder : Path, optional
-        Beyond which it reaches no file: one that was made elsewhere may hold views, and they would read whatever file they name.
+        Beyond which it reaches no file.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -71,7 +73,7 @@ class Instance:
         connection = duckdb.connect(":memory:", config=_COMMON)
         if self.folder is not None:
             connection.execute(f"SET allowed_directories = [{_text(self.folder)}]")
-            connection.execute("SET enable_external_access = false")
+            connection.execute(_CONFINED)
         return connection
 
 
@@ -96,10 +98,9 @@ def writing(draft: Path, instance: Instance | None = None) -> Iterator[duckdb.Du
             yield connection
             connection.commit()
             connection.execute("CHECKPOINT")
-    except duckdb.IOException as error:
-        raise Unwritable(draft, f"{_first_line(error)} Free or remount the disk, then try again.") from error
     except duckdb.Error as error:
-        if is_refused_by_the_disk(error):  # DuckDB calls it fatal where it happens within a checkpoint
+        # DuckDB calls it fatal where it happens within a checkpoint.
+        if isinstance(error, duckdb.IOException) or is_refused_by_the_disk(error):
             raise Unwritable(draft, f"{_first_line(error)} Free or remount the disk, then try again.") from error
         raise StorageError(f"{draft.name} could not be written: {_first_line(error)}") from error
     log = draft.with_name(draft.name + ".wal")
@@ -126,7 +127,9 @@ def reading(path: Path, instance: Instance | None = None) -> Iterator[duckdb.Duc
     if path.with_name(path.name + ".wal").exists():
         raise CorruptFile(path, "a write-ahead log stands beside it, and published files have none. Remove the log.")
     try:
-        with (instance or Instance(path.parent)).attached(path, "READ_ONLY") as connection:
+        with (instance or Instance()).attached(path, "READ_ONLY") as connection:
+            if instance is None:
+                connection.execute(_CONFINED)
             yield connection
     # All that goes wrong in here is the file's fault: also what DuckDB calls a bug of its own, or a missing row.
     except (duckdb.Error, pa.ArrowException, ValueError, TypeError, KeyError) as error:

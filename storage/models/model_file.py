@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -174,10 +174,7 @@ def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
     CorruptFile
     """
     path = Path(duckdb_path)
-    if not path.exists():
-        raise NotFound("model file", str(path))
-    with duckdb_files.reading(path) as connection:
-        _refuse_views(path, connection)
+    with _opened(path) as connection:
         ((text, sha256),) = connection.sql("SELECT json, sha256 FROM header").fetchall()
         if not isinstance(text, str) or _sha256(text) != sha256:
             raise CorruptFile(path, "its header is not what was written. Restore it from a backup.")
@@ -188,24 +185,27 @@ def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
         raise CorruptFile(path, f"its header is not JSON ({error}). Restore it from a backup.") from error
 
 
-def refuse_views(duckdb_path: Path | str) -> None:
+def refuse_views(path: Path) -> None:
     """Refuse a file that holds SQL of somebody else.
 
     Raises
     ------
-    CorruptFile
+    NotFound, CorruptFile
     """
-    path = Path(duckdb_path)
-    with duckdb_files.reading(path) as connection:
-        _refuse_views(path, connection)
+    with _opened(path):
+        pass
 
 
-def _refuse_views(path: Path, connection: duckdb.DuckDBPyConnection) -> None:
+@contextmanager
+def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """What we read must be rows that were written, and not SQL that somebody else wants run."""
+    if not path.exists():
+        raise NotFound("model file", str(path))
     query = "SELECT table_name FROM information_schema.tables WHERE table_type <> 'BASE TABLE' ORDER BY table_name"
-    views = [name for (name,) in connection.sql(query).fetchall()]
-    if views:
-        raise CorruptFile(path, f"{', '.join(views)} is a view, and model files have none. Do not use this file.")
+    with duckdb_files.reading(path) as connection:
+        if views := [name for (name,) in connection.sql(query).fetchall()]:
+            raise CorruptFile(path, f"{', '.join(views)} is a view, and model files have none. Do not use this file.")
+        yield connection
 
 
 def read_provenance(duckdb_path: Path | str) -> dict[str, str]:
@@ -235,21 +235,17 @@ def read_table(duckdb_path: Path | str, table: str) -> pa.Table | None:
     ------
     NotFound, CorruptFile
     """
-    path = Path(duckdb_path)
-    if not path.exists():
-        raise NotFound("model file", str(path))
-    with duckdb_files.reading(path) as connection:
-        _refuse_views(path, connection)
-        names = {name for (name,) in connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()}
-        return connection.table(table).to_arrow_table() if table in names else None
+    with _opened(Path(duckdb_path)) as connection:
+        return connection.table(table).to_arrow_table() if _has(connection, table) else None
+
+
+def _has(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
+    return (table,) in connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()
 
 
 def _pairs(path: Path, table: str) -> dict[str, str]:
-    if not path.exists():
-        raise NotFound("model file", str(path))
-    with duckdb_files.reading(path) as connection:
-        names = {name for (name,) in connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()}
-        pairs = dict(connection.sql(f"SELECT * FROM {table}").fetchall()) if table in names else {}
+    with _opened(path) as connection:
+        pairs = dict(connection.sql(f"SELECT * FROM {table}").fetchall()) if _has(connection, table) else {}
     if not all(isinstance(text, str) for pair in pairs.items() for text in pair):
         raise CorruptFile(path, f"its table {table!r} does not hold names and texts. Restore it from a backup.")
     return pairs

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import httpx
@@ -100,6 +101,14 @@ def test_what_answers_no_rows_or_is_not_ours_is_refused(logged, frame):
         info = mlflow.pyfunc.log_model(name="foreign", python_model=Foreign(), pip_requirements=[])
     with pytest.raises(fewpass.mlflow.NotOurs, match=r"was not logged by fewpass\.mlflow\.log_model"):
         fewpass.mlflow.load_model(info.model_uri)
+
+
+def test_nothing_is_left_of_what_was_loaded(logged, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    fewpass.mlflow.load_model("models:/late/1")
+    with pytest.raises(fewpass.mlflow.MLflowRefused, match=r"nowhere: MLflow says: .*Check the name"):
+        fewpass.mlflow.load_model((tmp_path / "nowhere").as_uri())
+    assert not list(tmp_path.iterdir())
 
 
 def fewpass_models(*words: str):

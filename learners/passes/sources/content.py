@@ -90,7 +90,7 @@ def content_sha256(filesystem: pafs.FileSystem, file: SourceFile, read: Callable
     except SourceError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise SourceError(file.path, f"cannot be read ({one_line(error)}).") from error
+        raise SourceError(file.path, of_store(error) or f"cannot be read ({one_line(error)}).") from error
     return digest.hexdigest()
 
 

@@ -80,7 +80,8 @@ class Condition(Protocol):
         """(n_rows,) bool; `rows` begin at row `offset` of the fragment, of which none is missing."""
 
     def implies(self, text: str) -> Condition | None:
-        """The condition with that text, if this one implies it."""
+        """The condition with that text, if this one implies it; by default it implies none but itself."""
+        return self if text == self.text else None
 
 
 class RowWeight(Condition, Protocol):

@@ -18,7 +18,7 @@ from learners.schema.overrides import DROP, ColumnOverride
 
 
 @dataclass(frozen=True)
-class NullClass:
+class NullClass(Condition):
     """What becomes of rows without a class; a condition, so that statistics of them are not taken for others.
 
     Parameters
@@ -50,10 +50,6 @@ class NullClass:
         if self.instead != DROP:
             return np.ones(rows.num_rows, bool)
         return ~_is_null(_plain(rows.column(self.column))).to_numpy(zero_copy_only=False)
-
-    def implies(self, text: str) -> Condition | None:
-        """No other condition follows from it."""
-        return self if text == self.text else None
 
     def completed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with their class filled in.

@@ -23,7 +23,7 @@ _FIRST_OF_NS = datetime.datetime(1677, 9, 22)  # a timestamp in nanoseconds cann
 
 
 @dataclass(frozen=True)
-class Since:
+class Since(Condition):
     """Rows after a moment; rows without a time are not among them.
 
     Parameters
@@ -66,7 +66,7 @@ class Since:
 
 
 @dataclass(frozen=True)
-class Excess:
+class Excess(Condition):
     """Rows that fulfil the first conditions but not all of the second."""
 
     held: tuple[Condition, ...]
@@ -90,10 +90,6 @@ class Excess:
         for condition in self.wanted:
             wanted &= condition.mask(rows, file, fragment, offset)
         return held & ~wanted
-
-    def implies(self, text: str) -> Condition | None:
-        """No other condition follows from it."""
-        return self if text == self.text else None
 
 
 class Selection:

@@ -23,7 +23,7 @@ from learners.passes.sources.content import BATCH_ROWS, Bounds, types_digest
 from learners.passes.sources.csv.header import Header, read_header
 from learners.passes.sources.csv.lines import refuse_bytes
 from learners.passes.sources.csv.types import FALSE, NULLS, TRUE, TextType, dialect_of, reading_of
-from learners.passes.sources.file_sets import SourceFile, type_family
+from learners.passes.sources.file_sets import SourceFile, of_store, type_family
 from learners.passes.sources.formats import codec_of
 from learners.passes.sources.parquet import file_size
 from learners.schema.reading import Dialect, Reading
@@ -232,7 +232,7 @@ def inspected(
         if kind == "CSV" and "invalid UTF8" in str(error):
             with opened(filesystem, path)[1] as stream:
                 refuse_bytes(stream, path)
-        raise SourceError(path, f"cannot be read as {kind} ({one_line(error)}).") from error
+        raise SourceError(path, of_store(error) or f"cannot be read as {kind} ({one_line(error)}).") from error
     return SourceFile(path, size, info.mtime_ns, n_rows, (n_rows,), digest), content
 
 

@@ -11,7 +11,7 @@ from learners.passes.sources.source import Condition, Fragment, Mask, SourceFile
 
 
 @dataclass(frozen=True)
-class Share:
+class Share(Condition):
     """One of the two parts of the rows.
 
     A row's part depends on the seed, its file and its number in it: adding files moves no row to the other part.
@@ -46,10 +46,6 @@ class Share:
         first = (fragment.row_group << 40) + offset
         kept_back = unit_hashes(key, first, rows.num_rows) < self.share
         return kept_back if self.is_kept_back else ~kept_back
-
-    def implies(self, text: str) -> Condition | None:
-        """No other part follows from this one."""
-        return self if text == self.text else None
 
 
 def unit_hashes(key: int, first: int, n: int) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -29,7 +29,7 @@ from storage.datasets.predicates import RowPredicate
 
 
 @dataclass(frozen=True)
-class Not:
+class Not(Condition):
     """Rows that a predicate does not match."""
 
     predicate: RowPredicate
@@ -49,10 +49,6 @@ class Not:
         del file, fragment, offset
         names = list(self.columns)
         return ~self.predicate.mask(rows.select(names))
-
-    def implies(self, text: str) -> Condition | None:
-        """No other condition follows from it."""
-        return self if text == self.text else None
 
 
 @dataclass(frozen=True)

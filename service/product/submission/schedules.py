@@ -1,7 +1,6 @@
 """Schedules: jobs that are submitted again and again. The scheduler of a worker submits what is due."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -15,6 +14,7 @@ from service.workspace import Workspace
 from storage.control import schedules
 from storage.control.paging import Page
 from storage.control.schedules import Run, Schedule
+from storage.control.tables import now
 
 REQUESTS: TypeAdapter[Any] = TypeAdapter(ScheduledRequest)
 
@@ -106,8 +106,3 @@ def submit_scheduled(workspace: Workspace, schedule: Schedule, idempotency_key: 
     request = REQUESTS.validate_python(dict(schedule.job))
     job, is_new = submit(workspace, request, idempotency_key, is_remote=True)
     return job, is_new
-
-
-def now() -> datetime:
-    """The present moment, aware, in UTC."""
-    return datetime.now(UTC)

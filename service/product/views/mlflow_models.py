@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from learners.errors import LearnerError, one_line
+from learners.errors import LearnerError, one_line, redacted
 from learners.models.model import Model
 from learners.orders.model import OrderModel
 from service.product.versions.export_import import import_version, write_export
@@ -37,7 +37,7 @@ class MLflowRefused(LearnerError, ValueError):
 
     def __init__(self, uri: str, error: Exception) -> None:
         super().__init__(
-            f"{uri}: MLflow says: {one_line(error)} Check the name, and where its registry is (MLFLOW_TRACKING_URI)."
+            f"{redacted(uri)}: MLflow says: {one_line(error)} Check the name, and where its registry is (MLFLOW_TRACKING_URI)."
         )
 
 
@@ -45,7 +45,9 @@ class NotOurs(LearnerError, ValueError):
     """A model of MLflow is not one that we have logged."""
 
     def __init__(self, uri: str) -> None:
-        super().__init__(f"{uri} was not logged by fewpass.mlflow.log_model. Load it with mlflow.pyfunc.load_model.")
+        super().__init__(
+            f"{redacted(uri)} was not logged by fewpass.mlflow.log_model. Load it with mlflow.pyfunc.load_model."
+        )
 
 
 class NoAnswers(LearnerError, TypeError):
@@ -67,7 +69,7 @@ def library() -> Any:
     return mlflow
 
 
-def log_file(path: Path, name: str, registered_model_name: str | None, **more: Any) -> Any:
+def log_file(path: Path, model: Model, name: str, registered_model_name: str | None, **more: Any) -> Any:
     """Log the file of a model to the active run, as a `pyfunc`; returns MLflow's `ModelInfo`."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*input example was not provided")  # the signature is of the model itself
@@ -76,7 +78,7 @@ def log_file(path: Path, name: str, registered_model_name: str | None, **more: A
             loader_module=LOADER,
             data_path=str(path),
             registered_model_name=registered_model_name,
-            **({"pip_requirements": [f"fewpass=={VERSION}"]} | more),
+            **({"pip_requirements": [f"fewpass=={VERSION}"], "signature": _signature(model)} | more),
         )
 
 
@@ -88,8 +90,9 @@ def log_facts(learner: str, parameters: Mapping[str, object], n_rows: int, metri
     mlflow.log_metrics({"n_rows": float(n_rows)} | told)
 
 
-def logged_file(uri: str) -> Path:
-    """The file of a model that was logged, in a folder of this machine.
+@contextmanager
+def logged_file(uri: str) -> Iterator[Path]:
+    """The file of a model that was logged, in a folder of this machine that is removed at the end.
 
     Raises
     ------
@@ -98,12 +101,13 @@ def logged_file(uri: str) -> Path:
         If something else has logged the model.
     """
     mlflow = library()
-    with _refusals(uri):
-        folder = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri))
-        flavor = mlflow.models.Model.load(str(folder)).flavors.get("python_function", {})
-    if flavor.get("loader_module") != LOADER:
-        raise NotOurs(uri)
-    return folder / str(flavor["data"])
+    with tempfile.TemporaryDirectory() as own:
+        with _refusals(uri):
+            folder = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=own))
+            flavor = mlflow.models.Model.load(str(folder)).flavors.get("python_function", {})
+        if flavor.get("loader_module") != LOADER:
+            raise NotOurs(uri)
+        yield folder / str(flavor.get("data"))
 
 
 def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tuple[ModelVersion, str]:
@@ -137,15 +141,16 @@ def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tupl
     if isinstance(model, OrderModel):
         raise NoAnswers(own)
     report = kept_report(version)
-    with tempfile.TemporaryDirectory() as folder, _refusals(address), mlflow.start_run(run_name=own):
+    with tempfile.TemporaryDirectory() as folder:
         write_export(workspace, own, Path(folder) / FILE)
-        log_facts(version.learner, version.parameters, version.n_rows, version.metrics)
-        mlflow.set_tags({"fewpass": own} | dict(version.tags))
-        if report is not None:
-            call = f"fewpass predict {own} FILES -o answers.parquet"
-            mlflow.log_text(report_page(report, title=own, learner=version.learner, call=call), "report.html")
-            mlflow.set_tag("verdict", report.verdict)
-        info = log_file(Path(folder) / FILE, "model", name, signature=_signature(model))
+        with _refusals(address), mlflow.start_run(run_name=own):
+            log_facts(version.learner, version.parameters, version.n_rows, version.metrics)
+            mlflow.set_tags({"fewpass": own} | dict(version.tags))
+            if report is not None:
+                call = f"fewpass predict {own} FILES -o answers.parquet"
+                mlflow.log_text(report_page(report, title=own, learner=version.learner, call=call), "report.html")
+                mlflow.set_tag("verdict", report.verdict)
+            info = log_file(Path(folder) / FILE, model, "model", name)
     return version, f"{REGISTERED}{name}/{info.registered_model_version}"
 
 
@@ -156,7 +161,8 @@ def import_from_mlflow(workspace: Workspace, uri: str, name: str | None = None) 
     ------
     MLflowMissing, MLflowRefused, NotOurs, CorruptFile
     """
-    return import_version(workspace, logged_file(uri), name)
+    with logged_file(uri) as path:
+        return import_version(workspace, path, name)
 
 
 @contextmanager
@@ -165,7 +171,7 @@ def _refusals(uri: str) -> Iterator[None]:
 
     try:
         yield
-    except MlflowException as error:
+    except (MlflowException, OSError) as error:  # the latter of requests, and of artifacts that are files
         raise MLflowRefused(uri, error) from error
 
 

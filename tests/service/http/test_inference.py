@@ -207,6 +207,7 @@ def test_all_forms_of_invocations_say_what_predict_says(mlflow: httpx.Client, si
         (b'{"inputs": [[1, 2]]}', 422, "Name the columns"),
         (b'{"inputs": [{}], "instances": [{}]}', 422, "exactly one"),
         (b'{"dataframe_split": {"columns": ["windy"], "data": [[true, 1]]}}', 422, "Row 0 has 2 values"),
+        (b'{"dataframe_split": {"columns": ["windy", "windy"], "data": [[true, false]]}}', 422, "'windy' comes twice"),
         (b'{"dataframe_records": [{"outlok": "x"}]}', 422, "similar: outlook"),
         (b'{"inputs": {"windy": [true, false], "humidity": [1]}}', 422, "values"),
         (b'{"inputs": {"windy": [' + b"true," * 50 + b"true]}}", 413, "the limit is 50"),
@@ -221,6 +222,8 @@ def test_bad_csv_and_other_types_are_refused(mlflow: httpx.Client) -> None:
     csv = {"content-type": "text/csv"}
     problem(mlflow.post("/invocations", content=b"", headers=csv), 400)
     problem(mlflow.post("/invocations", content=b"windy,humidity\n1\n", headers=csv), 400)
+    twice = mlflow.post("/invocations", content=b"windy,windy\ntrue,false\n", headers=csv)
+    assert "'windy' comes twice" in problem(twice, 422)["detail"]
     problem(mlflow.post("/invocations", content=b"x", headers={"content-type": "text/plain"}), 415)
 
 

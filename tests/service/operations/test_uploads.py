@@ -7,6 +7,7 @@ from pathlib import Path
 
 from service import product
 from service.operations import backup, doctor
+from service.requests.requests import DatasetRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service import commands
@@ -30,6 +31,16 @@ def test_a_backup_holds_what_was_uploaded_into_the_workspace(tmp_path: Path) -> 
     lost = uploads(Settings(workspace=restored))[-1]
     assert lost.state == "warning" and uri in lost.detail and str(restored / "uploads") in lost.remedy
     backup.restore(copy, settings.workspace)
+    assert [finding.state for finding in uploads(settings)] == ["ok"]
+
+
+def test_what_is_no_uploaded_file_is_not_missed(tmp_path: Path) -> None:
+    """A glob or an address in a folder that is called as that of an upload would be."""
+    settings, folder = Settings(workspace=tmp_path / "w"), tmp_path / "uploads" / "days"
+    folder.mkdir(parents=True)
+    with Workspace(settings) as workspace:
+        shutil.copy(product.load_example(workspace).uris[0], folder)
+        product.register_dataset(workspace, DatasetRequest(name="days", uris=[str(folder / "*")]))
     assert [finding.state for finding in uploads(settings)] == ["ok"]
 
 

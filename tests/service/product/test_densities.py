@@ -189,8 +189,8 @@ def test_rows_that_take_longer_than_a_request_may_end_with_an_answer(here, path)
     [
         ("score", {"records": [{"outlok": "rain"}]}, 422, "outlook"),
         ("score", {}, 422, "either 'records' or 'columns'"),
-        ("score", {"columns": {"outlook": ["rain"], "windy": []}}, 422, "different lengths"),
-        ("score", {"records": [{}] * 2001}, 413, "at most 2000"),
+        ("score", {"columns": {"outlook": ["rain"], "windy": []}}, 422, "'windy' has 0 values"),
+        ("score", {"records": [{}] * 2001}, 413, "the limit is 2000"),
         ("impute", {"records": [{}] * 1500, "how": "draw", "draws": 2}, 413, "at most 2000"),
         ("impute", {"records": [{}], "how": "guess"}, 422, "how"),
         ("impute", {"records": [{}], "only": ["wind"]}, 422, "'wind'"),

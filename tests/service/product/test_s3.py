@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+import os
+import signal
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,9 +23,12 @@ from typer.testing import CliRunner
 
 from learners.errors import SourceError
 from learners.passes.sources.file_sets import of_store
+from learners.passes.sources.filesystems import filesystem_of
 from learners.passes.sources.source import Source
+from learners.passes.sources.tabular import inspected
 from service import product
 from service.cli import app
+from service.product.outputs import destination_of
 from service.requests.problems import InvalidRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -84,6 +89,7 @@ class Throttled(BaseHTTPRequestHandler):
 
     store: str
     n_refused = 0
+    interrupts = False
 
     def do_GET(self) -> None:
         if Throttled.n_refused:
@@ -105,6 +111,23 @@ class Throttled(BaseHTTPRequestHandler):
             self.wfile.write(told)
 
     do_HEAD = do_GET
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        if Throttled.interrupts:
+            Throttled.interrupts = False
+            os.kill(os.getpid(), signal.SIGINT)
+        answer = httpx.request(
+            self.command, f"http://{self.store}{self.path}", headers=dict(self.headers), content=body
+        )
+        self.send_response(answer.status_code)
+        headers = {name: value for name, value in answer.headers.items() if name != "transfer-encoding"}
+        for name, value in ({"content-length": str(len(answer.content))} | headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(answer.content)
+
+    do_POST = do_DELETE = do_PUT
 
     def log_message(self, *_: object) -> None:
         """Says nothing."""
@@ -168,6 +191,35 @@ def test_the_command_writes_where_it_reads(bucket, workspace, tmp_path, monkeypa
     assert not list(tmp_path.iterdir()), "no folder s3: is left"
 
 
+def test_an_address_is_told_without_its_secret(bucket, workspace, tmp_path, monkeypatch):
+    rows = bucket.put("told/a.parquet", people(np.random.default_rng(1), 30))
+    train(workspace, rows, model="told")
+    place = str(workspace.settings.workspace)
+    options = f"endpoint_override={bucket.address}&scheme=http"
+    for output in (f"s3://ana:topsecret@shop/answers/c.parquet?{options}", f"s3://ana:topsecret@shop/c.csv?{options}"):
+        for more in ([], ["--json"], ["--force"]):
+            done = CliRunner().invoke(app, ["predict", "told@latest", rows, "-o", output, "-w", place, *more])
+            said = f"{done.output}{done.exception}{getattr(done.exception, 'fields', '')}"
+            assert "***@shop" in said and "topsecret" not in said, said
+    with pytest.raises(InvalidRequest, match=r"ana:\*\*\*@host") as refused:
+        product.predict_files(workspace, "told@latest", [rows], "postgresql://ana:topsecret@host/shop")
+    assert "topsecret" not in str(refused.value.fields)
+
+
+def test_an_interrupted_upload_leaves_all_or_nothing(bucket, throttled, tmp_path):
+    """Ctrl-C comes with the first part of three; a stream that was closed then would have published that part alone."""
+    draft = tmp_path / "draft"
+    draft.write_bytes(bytes(25 << 20))
+    place = destination_of(f"s3://shop/interrupted?endpoint_override={throttled}&scheme=http")
+    Throttled.interrupts = True
+    with pytest.raises(KeyboardInterrupt):
+        place.put(draft)
+        for _ in range(1000):
+            pass
+    found = bucket.client.list_objects_v2(Bucket="shop", Prefix="interrupted").get("Contents", [])
+    assert [one["Size"] for one in found] in ([], [25 << 20])
+
+
 def test_an_address_may_name_its_endpoint(bucket, monkeypatch):
     bucket.put("one/a.parquet", people(np.random.default_rng(2), 30))
     monkeypatch.delenv("AWS_ENDPOINT_URL")
@@ -200,12 +252,14 @@ def test_a_file_that_is_replaced_meanwhile_is_told(bucket):
 
 def test_credentials_that_are_refused_are_told(bucket, workspace, monkeypatch):
     uri = bucket.put("kept/a.parquet", people(np.random.default_rng(3), 30))
+    bucket.client.put_object(Bucket="shop", Key="text/a.csv", Body=b"a,b\n1,2\n")
     source = Source.open(uri)
     monkeypatch.setattr(settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0.0)
     monkeypatch.setattr(ActionAuthenticatorMixin, "request_count", 0)
     for refused in (
         lambda: Source.open(uri),
         lambda: Source.open("s3://shop/kept"),
+        lambda: inspected(*filesystem_of("s3://shop/text/a.csv"), "CSV", {}),
         lambda: Source.open("s3://shop/kept/*.parquet"),
         lambda: Source.open("delta://s3://shop/kept@3"),
         lambda: list(source.batches()),

@@ -16,8 +16,7 @@ DELTA, ICEBERG = "Delta Lake", "Iceberg"
 SCHEMES = {"delta": DELTA, "iceberg": ICEBERG}
 LOG, METADATA, METADATA_END = "_delta_log", "metadata", ".metadata.json"
 # A table of a catalog is a place by its whole address.
-_OF_CATALOG = re.compile(r"(catalog://.+?)(?:@([^@/]+))?", re.IGNORECASE)
-_URI = re.compile(r"(delta|iceberg)://(.+?)(?:@([^@/]+))?", re.IGNORECASE)
+_URI = re.compile(r"(?:(delta|iceberg)://|(?=catalog://.))(.+?)(?:@([^@/]+))?", re.IGNORECASE)
 _FOLDER = re.compile(r"[^/]+=[^/]*")
 
 
@@ -31,12 +30,10 @@ class Named(NamedTuple):
 
 def named(uri: str) -> Named:
     """The parts of `delta://PLACE@VERSION`, `iceberg://PLACE@SNAPSHOT` and `catalog://NAME/TABLE@SNAPSHOT`; any other path is a place by itself."""
-    if (found := _OF_CATALOG.fullmatch(uri)) is not None:
-        return Named(ICEBERG, found[1], found[2])
     match = _URI.fullmatch(uri)
     if match is None:
         return Named(None, uri, None)
-    return Named(SCHEMES[match[1].lower()], match[2], match[3])
+    return Named(SCHEMES[(match[1] or "iceberg").lower()], match[2], match[3])
 
 
 def kind_of_table(filesystem: pafs.FileSystem, path: str) -> str | None:

@@ -61,8 +61,8 @@ def row_reader(shape: type[Rows], max_rows: int) -> Callable[[bytes], Rows]:
         A struct of msgspec.
     max_rows : int
     """
-    fields = [(known.name, RAW.get(known.name, known.type), _default(known)) for known in msgspec.structs.fields(shape)]
-    raw_shape = msgspec.defstruct(shape.__name__, fields, forbid_unknown_fields=True)
+    fields = [(name, RAW[name], None) for name in shape.__struct_fields__ if name in RAW]
+    raw_shape = msgspec.defstruct(shape.__name__, fields, bases=(shape,), forbid_unknown_fields=True)
     read_at_once, read_raw = msgspec.json.Decoder(shape).decode, msgspec.json.Decoder(raw_shape).decode
 
     def read(body: bytes) -> Rows:
@@ -83,12 +83,6 @@ def check_rows(n_rows: int, max_rows: int) -> None:
     """
     if n_rows > max_rows:
         raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
-
-
-def _default(known: msgspec.structs.FieldInfo) -> Any:
-    if known.default is not msgspec.NODEFAULT:
-        return known.default
-    return msgspec.field(default_factory=known.default_factory)
 
 
 def _rows(name: str, raw: Any, max_rows: int) -> Any:

@@ -20,20 +20,19 @@ from learners.models.query import How
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_columns, encode_records
 from service.http.api.bodies.bodies import decoded
-from service.http.api.bodies.pieces import Record, Value, row_reader
-from service.http.api.scoring.predict import JSON, ROWS, Predict, headers_of
-from service.product.inference.imputation import Filling, check_filling
+from service.http.api.bodies.pieces import Record, row_reader
+from service.http.api.scoring.predict import JSON, ROWS, Predict, PredictRequest, check_form, headers_of
+from service.product.inference.imputation import Filling, variables_to_fill
 from service.product.inference.queries import queryable, until
 from service.product.inference.row_scores import density_columns, graph_average, ranks_of
 from service.requests.json_values import JSONObject
-from service.requests.problems import BodyTooLarge, InvalidRequest, UnsupportedMediaType
+from service.requests.problems import BodyTooLarge, UnsupportedMediaType
 from service.serving.answers import rows_in_json
 from service.serving.predictor import Served
 from service.settings import Settings
 
 SCORE_PATH, IMPUTE_PATH = "/v1/models/{name}/score", "/v1/models/{name}/impute"
 ROWS_AT_ONCE = 256  # between two looks at the clock
-RECORDS = [{"outlook": "sunny", "humidity": 71.5}, {"outlook": None, "humidity": 93.0}]
 Overlooked = Annotated[bool, msgspec.Meta(description="Overlook columns that the model does not know.")]
 
 
@@ -52,11 +51,9 @@ class OverGraphs(msgspec.Struct, forbid_unknown_fields=True):
         return Average(self.n, self.level, tuple(self.present), tuple(self.absent), self.prior, self.seed)
 
 
-class ScoreRequest(msgspec.Struct, forbid_unknown_fields=True):
+class ScoreRequest(PredictRequest, forbid_unknown_fields=True):
     """Rows: either records or columns; a column may be absent, a value may be null."""
 
-    records: Annotated[list[Record] | None, msgspec.Meta(examples=[RECORDS])] = None
-    columns: dict[str, list[Value]] | None = None
     ignore_unknown: Overlooked = False
     average: Annotated[
         OverGraphs | None,
@@ -64,14 +61,14 @@ class ScoreRequest(msgspec.Struct, forbid_unknown_fields=True):
     ] = None
 
 
-class ImputeRequest(msgspec.Struct, forbid_unknown_fields=True):
+class ImputeRequest(PredictRequest, forbid_unknown_fields=True):
     """Rows whose missing cells are to be filled: either records or columns."""
 
-    records: Annotated[list[Record] | None, msgspec.Meta(examples=[RECORDS])] = None
-    columns: dict[str, list[Value]] | None = None
     ignore_unknown: Overlooked = False
     how: How = "mode"
-    only: Annotated[list[str], msgspec.Meta(description="Columns to fill; by default all of the model.")] = []
+    only: Annotated[list[str], msgspec.Meta(description="Columns to fill; by default all of the model.")] = (
+        msgspec.field(default_factory=list)
+    )
     draws: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
 
@@ -82,7 +79,7 @@ class ScoreResponse(msgspec.Struct):
     model: str
     version: int
     log_likelihoods: Annotated[list[float | None], msgspec.Meta(examples=[[-3.1, -7.4]])]
-    surprise_ranks: Annotated[list[int], msgspec.Meta(examples=[[2, 1]])]
+    surprise_ranks: Annotated[list[int | None], msgspec.Meta(examples=[[2, 1]])]
     densities: Annotated[
         list[str], msgspec.Meta(description="Columns whose part of the likelihood is a density, not a probability.")
     ]
@@ -158,12 +155,14 @@ class Densities:
             found.append(row_logs(np.ascontiguousarray(x[:, first : first + ROWS_AT_ONCE])))
             pause()
         logs = np.concatenate(found)
+        ranks = ranks_of(logs, np.sort(logs)).astype(object)
+        ranks[np.isnan(logs)] = None
         served.count_rows(logs.size)
         return {
             "model": served.name,
             "version": served.version,
             "log_likelihoods": np.where(np.isfinite(logs), logs, np.nan).tolist(),  # NaN is written as null
-            "surprise_ranks": ranks_of(logs, np.sort(logs)).tolist(),
+            "surprise_ranks": ranks.tolist(),
             "densities": density_columns(model),
             "average": None if over is None else over.told(),
         }
@@ -172,15 +171,12 @@ class Densities:
         pause = self._pause("impute")
         model, chunk, records = self._rows(served, asked)
         filling = Filling(asked.how, tuple(asked.only), asked.draws, asked.seed)
-        check_filling(model, filling)
         most = self.settings.max_rows
         if len(records) * filling.draws > most:
             detail = f"{len(records)} rows of {filling.draws} draws each; at most {most} rows are answered at once."
             raise BodyTooLarge(detail, max_rows=most)
-        completed, n_left = _completed(model, model.columns.rows_of_chunk(chunk), records, filling, pause)
+        completed, n_filled, n_left = _completed(model, model.columns.rows_of_chunk(chunk), records, filling, pause)
         served.count_rows(chunk.n_rows)
-        n_filled = sum(sum(value is not None for value in row.values()) for row in completed)
-        n_filled -= filling.draws * sum(sum(value is not None for value in row.values()) for row in records)
         head = {"model": served.name, "version": served.version}
         return head | {"records": rows_in_json(completed), "n_filled": n_filled, "n_left": n_left}
 
@@ -190,32 +186,23 @@ class Densities:
 
     def _rows(self, served: Served, asked: ScoreRequest | ImputeRequest) -> tuple[CircuitModel, Chunk, list[Record]]:
         """The model, the rows as it reads them, and as records."""
-        if (asked.records is None) == (asked.columns is None):
-            raise InvalidRequest("Send either 'records' or 'columns', and not both.")
-        model, most = queryable(served.model), self.settings.max_rows
-        n_rows = max(map(len, asked.columns.values()), default=0) if asked.columns else len(asked.records or ())
-        if n_rows > most:
-            detail = f"{n_rows} rows; at most {most} are answered at once. A job answers more."
-            raise BodyTooLarge(detail, max_rows=most)
-        records = asked.records if asked.records is not None else _records(asked.columns or {})
-        served.check_names(records, asked.ignore_unknown, 'or send "ignore_unknown": true')
-        chunk = (
-            encode_records(records, model.schema)
-            if asked.columns is None
-            else encode_columns(asked.columns, model.schema)
-        )
+        check_form(asked, self.settings.max_rows)
+        model, columns, records = queryable(served.model), asked.columns or {}, asked.records or []
+        served.check_names(records or [columns], asked.ignore_unknown, 'or send "ignore_unknown": true')
+        if asked.columns is None:
+            chunk = encode_records(records, model.schema)
+        else:
+            chunk = encode_columns(columns, model.schema)
+            records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         return model, _with_class(model, chunk, records), records
 
 
 def _completed(
     model: CircuitModel, x: Array, records: list[Record], filling: Filling, pause: Callable[[], None]
-) -> tuple[list[Record], int]:
-    """Records with their cells filled, draw after draw; and how many cells were left."""
+) -> tuple[list[Record], int, int]:
+    """Records with their cells filled, draw after draw; and how many cells were filled, and how many left."""
     columns = model.columns
-    known = set(model.circuit.scope(model.circuit.root))
-    asked = [
-        v for v, name in enumerate(columns.names) if v in known and (not filling.columns or name in filling.columns)
-    ]
+    asked = variables_to_fill(model, filling, columns.names)
     is_missing = np.zeros(x.shape, np.bool_)
     for v in asked:
         is_missing[v] = [row.get(columns.names[v]) is None for row in records]
@@ -236,7 +223,8 @@ def _completed(
                 if is_missing[v, place]
             }
             completed.append(dict(row) | new)
-    return completed, int(np.count_nonzero(is_missing & np.isnan(values)))
+    n_left = int(np.count_nonzero(is_missing & np.isnan(values)))
+    return completed, filling.draws * int(is_missing.sum()) - n_left, n_left
 
 
 def _with_class(model: CircuitModel, chunk: Chunk, records: list[Record]) -> Chunk:
@@ -247,10 +235,3 @@ def _with_class(model: CircuitModel, chunk: Chunk, records: list[Record]) -> Chu
     known: dict[object, int] = {value: code for code, value in enumerate(model.schema.class_values())}
     codes = [known.get(row.get(target), len(known)) for row in records]
     return Chunk(chunk.x, np.array(codes, chunk.x.dtype), chunk.numbers)
-
-
-def _records(columns: dict[str, list[Value]]) -> list[Record]:
-    lengths = {len(values) for values in columns.values()}
-    if len(lengths) > 1:
-        raise InvalidRequest(f"The columns have different lengths: {sorted(lengths)}.")
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

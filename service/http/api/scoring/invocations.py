@@ -18,7 +18,7 @@ from service.http.api.scoring.predict import JSON, Predict, Rows, encode_table, 
 from service.http.memory_in_flight import UNCOUNTED, Hold
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
-from service.serving.answers import check_size, rows_in_json
+from service.serving.answers import check_size, classes_in_json
 from service.serving.predictor import Served
 from service.settings import Settings
 from service.version import VERSION
@@ -111,13 +111,7 @@ class Invocations:
         check_size(rows.chunk.n_rows, len(served.classes))
         probabilities = served.predict_proba(rows.chunk)
         served.answered(rows.chunk, probabilities, rows.raw)
-        classes = served.classes
-        answer = {
-            "predictions": [classes[code] for code in probabilities.argmax(axis=1)],
-            "probabilities": rows_in_json(probabilities),
-            "classes": classes,
-        }
-        return Response(msgspec.json.encode(answer), media_type=JSON)
+        return Response(msgspec.json.encode(classes_in_json(served.classes, probabilities)), media_type=JSON)
 
     def _rows_of_json(self, served: Served, body: bytes) -> Rows:
         """The rows of any of the four forms."""
@@ -128,6 +122,7 @@ class Invocations:
             raise InvalidRequest(f"Send exactly one of {', '.join(forms)}.")
         rows = getattr(request, given[0])
         if isinstance(rows, Split):
+            served.check_columns(tuple(rows.columns), False, WAY_OUT)
             rows = columns_of(rows)
         if isinstance(rows, dict):
             rows = {name: values if isinstance(values, list) else [values] for name, values in rows.items()}
@@ -161,5 +156,5 @@ def rows_of_csv(served: Served, body: bytes, max_rows: int) -> Rows:
     except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter where a name is not UTF-8
         raise MalformedBody(f"The body is not CSV with a header: {error}") from error
     check_rows(table.num_rows, max_rows)
-    served.check_names([dict.fromkeys(names)], ignore_unknown=False, way_out=WAY_OUT)
+    served.check_columns(tuple(names), False, WAY_OUT)
     return Rows(encode_table(table, served), BatchRows(table))

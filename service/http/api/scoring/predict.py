@@ -22,7 +22,7 @@ from learners.schema.schema import FEW_CLASSES
 from service.http.api.bodies.bodies import decoded, read_body, send_body, send_problem
 from service.http.api.bodies.decoded_sizes import check_json
 from service.http.api.bodies.options import PREDICTION_KEY, Options, checked_key, options_of
-from service.http.api.bodies.pieces import Value, check_rows, row_reader
+from service.http.api.bodies.pieces import Column, Record, check_rows, row_reader
 from service.http.api.bodies.streams import QuickStreams, read_stream
 from service.http.memory_in_flight import UNCOUNTED, Hold, InFlight
 from service.http.paths import is_hot
@@ -39,13 +39,14 @@ PATH = "/v1/models/{name}/predict"
 ARROW_TIMES, CELLS_TIMES = 16, 2
 
 ROWS = "Send {'records': [{...}]} or {'columns': {...}}."
+RECORDS = [{"outlook": "sunny", "humidity": 71.5}, {"outlook": None, "humidity": 93.0}]
 
 
 class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Rows to classify: either records or columns; a column may be absent, a value may be null."""
 
-    records: list[dict[str, Value]] | None = None
-    columns: dict[str, list[Value]] | None = None
+    records: Annotated[list[Record] | None, msgspec.Meta(examples=[RECORDS])] = None
+    columns: dict[str, Column] | None = None
 
 
 class PredictResponse(msgspec.Struct):
@@ -160,9 +161,7 @@ class Predict:
     def parse(self, body: bytes) -> PredictRequest:
         """The request of a JSON body, with exactly one of records and columns."""
         request = decoded(self.read, body, ROWS)
-        if (request.records is None) == (request.columns is None):
-            raise InvalidRequest("Send either 'records' or 'columns', and not both.")
-        check_rows(len(request.records or ()), self.max_rows)
+        check_form(request, self.max_rows)
         return request
 
     def answer_json(self, served: Served, request: PredictRequest, options: Options) -> bytes:
@@ -180,7 +179,6 @@ class Predict:
             return Rows(encode_records(request.records, served.schema), RecordRows(request.records))
         columns = request.columns or {}
         served.check_names([columns], options.ignore_unknown)
-        check_rows(_n_rows(columns), self.max_rows)
         return Rows(encode_columns(columns, served.schema), ColumnRows(columns))
 
     def held(self, body: bytes, content_type: str, hold: Hold) -> None:
@@ -213,7 +211,7 @@ class Predict:
         served.check_columns(names, options.ignore_unknown)
         return Rows(encode_table(rows, served, is_trusted=False), BatchRows(rows))
 
-    def _one(self, served: Served, record: dict[str, Value]) -> bytes:
+    def _one(self, served: Served, record: Record) -> bytes:
         probabilities = served.classify(record).tolist()
         served.count_rows(1)
         best = probabilities.index(max(probabilities))
@@ -241,11 +239,8 @@ class Predict:
     ) -> tuple[str, bytes]:
         """Classify a larger request on a thread: JSON or Arrow in, JSON or Arrow out."""
         self.held(body, content_type, hold)
-        if content_type == JSON:
-            request = self.parse(body)
-            if accept != ARROW:
-                return JSON, self.answer_json(served, request, options)
-            return self.answer_chunk(served, self.chunk(served, request, options), ARROW, options)
+        if content_type == JSON and accept != ARROW:
+            return JSON, self.answer_json(served, self.parse(body), options)
         return self.answer_chunk(served, self.rows(served, body, content_type, options), accept, options)
 
     def answer_chunk(self, served: Served, rows: Rows, accept: str, options: Options) -> tuple[str, bytes]:
@@ -316,11 +311,16 @@ def _media_type(value: bytes) -> str:
     return value.decode("latin-1").partition(";")[0].strip().lower()
 
 
-def _n_rows(columns: dict[str, list[Value]]) -> int:
-    lengths = {len(values) for values in columns.values()}
-    if len(lengths) > 1:
-        raise InvalidRequest(f"The columns have different lengths: {sorted(lengths)}.")
-    return lengths.pop() if lengths else 0
+def check_form(request: PredictRequest, max_rows: int) -> None:
+    """Refuse anything but records or columns, and too many rows.
+
+    Raises
+    ------
+    InvalidRequest, BodyTooLarge
+    """
+    if (request.records is None) == (request.columns is None):
+        raise InvalidRequest("Send either 'records' or 'columns', and not both.")
+    check_rows(len(request.records or ()) or max(map(len, (request.columns or {}).values()), default=0), max_rows)
 
 
 def encode_table(table: pa.Table | pa.RecordBatch, served: Served, is_trusted: bool = True) -> Chunk:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFile
 
 from learners.errors import SourceError
 from learners.passes.learner import drive
@@ -134,7 +135,7 @@ def test_a_file_of_a_store_appears_when_it_is_whole(path: Path, model, monkeypat
     store, folder = filesystem_of("memory://shop")
     assert len(store.get_file_info(pafs.FileSelector(folder))) == 1
     place = destination_of("memory://shop/b.parquet")
-    monkeypatch.setattr("service.product.outputs.shutil.copyfileobj", Mock(side_effect=OSError("the store is gone")))
+    monkeypatch.setattr(MemoryFile, "write", Mock(side_effect=OSError("the store is gone")))
     with pytest.raises(SourceError, match=r"memory://shop/b.parquet: cannot be written \(the store is gone\)"):
         place.put(path)
     assert len(store.get_file_info(pafs.FileSelector(folder))) == 1

@@ -120,6 +120,7 @@ def test_rows_are_scored_averaged_over_graphs(site, plant, circuit, tmp_path):
         assert told["average"]["is_exact"] is is_exact
         *logs, last = told["log_likelihoods"]
         assert logs == pytest.approx(expected, rel=1e-9 if is_exact else 0.1) and last is None
+        assert sorted(told["surprise_ranks"][:5]) == [1, 2, 3, 4, 5] and told["surprise_ranks"][5] is None
     rows = tmp_path / "rows.parquet"
     pq.write_table(pa.table({name: [*table[name].to_pylist(), None] for name in NAMES}), rows)
     shown = fewpass(
@@ -137,6 +138,18 @@ def test_rows_are_scored_averaged_over_graphs(site, plant, circuit, tmp_path):
     }
     done = finished(site.client, job)
     assert done["average"]["n"] == 30 and done["average"]["standard_error"] > 0 and done["n_incomplete"] == 0
+    for wrong, word in (
+        ({"draws": 5}, "unknown field `draws`"),
+        ({"n": "5"}, "Expected `int`, got `str` - at `$.average.n`"),
+        ({"n": 10_001}, "use 2 to 10,000 draws"),
+        ({"present": "flow->heat"}, "Expected `array`"),
+        ({"present": ["flow->heap"]}, "Column 'heap'"),
+        ({"prior": "none"}, "Invalid enum value 'none'"),
+        ({"level": 1.5}, "use a number between 0 and 1"),
+        ([], "Expected `object | null`, got `array`"),
+    ):
+        answer = site.client.post("/v1/models/plant/score", json={"records": [{}], "average": wrong})
+        assert word in problem(answer, 422)["detail"]
     body = {"records": [{}], "average": {}}
     assert "has several graphs" in problem(site.client.post("/v1/models/sky/score", json=body), 422)["detail"]
 
