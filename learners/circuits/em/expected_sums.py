@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Generic, NamedTuple, Self, TypeVar
@@ -21,7 +22,7 @@ Model = TypeVar("Model")
 Sums = TypeVar("Sums", bound=NamedTuple)
 
 
-class ExpectedSums(Generic[Model, Sums]):
+class ExpectedSums(ABC, Generic[Model, Sums]):
     """Sums over rows by the present parameters of a model.
 
     Parameters
@@ -50,13 +51,13 @@ class ExpectedSums(Generic[Model, Sums]):
         self.model, self.schema, self.rows_of, self.columns = model, schema, rows_of, columns
         self._sums = self._zeros()
 
+    @abstractmethod
     def _zeros(self) -> Sums:
         """Arrays of int64; the last has rows, impossible rows and the log likelihood."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _parameters(self) -> Iterable[Array]:
         """The arrays that say which model it is."""
-        raise NotImplementedError
 
     @property
     def spec(self) -> dict[str, object]:
