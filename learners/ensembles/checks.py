@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from learners.classifiers.baselines.boosted_checks import check_booster
 from learners.classifiers.lookup.checks import check_arrays, check_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.correction.forest import check_forest
-from learners.ensembles.joints import arrays_of, headers_of
+from learners.ensembles.joints import POOLING, Pooling, arrays_of, headers_of
 from learners.ensembles.lookup.compile import PooledFamilies
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
@@ -32,6 +32,8 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
         Of a joint member's schema.
     """
     schema = Schema.from_json(header["schema"])
+    if header.get(POOLING, "mean") not in get_args(Pooling):
+        raise InvalidArray(POOLING, f"is none of {', '.join(get_args(Pooling))}; a later release may have written it")
     for number, own in enumerate(headers_of(header)):
         check_schema(Schema.from_json(own["schema"]))
         check_arrays(own, arrays_of(number, arrays))

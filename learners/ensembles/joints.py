@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from learners.classifiers.lookup.incomplete import normalized
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.cuts import parent_grouping
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, freeze
@@ -16,7 +17,8 @@ from learners.schema import Chunk, Schema
 from learners.schema.encoding.views import Views
 
 LEAST = 1e-300
-MORE = "more_joints"
+MORE, POOLING = "more_joints", "pooling"
+Pooling = Literal["mean", "logs", "logs-by-columns"]
 
 
 def prefix_of(number: int) -> str:
@@ -40,13 +42,14 @@ class Joints:
         Of the ensemble.
     models : tuple of LookupModel
         The first one answers queries.
-    is_of_before : bool
-        Whether the share of the ensemble is that of the columns that are known, as until 25 November 2026.
+    pooling : "mean", "logs" or "logs-by-columns"
+        Whether the probabilities of the ensemble and of these are averaged, or their logs, as until 26 November 2026; and by the
+        share of the columns alone, as until 25 November. A model keeps its own, and goes on saying what it said.
     """
 
     schema: Schema
     models: tuple[LookupModel, ...]
-    is_of_before: bool = False
+    pooling: Pooling = "mean"
 
     @cached_property
     def views(self) -> tuple[Views, ...]:
@@ -74,14 +77,20 @@ class Joints:
         """(n, 1): how much the ensemble is heard where columns are missing, from 0 to 1.
 
         Its networks and trees have learned from whole rows, and err the more, the more of what tells the class they lack. So the
-        share is the square of that of the columns that are known, or of the information that they carry, whichever is less:
-        over fifteen tables with random columns hidden, twice, it was .02 nats behind retraining instead of .07.
+        share is the square of that of the columns that are known, or of the information that they carry, whichever is less.
         """
         is_known = x < self.schema.domain_sizes[:, np.newaxis]
         of_columns = is_known.mean(axis=0) if is_known.size else np.ones(x.shape[1])
-        if self.is_of_before:
+        if self.pooling == "logs-by-columns":
             return of_columns[:, np.newaxis]
         return np.minimum(of_columns, self.information @ is_known)[:, np.newaxis] ** 2
+
+    def pooled(self, share: Floats, log_ensemble: Floats, of_joints: Floats, log_prior: Floats) -> Floats:
+        """(n, n_classes) class probabilities of the ensemble, which has a share, and of these, whose logs are averaged."""
+        log_joint = of_joints.mean(axis=0)
+        if self.pooling == "mean":
+            return share * np.exp(log_ensemble) + (1.0 - share) * normalized(log_joint, log_prior)[0]
+        return normalized(share * log_ensemble + (1.0 - share) * log_joint, log_prior)[0]
 
     @cached_property
     def information(self) -> Floats:
@@ -110,15 +119,15 @@ class Joints:
             header, own = model.to_arrays()
             headers.append(header)
             arrays |= {prefix_of(number) + name: array for name, array in own.items()}
-        more = {} if self.is_of_before else {MORE: headers[1:]}
-        return {"joint": headers[0], **more}, arrays
+        more = {} if self.pooling == "logs-by-columns" else {MORE: headers[1:]}
+        return {"joint": headers[0], **more, POOLING: self.pooling}, arrays
 
     @classmethod
     def from_arrays(cls, schema: Schema, header: Mapping[str, Any], arrays: Arrays) -> Joints:
-        """Those of `to_arrays`; ensembles of before have one."""
+        """Those of `to_arrays`; ensembles of before 25 November 2026 have one."""
         headers = headers_of(header)
-        models = [LookupModel.from_arrays(own, arrays_of(number, arrays)) for number, own in enumerate(headers)]
-        return cls(schema, tuple(models), MORE not in header)
+        models = tuple(LookupModel.from_arrays(own, arrays_of(number, arrays)) for number, own in enumerate(headers))
+        return cls(schema, models, header.get(POOLING, "logs" if MORE in header else "logs-by-columns"))
 
 
 def headers_of(header: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -108,7 +108,7 @@ class EnsembleModel:
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
         """Class probabilities.
 
-        Where columns are missing, two answers are pooled: that of the ensemble, in which a missing parent ends the context and a
+        Where columns are missing, two answers are averaged: that of the ensemble, in which a missing parent ends the context and a
         missing split sends a row both ways, weighs as `Joints.share_of_ensemble` says; that of the joint members, which sum out
         what is missing, weighs the rest. A null is a value or hides one (`Completeness`).
 
@@ -141,8 +141,7 @@ class EnsembleModel:
     def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
         """Of (n_attributes, n) codes that may be missing the (n, n_classes) class probabilities, and (n,) log P(known)."""
         share, log_ensemble, of_joints, evidence = self._answers_of_both(x)
-        pooled, _ = normalized(share * log_ensemble + (1.0 - share) * of_joints.mean(axis=0), self._tables.log_prior)
-        return pooled, evidence
+        return self.joints.pooled(share, log_ensemble, of_joints, self._tables.log_prior), evidence
 
     def _answers_of_both(self, x: Codes) -> tuple[Floats, Floats, Floats, Floats]:
         """The share of the ensemble, log probabilities by the ensemble and by each joint member, log P(known)."""

@@ -115,22 +115,28 @@ class PoolInSQL:
         source = self._add_share(query, source)
         pool = query.softmax(self.add_scores(query, source, ["row_key", "share"]), ["row_key", "share"], self.prior)
         joints = [self._add_joint(query, source, number) for number in range(len(self.summing))]
-        joined, least = f"{pool} AS a", query.dialect.number(LEAST)
+        joined = f"{pool} AS a"
         for j, joint in enumerate(joints):
             joined += f" JOIN {joint} AS b{j} ON b{j}.row_key = a.row_key"
 
         def mean(terms: list[str]) -> str:
             return f"({added(terms)}) / {len(joints)}"
 
-        logs = []
-        for k in query.classes:
-            of_joints = [f"LN({query.dialect.largest([f'b{j}.p{k}', least])})" for j in range(len(joints))]
-            of_pool = f"LN({query.dialect.largest([f'a.p{k}', least])})"
-            logs.append(f"a.share * {of_pool} + (1e0 - a.share) * {mean(of_joints)} AS l{k}")
+        def log(p: str) -> str:
+            return f"LN({query.dialect.largest([p, query.dialect.number(LEAST)])})"
+
+        of_joints = [mean([log(f"b{j}.p{k}") for j in range(len(joints))]) for k in query.classes]
         evidence = mean([f"b{j}.evidence" for j in range(len(joints))])
-        both = query.add("both", ["a.row_key", f"{evidence} AS joint_evidence", *logs], joined)
-        pooled = query.softmax(both, ["row_key", "joint_evidence"], self.prior)
-        shares = [f"p{k}" for k in query.classes]
+        is_mean = self._joints.pooling == "mean"
+        logs = of_joints
+        if not is_mean:
+            logs = [f"a.share * {log(f'a.p{k}')} + (1e0 - a.share) * {one}" for k, one in enumerate(of_joints)]
+        own = [f"a.p{k} AS a{k}" for k in query.classes]
+        scores = [f"{one} AS l{k}" for k, one in enumerate(logs)]
+        both = query.add("both", ["a.row_key", "a.share", f"{evidence} AS joint_evidence", *own, *scores], joined)
+        kept = ["row_key", "share", "joint_evidence", *(f"a{k}" for k in query.classes)]
+        pooled = query.softmax(both, kept, self.prior)
+        shares = [f"share * a{k} + (1e0 - share) * p{k} AS p{k}" if is_mean else f"p{k}" for k in query.classes]
         return query.add("pooled", ["row_key", *shares, "joint_evidence AS evidence"], pooled, is_shared=True)
 
     def _add_share(self, query: Query, source: str) -> str:
@@ -149,7 +155,7 @@ class PoolInSQL:
             f"{known(self._joints.information.tolist())} AS of_information",
         ]
         source = query.add("known", ["row_key", *codes, *shares], source)
-        if self._joints.is_of_before:
+        if self._joints.pooling == "logs-by-columns":
             return query.add("shared", ["row_key", *codes, "of_columns AS share"], source, is_shared=True)
         less = "CASE WHEN of_columns < of_information THEN of_columns ELSE of_information END"
         source = query.add("heard", ["row_key", *codes, f"{less} AS less"], source)
