@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.processes.local_server import local_server
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.monitoring import problems
 from tests.processes import wait_for
 from tests.service.asking import client_of
+from tests.service.forks import local_server
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 PATH = "/v1/models/towns/predict"
