@@ -98,7 +98,7 @@ def _number(item: tuple[str, str]) -> int:
     return int(item[0].partition("@")[2])
 
 
-@pytest.mark.parametrize(("operation", "fault"), zip(OPERATIONS, itertools.cycle(FAULTS), strict=False))
+@pytest.mark.parametrize(("operation", "fault"), [*zip(OPERATIONS, itertools.cycle(FAULTS), strict=False)])
 def test_a_sample_of_the_calls(forker: Forker, operation: str, fault: str) -> None:
     reference = Reference(forker, operation)
     rng = random.Random(f"{operation} {os.environ.get('FEWPASS_TEST_SEED', '0')}")
