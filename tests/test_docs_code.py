@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +15,8 @@ import pytest
 import typer.main
 
 from service.cli import app as command_line
-from service.processes.local_server import local_server
 from service.settings import Settings
+from tests.service.forks import local_server, shell
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -103,29 +100,13 @@ def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (tmp_path / "make_deliveries.py").write_text(script)
     *commands, serve, ask = blocks(TUTORIAL, "sh")
     assert serve == "fewpass serve\n"
-    _run(tmp_path, "python make_deliveries.py")
-    shown = _run(tmp_path, "".join(commands))
+    shell("python make_deliveries.py", tmp_path)
+    shown = shell("exec 2>&1\n" + "".join(commands), tmp_path)
     for block in blocks(TUTORIAL, "text"):
         for line in block.splitlines():
             words = re.sub(r"[┃│]", " ", line).split()
             assert any(words == re.sub(r"[┃│]", " ", other).split() for other in shown.splitlines()), line
     monkeypatch.chdir(tmp_path)
-    with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
-        answer = json.loads(_run(tmp_path, ask.replace("localhost:8000", server.url.removeprefix("http://"))))
+    with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False, job_workers=0)) as server:
+        answer = json.loads(shell(ask.replace("localhost:8000", server.url.removeprefix("http://")), tmp_path))
     assert answer["version"] == 3 and len(answer["probabilities"]) == 2
-
-
-def _run(folder: Path, script: str) -> str:
-    # The commands of this installation, whatever else is on the path.
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("FEWPASS_")}
-    done = subprocess.run(
-        ["bash", "-ec", script],
-        cwd=folder,
-        env=environment | {"PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=800,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr

@@ -30,7 +30,7 @@ from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 from service.http.app import create_app
 from service.settings import Settings
-from tests.service import commands
+from tests.service import forks
 
 TARGET = "class"
 TEST_SHARE = 0.3
@@ -215,7 +215,7 @@ def test_the_default_answers_alike_in_every_way(tmp_path):
         ["train", str(train), "--target", TARGET, "--name", "late", "--holdout", "0", *at],
         ["predict", "late", str(test), "--out", str(out), *at],
     ):
-        done = commands.run(command, {})
+        done = forks.run(command, {})
         assert done.returncode == 0, done.stderr
     answers = pq.read_table(out)
     by_command = np.stack([answers[f"probability_{name}"].to_numpy() for name in ("late", "on time")], axis=1)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,12 @@ class LocalServer:
 
 
 @contextlib.contextmanager
-def local_server(settings: Settings, timeout_s: float = 240.0, module: str = "service.cli") -> Iterator[LocalServer]:
+def local_server(
+    settings: Settings,
+    timeout_s: float = 240.0,
+    module: str = "service.cli",
+    start: Callable[..., "subprocess.Popen[bytes]"] = subprocess.Popen,
+) -> Iterator[LocalServer]:
     """Start `fewpass serve` and wait until it is ready; on leaving, it and its workers have ended.
 
     Parameters
@@ -38,6 +43,8 @@ def local_server(settings: Settings, timeout_s: float = 240.0, module: str = "se
         How long it may take to become ready; the first start compiles kernels.
     module : str
         Whose `serve` is run: a test may change what the server does before it starts.
+    start : callable
+        What starts the process, given what `subprocess.Popen` is given.
 
     Raises
     ------
@@ -52,7 +59,7 @@ def local_server(settings: Settings, timeout_s: float = 240.0, module: str = "se
     with tempfile.TemporaryDirectory(prefix="fewpass-server-") as directory:
         log = Path(directory) / "server.log"
         with log.open("wb") as sink:
-            process = subprocess.Popen(
+            process = start(
                 [sys.executable, "-m", module, "serve", "--port", "0"],
                 env=environment | settings.environment(),
                 stdout=sink,

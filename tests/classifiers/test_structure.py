@@ -21,7 +21,7 @@ from tests.naive import structure as naive
 from tests.naive.counts import pair_counts
 from tests.naive.information import matrices
 
-N_ROWS = 2000
+N_ROWS = 500
 
 
 def assert_tan_equals_naive(found, with_class, between):

@@ -232,7 +232,7 @@ def run(n_examples: int, n_steps: int, number: int) -> None:
 
 
 def test_a_few_steps() -> None:
-    run(6, 14, int(os.environ.get("FEWPASS_TEST_SEED", "0")))
+    run(3, 14, int(os.environ.get("FEWPASS_TEST_SEED", "0")))
     assert Refreshes.counted["equal"] > 5
 
 

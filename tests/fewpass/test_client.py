@@ -12,10 +12,10 @@ import pytest
 import fewpass
 from fewpass.client import _plain
 from service import product
-from service.processes.local_server import local_server
 from service.requests.problems import InvalidRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.service.forks import local_server
 
 
 @pytest.fixture(scope="module")

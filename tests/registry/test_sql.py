@@ -135,10 +135,15 @@ def test_the_view_answers_as_the_model(make, dialect):
     check(model, pa.concat_tables([rows, with_holes(rows, 2, 0.3), with_holes(rows.slice(0, 40), 3, 0.8)]), dialect)
 
 
+@pytest.fixture(scope="module")
+def pool():
+    return ESKDB().fit(table_of(0, 1000), "class").model_
+
+
 @pytest.mark.parametrize("cells", [(0,), (40,), (4096,)])
-def test_tables_of_a_pool_answer_alike_however_they_are_merged(cells, monkeypatch):
+def test_tables_of_a_pool_answer_alike_however_they_are_merged(cells, pool, monkeypatch):
     """By the codes of attributes, of views, or of both."""
-    model = ESKDB().fit(table_of(0, 1000), "class").model_
+    model = pool
     monkeypatch.setattr(merged, "CELLS", cells)
     families = merged.merged_families(model)
     columns = {*families.order, *families.parents}

@@ -16,13 +16,14 @@ import pytest
 
 from service import product
 from service.jobs.queue import JobQueue
-from service.processes.local_server import LocalServer, local_server
+from service.processes.local_server import LocalServer
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.models.models import ModelVersion
 from tests.service.asking import client_of
 from tests.service.clocks import Wall, compiled
+from tests.service.forks import local_server, started
 
 
 def weather(n_rows: int, seed: int) -> pa.Table:
@@ -107,7 +108,7 @@ class Workers:
     def start(self) -> subprocess.Popen:
         command = [sys.executable, "-m", "tests.service.jobs.queue_worker", str(self.workspace)]
         log = (self.workspace / "worker.log").open("a")
-        self.processes.append(subprocess.Popen(command, stdout=log, stderr=log))
+        self.processes.append(started(command, stdout=log, stderr=log))
         return self.processes[-1]
 
     def stop(self) -> None:

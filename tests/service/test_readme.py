@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from service.processes.local_server import local_server
 from service.settings import Settings
+from tests.service.forks import local_server, shell
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 SERVE = "fewpass serve "
@@ -27,19 +24,9 @@ def block(after: str, language: str = "sh") -> str:
     return found[1]
 
 
-def run(command: list[str], folder: Path) -> str:
-    # The commands of this installation, whatever else is on the path.
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("FEWPASS_")}
-    done = subprocess.run(
-        command, cwd=folder, env=environment | {"PATH": path}, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_the_example_prints_what_the_readme_shows(tmp_path: Path) -> None:
-    shown = run([sys.executable, "-c", block("Any question", "python")], tmp_path)
+    (tmp_path / "example.py").write_text(block("Any question", "python"))
+    shown = shell("python example.py", tmp_path)
     assert shown == block("Any question", "text")
 
 
@@ -49,15 +36,15 @@ def test_the_tour_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     tour = block("On the command line:")
     assert SERVE in tour.splitlines()[-1]
     script = block("make a few tables") + "\n".join(tour.splitlines()[:-1])
-    shown = run(["bash", "-ec", script], tmp_path)
+    shown = shell(script, tmp_path)
     assert "means over 2 data sets" in shown
     assert pq.read_metadata(tmp_path / "scored.parquet").num_rows == 2000
     monkeypatch.chdir(tmp_path)
     with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
         calls = block("Over HTTP").replace("localhost:8000", server.url.removeprefix("http://"))
         submit, predict = (call for call in re.split(r"(?=^curl )", calls, flags=re.MULTILINE) if call)
-        job = json.loads(run(["bash", "-ec", submit], tmp_path))
+        job = json.loads(shell(submit, tmp_path))
         assert job["kind"] == "train" and "id" in job
-        run(["bash", "-ec", f"fewpass jobs watch {job['id']}"], tmp_path)
-        answer = json.loads(run(["bash", "-ec", predict], tmp_path))
+        shell(f"fewpass jobs watch {job['id']}", tmp_path)
+        answer = json.loads(shell(predict, tmp_path))
         assert answer["model"] == "income" and answer["classes"] == ["<=50K", ">50K"]

@@ -10,14 +10,7 @@ from scipy.special import polygamma, psi
 
 from learners.circuits.streaming.projection_kernels import ADF, FARTHEST, MOVED, UNKNOWN, project
 from learners.circuits.streaming.two_child_kernels import N_BLOCK, N_ROOM, filter_block, put_two
-
-
-def state_of(counts):
-    """Entries and nodes of (n, 2) pseudo-counts whose slopes are known."""
-    total = counts.sum(axis=1)
-    slope, slope_total = 1.0 / polygamma(1, counts), 1.0 / polygamma(1, total)
-    entry = np.stack([counts.ravel(), (counts / total[:, None]).ravel(), slope.ravel()])
-    return entry, np.stack([total, 1.0 / (slope_total - slope.sum(axis=1)), np.zeros(total.size)])
+from tests.circuits.streaming.test_many_children import state_of
 
 
 def drawn(seed, n_nodes):

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service.processes.local_server import local_server
 from service.settings import Settings
 from tests.processes import children_of, ended, wait_for
-from tests.service import commands
+from tests.service import forks
+from tests.service.forks import local_server
 
 
 def fewpass(*arguments: object, workspace: Path, code: int = 0) -> subprocess.CompletedProcess:
-    done = commands.run([*map(str, arguments)], os.environ | {"FEWPASS_WORKSPACE": str(workspace)})
+    done = forks.run([*map(str, arguments)], os.environ | {"FEWPASS_WORKSPACE": str(workspace)})
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done

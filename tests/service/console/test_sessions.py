@@ -13,12 +13,12 @@ import pytest
 
 from service import product
 from service.http.api.sessions import local
-from service.processes.local_server import local_server
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.keys import Role
 from tests.processes import wait_for
 from tests.service.asking import NO_CERTIFICATES, PATIENCE_S
+from tests.service.forks import local_server
 
 ADMIN_KEY = "an-administrator-of-tests"
 PAGE = {"accept": "text/html", "sec-fetch-site": "none"}

@@ -15,10 +15,11 @@ import psutil
 import pytest
 
 from service.http.connections import MAX_HEAD_BYTES
-from service.processes.local_server import LocalServer, local_server
+from service.processes.local_server import LocalServer
 from service.settings import Settings
 from tests.processes import runs, wait_for
 from tests.service.asking import PATIENCE_S
+from tests.service.forks import local_server
 from tests.service.http.test_hostile import is_answered
 
 GET = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"

@@ -20,11 +20,11 @@ import pytest
 from learners.errors import SourceError
 from learners.passes.sources.source import Source
 from service.http.threads import Openings, Threads
-from service.processes.local_server import local_server
 from service.settings import Settings
 from tests.processes import children_of, wait_for
 from tests.service.asking import PATIENCE_S, job_at_end, run_apart
 from tests.service.conftest import Site, weather
+from tests.service.forks import local_server
 
 JSON = {"content-type": "application/json"}
 TOO_DEEP = b'{"a":' * 20_000 + b"1" + b"}" * 20_000

@@ -14,10 +14,10 @@ import pytest
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
-from service.processes.local_server import local_server
 from service.settings import Settings
 from tests.service.asking import client_of
 from tests.service.conftest import Site
+from tests.service.forks import local_server
 from tests.service.http.test_predict import PATH, problem
 
 INFER = "/v2/models/weather/infer"

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.processes.local_server import local_server
 from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -19,6 +18,7 @@ from tests.monitoring import problems
 from tests.processes import wait_for
 from tests.service.asking import client_of
 from tests.service.cli.test_cli import fewpass
+from tests.service.forks import local_server
 
 PATH = "/v1/models/towns"
 

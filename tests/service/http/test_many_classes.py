@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from service.processes.local_server import local_server
 from service.settings import Settings
 from tests.classifiers.lookup.test_many_classes import table
 from tests.service.asking import client_of
 from tests.service.cli.test_cli import fewpass
+from tests.service.forks import local_server
 from tests.service.http.test_predict import problem, stream_of
 
 N_CLASSES = 10_000

@@ -13,13 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.processes.local_server import local_server
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.monitoring import problems
 from tests.processes import wait_for
 from tests.service.asking import client_of
+from tests.service.forks import local_server
+from tests.service.http.test_predict import stream_of
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 PATH = "/v1/models/towns/predict"
@@ -46,13 +47,6 @@ def place(tmp_path_factory):
 
 def records_of(table):
     return table.drop_columns(["class"]).to_pylist()
-
-
-def stream_of(table):
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()
 
 
 def seen(client, model, n_rows, **asked):

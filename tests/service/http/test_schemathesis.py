@@ -19,11 +19,11 @@ from schemathesis.specs.openapi.checks import (
 
 from service import product
 from service.http.app import create_app
-from service.processes.local_server import local_server
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.asking import PATIENCE_S, client_of
+from tests.service.forks import local_server
 
 # What is known on the server, so that half of the requests get past "not found".
 KNOWN = {"name": "income", "reference": "income@1", "version": "1", "alias": "other", "tag": "team"}

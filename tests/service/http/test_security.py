@@ -20,7 +20,6 @@ import pytest
 from service import product
 from service.http.app import create_app
 from service.http.security import needed_role, rank
-from service.processes.local_server import local_server
 from service.product.datasets import data_roots
 from service.requests.problems import OutsideRoots
 from service.requests.requests import TrainRequest
@@ -32,6 +31,7 @@ from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, client_of
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import Site, weather
+from tests.service.forks import local_server
 from tests.service.http.test_predict import PATH, RECORD, problem
 
 ADMIN_KEY = "an-administrator-of-tests"

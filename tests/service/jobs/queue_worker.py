@@ -159,7 +159,7 @@ def open_kinds(settings: Settings, lease: str) -> Kinds:
 
 if __name__ == "__main__":
     os.environ["QUEUE_WORKER"] = str(os.getpid())
-    multiprocessing.set_forkserver_preload(["service.jobs.worker", "service.product.submission.job_steps"])
+    multiprocessing.set_forkserver_preload(["tests.service.jobs.queue_worker"])
     worker.LEFTOVERS_S = 0.2
     destroy, DBOS.destroy = DBOS.destroy, destroy_and_linger
     workspace = Path(sys.argv[1])

@@ -16,12 +16,12 @@ from learners.passes.engine import collect
 from learners.passes.sources.source import Source
 from learners.schema.inference.summaries import ColumnSummaries
 from service.jobs.children import Children
-from service.processes.local_server import local_server
 from service.requests.problems import JobFailed, OutOfMemory
 from service.settings import Settings
 from tests import processes
 from tests.passes.hostile import MB, REPEATING, classes, damaged_footers, long_texts, written
 from tests.service.asking import client_of
+from tests.service.forks import local_server
 
 BOMBS = {
     "one page": ({"use_dictionary": False, "data_page_size": 600 * MB}, "Out of memory"),

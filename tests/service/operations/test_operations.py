@@ -21,7 +21,6 @@ from service.jobs.leases import here
 from service.jobs.slots import take_slot
 from service.operations import backup, doctor
 from service.operations.backup import back_up
-from service.processes.local_server import local_server
 from service.requests.problems import Conflict, InvalidRequest
 from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
@@ -31,15 +30,16 @@ from storage.errors import CorruptFile
 from storage.files.workspace_layout import read_manifest, sha256_of_file
 from storage.monitoring.counts import workspace_secret
 from tests.processes import wait_for
-from tests.service import commands
+from tests.service import forks
 from tests.service.asking import job_at_end
 from tests.service.conftest import Site
+from tests.service.forks import local_server
 from tests.service.http.test_predict import RECORD
 
 
 def run(*command: str, workspace: Path, code: int = 0) -> dict | list:
     """The JSON that a command prints."""
-    ended = commands.run([*command, "--workspace", str(workspace), "--json"], dict(os.environ))
+    ended = forks.run([*command, "--workspace", str(workspace), "--json"], dict(os.environ))
     assert ended.returncode == code, ended.stdout + ended.stderr
     return json.loads(ended.stdout or ended.stderr)
 

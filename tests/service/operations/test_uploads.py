@@ -10,7 +10,7 @@ from service.operations import backup, doctor
 from service.requests.requests import DatasetRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.service import commands
+from tests.service import forks
 
 
 def uploads(settings: Settings) -> list[doctor.Finding]:
@@ -52,6 +52,6 @@ def test_a_backup_says_that_files_in_a_data_root_are_not_in_it(tmp_path: Path) -
     assert (
         found.state == "ok" and "leaves them out" in found.detail and str(tmp_path / "data" / "uploads") in found.detail
     )
-    said = commands.run(["backup", str(tmp_path / "copy")], settings.environment())
+    said = forks.run(["backup", str(tmp_path / "copy")], settings.environment())
     assert "Uploaded files are not in it" in said.stdout and said.returncode == 0
     assert not (tmp_path / "copy" / "uploads").exists()

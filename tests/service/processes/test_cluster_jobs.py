@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from service.processes.local_server import local_server
 from service.settings import Settings
 from tests.service.asking import client_of, job_at_end
+from tests.service.forks import local_server
 
 
 def test_a_job_over_rest_learns_a_stream_in_shards(tmp_path: Path) -> None:

@@ -22,13 +22,14 @@ import pytest
 
 from service import product
 from service.operations import doctor
-from service.processes.local_server import LocalServer, local_server
+from service.processes.local_server import LocalServer
 from service.requests.problems import NotReady
 from service.requests.requests import SchemaRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import children_of, ended, wait_for
 from tests.service.asking import client_of, job_at_end, job_in
+from tests.service.forks import local_server
 from tests.service.http.test_predict import RECORD, problem
 
 ASKED = {"records": [RECORD, {}]}
@@ -87,7 +88,7 @@ def train_two(settings: Settings, data: Path) -> None:
 
 def long_job(data: Path) -> dict:
     """A training that takes some seconds, most of them in one step."""
-    parameters = {"k": 2, "estimator": "hdp", "iterations": 5_000}
+    parameters = {"k": 2, "estimator": "hdp", "iterations": 2_000}
     return {"kind": "train", "uris": [str(data)], "target": "class", "learner": "kdb", "model": "long"} | {
         "parameters": parameters
     }

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.processes.local_server import LocalServer, local_server
+from service.processes.local_server import LocalServer
 from service.requests.requests import DatasetRequest, ScheduleRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -24,6 +24,7 @@ from tests.processes import wait_for
 from tests.service.asking import client_of
 from tests.service.conftest import weather
 from tests.service.console.browser.driving import Visit, launched, visit
+from tests.service.forks import local_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.processes.local_server import local_server
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -22,6 +21,7 @@ from tests.service.cli.test_networks import NETWORK
 from tests.service.conftest import weather
 from tests.service.console.browser.driving import Visit, needs_browser, visit
 from tests.service.console.browser.test_what_if import after, case_of, digits, settled_number
+from tests.service.forks import local_server
 
 pytestmark = needs_browser
 LEARNERS = {

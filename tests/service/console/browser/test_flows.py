@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from service import product
-from service.processes.local_server import local_server
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.asking import job_at_end
 from tests.service.console.browser.conftest import House, Visiting
 from tests.service.console.browser.driving import Visit, needs_browser, visit
+from tests.service.forks import local_server
 
 pytestmark = needs_browser
 

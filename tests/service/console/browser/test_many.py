@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.processes.local_server import local_server
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.console.browser.driving import needs_browser, visit
+from tests.service.forks import local_server
 
 pytestmark = needs_browser
 N_COLUMNS, N_JOBS, A_PAGE = 1000, 10_000, 50

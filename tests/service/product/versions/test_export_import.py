@@ -25,9 +25,9 @@ from storage.models.model_file import read_model, write_model
 from tests.service.product.versions.test_registry import rebuilt
 
 
-@pytest.fixture
-def workspace(tmp_path: Path, weather_files: tuple[Path, Path]) -> Iterator[Workspace]:
-    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]) -> Iterator[Workspace]:
+    with Workspace(Settings(workspace=tmp_path_factory.mktemp("import") / "workspace")) as workspace:
         for name, learner, target in (("lookup", "tan", "class"), ("joint", "spn", None)):
             product.train(
                 workspace,
