@@ -167,7 +167,6 @@ class Columns:
 
         Parameters
         ----------
-        chunk : Chunk
         with_class : bool
             Whether a class that the chunk has counts as observed.
 

@@ -79,7 +79,6 @@ class CircuitModel:
 
     Parameters
     ----------
-    schema : Schema
     circuit : Circuit
         Variable i is attribute i; the last one is the class, if the schema has a target.
     facts : mapping

@@ -130,7 +130,6 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
         Parameters
         ----------
-        model : CircuitModel
         parameters : mapping
             Of the learner.
         names : sequence of str
@@ -263,7 +262,6 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
         Parameters
         ----------
-        n_samples : int
         random_state : int, RandomState or None
         given : mapping of column to value, optional
             What all rows have.

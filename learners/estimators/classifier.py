@@ -201,7 +201,6 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        model : Model
         parameters : mapping
             Of the learner; those that this estimator does not have are left out.
         names : sequence of str

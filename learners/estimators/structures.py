@@ -165,7 +165,6 @@ standardise, ess, n_bins, max_states, max_values, screen_for, keep_rows, sets, d
 
         Parameters
         ----------
-        model : OrderModel
         parameters : mapping
             Of the learner; those that this estimator does not have are left out.
         names, is_named

@@ -60,7 +60,6 @@ class Finding:
     effect : float
         In the unit.
     unit : "nats" or "points"
-    p_value, q_value : float
     n_rows : int
         Of the window that it is about.
     is_alarming : bool

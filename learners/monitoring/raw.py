@@ -163,7 +163,6 @@ def status_counts(
     Parameters
     ----------
     x : (n_attributes, n_rows) codes
-    raw : RawRows
     attributes : sequence of Attribute
         Whose codes they are.
     rows : (m,) int64

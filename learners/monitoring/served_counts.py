@@ -46,7 +46,6 @@ class ServedCounts:
 
     Parameters
     ----------
-    watched : Watched
     predict_one_in : int
         Where rows come without predictions: predict about one row in so many, chosen by the hash of its values.
     present : sequence of str, optional
@@ -143,7 +142,6 @@ class ServedCounts:
             How many there were, if not all are counted.
         one_in : int
             About one in so many is counted.
-        n_requests : int
         """
         n_rows, x = rows.x.shape[1], self.watched.recoded(rows.x)
         hashes = np.empty(n_rows, np.uint64)

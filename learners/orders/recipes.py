@@ -58,7 +58,6 @@ def orders(
     ----------
     target : str or None
         None: every column is a node.
-    parameters : OrderParameters
     given : Schema or Kept, optional
         Instead of the schema that the columns would give; of `Kept` the domains follow the data.
     overrides : mapping, optional

@@ -30,7 +30,6 @@ class Rows:
     Parameters
     ----------
     fit, valid : (n_variables, n_rows) uint8 or float64
-    threads : int
     """
 
     fit: Array
@@ -78,10 +77,8 @@ class Fit:
         As it explained the rows to choose by best.
     valid : float
         How well that was, in nats a row.
-    n_passes : int
     work : float
         Rows times edges so far.
-    has_ended : bool
     """
 
     circuit: Circuit
@@ -105,8 +102,6 @@ class Fit:
 
         Parameters
         ----------
-        rows : Rows
-        work : float
         told : callable
             Called after each pass; may raise.
         """

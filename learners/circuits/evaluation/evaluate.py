@@ -29,7 +29,6 @@ def log_values(circuit: Circuit, x: ArrayLike, log_leaf: Floats | None = None) -
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         Missing is NaN; for a discrete variable also a negative number, and n_values (UNSEEN) and more.
     log_leaf : (n_nodes, n_rows) float64, optional
@@ -74,7 +73,6 @@ def log_leaves(circuit: Circuit, x: ArrayLike) -> Floats:
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         As in `log_values`.
 
@@ -93,7 +91,6 @@ def relative_node_logs(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         As in `log_values`.
 

@@ -33,7 +33,6 @@ class Size:
     ----------
     components, passes : int
         Passes up to the best.
-    pooled : float
     valid : float
         Mean log density of the rows to choose by, in nats.
     """
@@ -54,8 +53,6 @@ class Grown:
 
     Attributes
     ----------
-    mixture : GaussianMixture
-    pooled, valid : float
     tried : list of Size
         The best first.
     way : list of Size
@@ -80,7 +77,6 @@ class Halves:
     fit, valid : (n_variables, n_rows) float64
     narrowest : (d,) float64
         See `ExpectedMoments.maximised`.
-    threads : int
     """
 
     n_values: Integers
@@ -119,7 +115,6 @@ def grow(
 
     Parameters
     ----------
-    halves : Halves
     components : int, optional
         Only this size, and the powers of two below it on the way there.
     work : float
@@ -164,7 +159,6 @@ def again(way: Sequence[Size], halves: Halves, told: Callable[[float, str], None
         Of `grow` by `halves.fit`.
     halves : Halves
         Whose `fit` has all rows.
-    told : callable
     """
     mixture = _one(halves)
     scale = np.sqrt(np.diagonal(mixture.covariance[0]))

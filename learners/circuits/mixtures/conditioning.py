@@ -121,9 +121,7 @@ def draws(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integer
 
     Parameters
     ----------
-    mixture : GaussianMixture
     x : (n_variables, n_rows) float64
-    n : int
     seed : int
         A draw depends on the seed, its row's place and its own number.
     places : (n_rows,) int64
@@ -192,9 +190,7 @@ def best_trees(mixture: GaussianMixture, x: Array, asked: Sequence[int], n_trees
 
     Parameters
     ----------
-    mixture : GaussianMixture
     x : (n_variables, 1) float64
-    asked : sequence of int
     n_trees : int
         Modes of so many components are compared by the density of the whole mixture: of those that are highest alone.
 

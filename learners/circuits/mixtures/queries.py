@@ -130,10 +130,8 @@ def folded_circuit(mixture: GaussianMixture, shares: Floats, asked: Sequence[int
 
     Parameters
     ----------
-    mixture : GaussianMixture
     shares : (n_components,) float64
         Of the components given the row.
-    asked : sequence of int
 
     Raises
     ------

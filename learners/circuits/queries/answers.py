@@ -51,7 +51,6 @@ def log_likelihood(circuit: Circuit, x: ArrayLike) -> Floats:
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         Missing is NaN, or for a discrete variable a code outside its domain.
 
@@ -67,10 +66,8 @@ def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         As in `log_likelihood`; the distribution of an observed variable is certain.
-    variables : sequence of int
 
     Returns
     -------
@@ -101,10 +98,8 @@ def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[F
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64
         As in `log_likelihood`; an observed variable has variance zero.
-    variables : sequence of int
 
     Returns
     -------
@@ -128,10 +123,8 @@ def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Flo
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         As in `marginals`.
-    variables : sequence of int
 
     Returns
     -------
@@ -180,10 +173,8 @@ def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         As in `marginals`.
-    variable : int
 
     Returns
     -------

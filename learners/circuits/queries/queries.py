@@ -33,10 +33,8 @@ def answer(circuit: Circuit, schema: Schema, query: Query) -> Answer:
 
     Parameters
     ----------
-    circuit : Circuit
     schema : Schema
         Its columns are the circuit's variables, see `columns.Columns`.
-    query : Query
 
     Returns
     -------
@@ -66,9 +64,6 @@ def answer_all(
 
     Parameters
     ----------
-    circuit : Circuit
-    schema : Schema
-    queries : sequence of Query
     batches : callable, optional
         What makes that which answers in place of the circuit from likelihoods: `CircuitModel.batches` of another density.
     pause : callable, optional

@@ -23,7 +23,6 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: In
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         Missing is NaN, or for a discrete variable a code outside its domain.
     n : int

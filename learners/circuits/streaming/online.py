@@ -51,8 +51,6 @@ def random_pseudo_counts(circuit: Circuit, seed: int, least: float = 0.5, most: 
 
     Parameters
     ----------
-    circuit : Circuit
-    seed : int
     least, most : float
         The same for all edges of sums and probabilities of leaves.
 
@@ -74,8 +72,6 @@ def pseudo_counts_of(circuit: Circuit, strength: float, least: float = 1e-3) -> 
 
     Parameters
     ----------
-    circuit : Circuit
-    strength : float
     least : float
         Of any pseudo-count whose weight is not zero.
 

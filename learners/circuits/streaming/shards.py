@@ -89,7 +89,6 @@ def in_shards(
 
     Parameters
     ----------
-    rows : Rows
     posterior : StreamingPosterior
         Learns the first rows.
     n_shards : int or None

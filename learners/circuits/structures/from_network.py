@@ -129,11 +129,6 @@ def network_circuit(model: NetworkClassifier, max_edges: int = MAX_EDGES) -> Cir
     ----------
     model : LookupModel
         NB, TAN, kDB or SkDB.
-    max_edges : int
-
-    Returns
-    -------
-    Circuit
 
     Raises
     ------
@@ -184,7 +179,6 @@ def tables_circuit(
         Of each variable.
     tables : sequence of float64 arrays
         p(x | parents) of each: one axis for each parent in order, the last for the variable.
-    max_edges : int
     left_out : set of int
         Variables without a leaf; they have no neighbours.
 

@@ -12,12 +12,7 @@ from learners.circuits.structures.variables import Variable
 
 
 def independent(variables: Sequence[Variable]) -> Circuit:
-    """One product of the overall distribution of each variable.
-
-    Returns
-    -------
-    Circuit
-    """
+    """One product of the overall distribution of each variable."""
     blocks = Blocks([variable.n_values for variable in variables])
     nodes = [variable.overall_leaf(blocks, v) for v, variable in enumerate(variables)]
     blocks.products(np.array([nodes]))

@@ -68,7 +68,6 @@ def learnspn(
         Rows added to each value of a leaf.
     max_rows : int
         Of more rows a random sample is taken.
-    seed : int
 
     Returns
     -------

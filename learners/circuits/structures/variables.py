@@ -89,8 +89,6 @@ class Variable:
 
         Parameters
         ----------
-        blocks : Blocks
-        variable : int
         x : (n_rows,) float64
             NaN where missing.
         pseudo_count : float

@@ -20,8 +20,6 @@ def coverage_of(target: OrderTarget, lattice: Lattice, orders: Integers, seed: i
 
     Parameters
     ----------
-    target : OrderTarget
-    lattice : Lattice
     orders : (n_chains, n, d) int64
         Of chains that did not make the lattice.
     seed : int

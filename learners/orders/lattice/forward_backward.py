@@ -36,7 +36,6 @@ class OrderSums:
     ----------
     scores : FamilyScores
         With -inf for the families that the given edges forbid.
-    lattice : Lattice
     shifts : (d,) float64
         The largest log score of each node, by which its numbers are divided.
     alpha : Scaled, (total,)

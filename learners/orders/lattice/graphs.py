@@ -109,8 +109,6 @@ def draw_graphs(sums: OrderSums, n: int, seed: int) -> DrawnGraphs:
 
     Parameters
     ----------
-    sums : OrderSums
-    n : int
     seed : int
         The same seed draws the same graphs.
     """
@@ -161,7 +159,6 @@ def log_n_orders(lattice: Lattice, parents: Uint64s) -> Floats:
 
     Parameters
     ----------
-    lattice : Lattice
     parents : (n, d) uint64
     """
     distinct, place = np.unique(parents, axis=0, return_inverse=True)

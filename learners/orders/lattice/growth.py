@@ -29,7 +29,6 @@ def grown_sets(target: OrderTarget, sets: Uint64s, most_sets: int, advance: Adva
 
     Parameters
     ----------
-    target : OrderTarget
     sets : (n,) uint64
         Ascending, with at least one order among them.
     most_sets : int

@@ -43,7 +43,6 @@ def lattice_of(sets: Uint64s, scores: FamilyScores) -> Lattice:
     ----------
     sets : (n,) uint64
         Ascending, from the empty set to that of all nodes.
-    scores : FamilyScores
     """
     n_steps = np.empty(sets.size, np.int64)
     count_steps(sets, scores.d, n_steps)

@@ -24,7 +24,6 @@ class OrderTarget:
 
     Parameters
     ----------
-    scores : FamilyScores
     alpha : Scaled, (total,)
         Sums over parent sets within each set of candidates.
     shifts : (d,) float64
@@ -62,8 +61,6 @@ def draw_chain_orders(
         There is an order with a positive sum.
     n : int
         Draws of each chain.
-    seed : int
-    n_chains : int
     between : int
         Steps between two draws, for each node.
 

@@ -28,10 +28,8 @@ class ConditionalPosteriors:
 
     Parameters
     ----------
-    posterior : OrderPosterior
     parameters : OrderParameters
         With which it was learned.
-    names : sequence of str
     most : int
         Parents that a node may have.
     """

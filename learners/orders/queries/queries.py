@@ -62,7 +62,6 @@ class Asked:
 
     Parameters
     ----------
-    posterior : OrderPosterior
     names : sequence of str
         Of the columns.
     conditional : ConditionalPosteriors, optional

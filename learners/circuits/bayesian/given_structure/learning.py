@@ -63,7 +63,6 @@ class ParameterPrior:
     ----------
     circuit : Circuit
         Weights and values that are zero stay zero.
-    strengths : Strengths
     centre, variance : (n_variables,) float64
         Of numeric columns.
     """
@@ -209,13 +208,10 @@ class GivenStructure:
 
     Parameters
     ----------
-    schema : Schema
     circuit : Circuit
         Of which the structure counts, and which weights are zero.
-    parameters : GibbsParameters
     facts : mapping
         Of the model.
-    seed : int
 
     Raises
     ------

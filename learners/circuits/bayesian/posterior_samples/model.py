@@ -31,7 +31,6 @@ class Sampled:
 
     Parameters
     ----------
-    told : SamplingTold
     leaf : (n_leaves, 2) float64
         Parameters of the leaves' priors.
     choices : list of (n_rows, n_positions) uint8
@@ -48,10 +47,8 @@ class BayesianCircuit(CircuitModel):
 
     Parameters
     ----------
-    schema : Schema
     draws : CircuitDraws
         Of one chain after the other; its circuit is the posterior mean given the sampled state of highest log joint.
-    n_chains : int
     facts : mapping
         How it was learned, with the `diagnostics` of its chains.
     trace : (n_chains, n_sweeps, 7) float64

@@ -38,7 +38,6 @@ def batches_of_draws(draws: CircuitDraws, n_chains: int, likelihoods: Likelihood
     ----------
     draws : CircuitDraws
         Of one chain after the other.
-    n_chains : int
     likelihoods : Likelihoods
         Each draw is given them.
     """

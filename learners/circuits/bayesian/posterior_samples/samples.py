@@ -137,7 +137,6 @@ class CircuitDraws:
         Parameters
         ----------
         x : (n_variables, n_rows) float64 or integers
-        variables : sequence of int
 
         Returns
         -------
@@ -183,7 +182,6 @@ class CircuitDraws:
         Parameters
         ----------
         x : (n_variables, n_rows) float64 or integers
-        variables : sequence of int
 
         Returns
         -------
@@ -223,7 +221,6 @@ class CircuitDraws:
         Parameters
         ----------
         x : (n_variables, n_rows) float64
-        variables : sequence of int
 
         Returns
         -------

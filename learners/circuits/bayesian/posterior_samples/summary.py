@@ -41,7 +41,6 @@ def summarised(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summa
     ----------
     values : (..., n_draws) float64
         Draws of the first chain, then of the second, and so on.
-    n_chains : int
     level : float
         Posterior probability of the interval, between 0 and 1.
 

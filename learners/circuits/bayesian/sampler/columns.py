@@ -50,8 +50,6 @@ class Coding:
 
         Parameters
         ----------
-        schema : Schema
-        chunk : Chunk
         first_row : int
             Number of the chunk's first row among all, on which its noise depends.
         """
@@ -92,7 +90,6 @@ def coded(
         exponential where not negative, Poisson where also whole; without noise.
     in_intervals : collection of str
         Numeric columns whose intervals are values, whatever `leaves` says.
-    seed : int
 
     Raises
     ------

@@ -40,7 +40,6 @@ class Kept(NamedTuple):
 
     Attributes
     ----------
-    sweep : int
     choices : (n_rows, n_positions) uint8
     trace : (sweep, 7) float64
         Of each sweep log joint, then unchanged, rejected and accepted proposals of whole trees, and of subtrees.

@@ -38,7 +38,6 @@ class LeafChoice:
 
     Parameters
     ----------
-    distribution : Distribution
     step : float
         On which the column is recorded, whose cells have a probability; 0 if its leaves are densities.
     tried : dict of distribution to float

@@ -76,9 +76,6 @@ def polished(
 
     Parameters
     ----------
-    start : Circuit
-    n_passes : int
-    laplace : float
     make : callable
         Makes the statistic of a circuit.
     gains : callable
