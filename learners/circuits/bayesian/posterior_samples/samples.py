@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from learners.circuits.bayesian.posterior_samples.kernels import DrawArrays, draw_logs, draw_posteriors
+from learners.circuits.bayesian.posterior_samples.summary import log_mean
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, is_discrete, is_numeric
 from learners.circuits.evaluation.evaluate import as_rows, log_values
@@ -275,9 +276,15 @@ class CircuitDraws:
         n_variables = self.circuit.n_variables
         return np.empty((n_variables, self.n_draws)), np.empty(self.n_draws), np.empty(n_variables, np.int64)
 
-    def rows_at_a_time(self, n_cells: int = 1) -> int:
-        """Rows whose answers of so many numbers for each draw fit in memory."""
-        return max(1, MOST_AT_A_TIME // (n_cells * self.n_draws))
+    def parts(self, x: Array, n_cells: int = 1) -> Iterator[Array]:
+        """The rows (n_variables, n_rows), so many at a time that answers of n_cells numbers for each draw fit in memory."""
+        at_a_time = max(1, MOST_AT_A_TIME // (n_cells * self.n_draws))
+        for first in range(0, x.shape[1], at_a_time):
+            yield np.ascontiguousarray(x[:, first : first + at_a_time])
+
+    def mean_logs(self, x: Array) -> Floats:
+        """(n_rows,) float64: log of the mean probability (density) of rows (n_variables, n_rows)."""
+        return np.concatenate([log_mean(self.log_likelihoods(part)) for part in self.parts(x)] or [np.empty(0)])
 
 
 def _arrays(circuit: Circuit, plan: Compiled, weight: Floats, parameter: Floats) -> DrawArrays:
