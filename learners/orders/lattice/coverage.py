@@ -39,16 +39,10 @@ def _graphs_of(target: OrderTarget, orders: Integers, sets: Uint64s, seed: int) 
     """(n, d) uint64: a graph drawn given each order (n, d), the parents of each node as bits."""
     scores, rng = target.scores, np.random.default_rng([seed, 2])
     before = np.take_along_axis(sets, np.argsort(orders, axis=1), axis=1)
-    parents = np.zeros(orders.shape, np.uint64)
-    for node, candidates in enumerate(scores.candidates):
-        index = np.array(
-            [place_of(own, node, scores.starts, scores.byte_places) - scores.starts[node] for own in before[:, node]],
-            np.int64,
-        )
-        draw_families(scores, node, rng.random((len(orders), candidates.size)), index)
-        for bit, other in enumerate(candidates.tolist()):
-            parents[:, node] |= ((index >> bit) & 1).astype(np.uint64) << np.uint64(other)
-    return parents
+    places = [
+        [place_of(own, node, scores.starts, scores.byte_places) for own in before[:, node]] for node in range(scores.d)
+    ]
+    return draw_families(scores, np.array(places, np.int64).T, rng)[0]
 
 
 def _have_orders(lattice: Lattice, graphs: Uint64s) -> Mask:

@@ -14,7 +14,7 @@ from learners.orders.lattice.adaptive_lattice import covered_posterior
 from learners.orders.lattice.posterior import OrderPosterior
 from learners.orders.parameters import OrderParameters
 from learners.orders.scores.bge import BGe
-from learners.orders.scores.edge_constraints import Edge, Edges, ImpossibleEdges, arrow, cycle_of, with_edges
+from learners.orders.scores.edge_constraints import Edge, Edges, ImpossibleEdges, arrow, cycle_of, path_of, with_edges
 from learners.orders.scores.priors import StructurePrior, table_with_prior
 from learners.orders.scores.scores import FamilyScores
 
@@ -59,7 +59,7 @@ class ConditionalPosteriors:
         together = edges.present | self.prior.required
         cycle = cycle_of(together)
         if cycle:
-            path = "->".join(self.names[node] for node in cycle)
+            path = path_of(cycle, self.names)
             raise ImpossibleEdges(f"{path} is a cycle, together with the edges that the prior requires")
         for node, name in enumerate(self.names):
             n_parents = sum(child == node for _, child in together)
