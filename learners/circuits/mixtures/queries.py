@@ -9,14 +9,14 @@ from functools import partial
 
 import numpy as np
 
-from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.reweighted import Likelihoods
-from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
+from learners.circuits.kernels import CATEGORICAL
 from learners.circuits.map import MapAnswer, k_best
 from learners.circuits.mixtures import conditioning
-from learners.circuits.mixtures.mixture import GaussianMixture, log_sums
+from learners.circuits.mixtures.mixture import GaussianMixture, log_sums, sum_of_products
 from learners.circuits.queries import queries
 from learners.circuits.queries.answer_types import Answer, Batches
 from learners.circuits.queries.answers import n_joint_cells
@@ -143,20 +143,6 @@ def folded_circuit(mixture: GaussianMixture, shares: Floats, asked: Sequence[int
     reached = np.flatnonzero(shares > 0)
     if not reached.size:
         raise ImpossibleEvidence
-    k, n = reached.size, len(asked)
-    sizes = mixture.n_values[list(asked)]
-    parameters = [mixture.shares_of(v)[component] for component in reached.tolist() for v in asked]
-    n_children = np.concatenate([np.zeros(k * n, np.int64), np.full(k, n), [k]])
-    n_parameters = np.concatenate([np.tile(sizes, k), np.zeros(k + 1, np.int64)])
-    return Circuit(
-        CircuitArrays(
-            np.concatenate([np.full(k * n, CATEGORICAL), np.full(k, PRODUCT), [SUM]]).astype(np.int8),
-            np.concatenate([[0], np.cumsum(n_children)]),
-            np.arange(k * n + k),
-            np.concatenate([np.zeros(k * n), np.log(shares[reached] / shares[reached].sum())]),
-            np.concatenate([np.tile(np.arange(n), k), np.full(k + 1, -1)]),
-            np.concatenate([[0], np.cumsum(n_parameters)]),
-            np.concatenate(parameters),
-            sizes,
-        )
-    )
+    leaves = [[(CATEGORICAL, mixture.shares_of(v)[component]) for v in asked] for component in reached.tolist()]
+    log_weight = np.log(shares[reached] / shares[reached].sum())
+    return sum_of_products(log_weight, leaves, mixture.n_values[list(asked)])

@@ -84,10 +84,7 @@ def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[
     ----------
     Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
     """
-    asked = checked(circuit, variables)
-    sizes = circuit.n_values[list(asked)]
-    if not sizes.all():
-        raise is_numeric(asked[int(np.argmin(sizes))])
+    asked, sizes = checked_discrete(circuit, variables)
     out = _posteriors(circuit, x, asked, sizes, moments=False)
     ends = np.cumsum(sizes).tolist()
     return [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
@@ -110,10 +107,7 @@ def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[F
     InvalidEvidence, ImpossibleEvidence
         As in `marginals`.
     """
-    asked = checked(circuit, variables)
-    for v in asked:
-        if circuit.n_values[v]:
-            raise is_discrete(v)
+    asked = checked_numeric(circuit, variables)
     out = _posteriors(circuit, x, asked, np.full(len(asked), 2, np.int64), moments=True)
     return out[:, 0::2], out[:, 1::2]
 
@@ -136,13 +130,10 @@ def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Flo
         Also if the table has more than 65,536 cells.
     ImpossibleEvidence
     """
-    asked = checked(circuit, variables)
+    asked, sizes = checked_discrete(circuit, variables)
     if len(asked) == 1:
         return marginals(circuit, x, asked)[0]
-    sizes = circuit.n_values[list(asked)].tolist()
-    if 0 in sizes:
-        raise is_numeric(asked[sizes.index(0)])
-    n_cells = n_joint_cells(sizes)
+    n_cells = n_joint_cells(sizes.tolist())
     x = as_rows(circuit, x)
     parts = [
         _joint(circuit, x[:, first : first + ROWS_AT_A_TIME // n_cells + 1], list(asked), first)
@@ -247,6 +238,34 @@ def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
     return asked
 
 
+def checked_discrete(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[int, ...], Integers]:
+    """The variables of a question about distributions, and the sizes of their domains.
+
+    Raises
+    ------
+    InvalidEvidence
+    """
+    asked = checked(circuit, variables)
+    sizes = circuit.n_values[list(asked)]
+    if not sizes.all():
+        raise is_numeric(asked[int(np.argmin(sizes))])
+    return asked, sizes
+
+
+def checked_numeric(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
+    """The variables of a question about moments.
+
+    Raises
+    ------
+    InvalidEvidence
+    """
+    asked = checked(circuit, variables)
+    for v in asked:
+        if circuit.n_values[v]:
+            raise is_discrete(v)
+    return asked
+
+
 def check_variable(circuit: Circuit, v: int) -> None:
     """Refuse a variable that the circuit does not have, or of which it knows nothing.
 
@@ -328,17 +347,13 @@ def wanted_slots(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], siz
         is_wanted[n_planes:] = nodes.is_wanted[node]
         for v in asked:
             is_wanted[plan.plane_starts[v] : plan.plane_starts[v + 1]] = True
-        leaves = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0))
+        leaves, moments = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0)), leaf_moments(circuit)
         wanted = WantedSlots(
-            is_wanted, leaves, np.array(asked, np.int64), nodes.first, _of_operations(leaf_moments(circuit), node)
+            is_wanted, leaves, np.array(asked, np.int64), nodes.first, moments[node] if moments.size else moments
         )
         freeze(*wanted)
         _keep(ready.slots, asked, wanted)
     return wanted
-
-
-def _of_operations(moments: Floats, node: Integers) -> Floats:
-    return moments[node] if moments.size else moments
 
 
 def _posteriors(circuit: Circuit, x: ArrayLike, asked: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:

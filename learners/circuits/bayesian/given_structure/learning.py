@@ -22,8 +22,8 @@ from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY
 from learners.circuits.bayesian.sampler.tuning import given
 from learners.circuits.circuit import Circuit
-from learners.circuits.columns import columns_of
-from learners.circuits.evaluation.evaluate import known_numbers, log_values
+from learners.circuits.columns import columns_of, known_numbers
+from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, KIND_NAMES, POISSON, SUM
 from learners.circuits.queries.answers import edge_shares_in_log_space, prepared
 from learners.errors import EmptyData, InvalidParameter, SchemaError

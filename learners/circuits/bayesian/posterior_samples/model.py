@@ -20,6 +20,7 @@ from learners.circuits.queries.sampling import sample
 from learners.circuits.queries.sampling_kernels import GOLDEN
 from learners.errors import NoClass
 from learners.kernels.arrays import Array, Arrays, Floats, Integers, Uint8s, frozen
+from learners.kernels.random import random_bits_at
 from learners.schema import Chunk, Schema
 
 WEIGHT, PARAMETER, TRACE, LEAF, CHOICES = "draws.weight", "draws.parameter", "trace", "prior.leaf", "state.choices."
@@ -190,8 +191,6 @@ class BayesianCircuit(CircuitModel):
 def _scattered(seed: int, numbers: Integers) -> Integers:
     """Whole numbers from 0 to 2^31 that depend on a seed and a number each: SplitMix64."""
     with np.errstate(over="ignore"):
-        z = np.uint64(seed) + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    scattered: Integers = ((z ^ (z >> np.uint64(31))) >> np.uint64(33)).astype(np.int64)
+        counters = np.uint64(seed) + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN
+    scattered: Integers = (random_bits_at(counters) >> np.uint64(33)).astype(np.int64)
     return scattered

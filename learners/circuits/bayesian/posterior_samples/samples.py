@@ -10,7 +10,7 @@ import numpy as np
 from learners.circuits.bayesian.posterior_samples.kernels import DrawArrays, draw_logs, draw_posteriors
 from learners.circuits.bayesian.posterior_samples.summary import log_mean
 from learners.circuits.circuit import Circuit
-from learners.circuits.errors import ImpossibleEvidence, is_discrete, is_numeric
+from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.evaluate import as_rows, log_values
 from learners.circuits.evaluation.plan import ONE_ENTRY, Compiled, compiled
 from learners.circuits.evaluation.reweighted import Likelihoods, reweighted
@@ -133,29 +133,15 @@ class CircuitDraws:
         return logs
 
     def marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Floats]]:
-        """The distribution of each of some discrete variables by itself given each row, of every draw.
-
-        Parameters
-        ----------
-        x : (n_variables, n_rows) float64 or integers
+        """As `answers.marginals`, of every draw.
 
         Returns
         -------
         logs : (n_rows, n_draws) float64
             As of `log_likelihoods`.
         marginals : list of (n_rows, n_values, n_draws) float64, one per variable
-
-        Raises
-        ------
-        InvalidEvidence
-            If the rows do not fit the circuit, or a variable is unknown or numeric.
-        ImpossibleEvidence
-            Naming a row that has probability zero in a draw.
         """
-        asked = answers.checked(self.circuit, variables)
-        sizes = self.circuit.n_values[list(asked)]
-        if not sizes.all():
-            raise is_numeric(asked[int(np.argmin(sizes))])
+        asked, sizes = answers.checked_discrete(self.circuit, variables)
         logs, out = self._posteriors(x, asked, sizes, moments=False)
         ends = np.cumsum(sizes).tolist()
         return logs, [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
@@ -178,32 +164,19 @@ class CircuitDraws:
         return found
 
     def conditional(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
-        """The joint distribution of some discrete variables given each row, of every draw.
-
-        Parameters
-        ----------
-        x : (n_variables, n_rows) float64 or integers
+        """As `answers.conditional`, of every draw.
 
         Returns
         -------
         logs : (n_rows, n_draws) float64
         tables : (n_rows, n_cells, n_draws) float64
             The last variable varies fastest.
-
-        Raises
-        ------
-        InvalidEvidence
-            Also if the table has more than 65,536 cells.
-        ImpossibleEvidence
         """
-        asked = answers.checked(self.circuit, variables)
-        sizes = self.circuit.n_values[list(asked)].tolist()
-        if 0 in sizes:
-            raise is_numeric(asked[sizes.index(0)])
+        asked, sizes = answers.checked_discrete(self.circuit, variables)
         if len(asked) == 1:
             logs, (table,) = self.marginals(x, asked)
             return logs, table
-        n_cells = answers.n_joint_cells(sizes)
+        n_cells = answers.n_joint_cells(sizes.tolist())
         x = self._rows(x)
         tables = np.empty((x.shape[1], n_cells, self.n_draws))
         for row in range(x.shape[1]):
@@ -217,26 +190,14 @@ class CircuitDraws:
         return self.log_likelihoods(x), tables
 
     def moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats, Floats]:
-        """Expectation and variance of numeric variables given each row, of every draw.
-
-        Parameters
-        ----------
-        x : (n_variables, n_rows) float64
+        """As `answers.moments`, of every draw.
 
         Returns
         -------
         logs : (n_rows, n_draws) float64
         mean, variance : (n_rows, len(variables), n_draws) float64
-
-        Raises
-        ------
-        InvalidEvidence, ImpossibleEvidence
-            As in `marginals`.
         """
-        asked = answers.checked(self.circuit, variables)
-        for v in asked:
-            if self.circuit.n_values[v]:
-                raise is_discrete(v)
+        asked = answers.checked_numeric(self.circuit, variables)
         logs, out = self._posteriors(x, asked, np.full(len(asked), 2, np.int64), moments=True)
         return logs, out[:, 0::2], out[:, 1::2]
 
