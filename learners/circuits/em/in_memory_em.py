@@ -11,7 +11,7 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts, maximised
 from learners.circuits.em.expected_sums import expected_of
-from learners.circuits.queries.answers import log_likelihood
+from learners.circuits.evaluation.evaluate import log_values
 from learners.kernels.arrays import Array, Floats, Integers
 
 # Steps of stepwise EM shrink as (t + 2)^-DECAY.
@@ -43,7 +43,7 @@ class Rows:
 
     def score(self, circuit: Circuit) -> float:
         """Mean log likelihood of the rows to choose by; a row of probability zero counts as very improbable."""
-        return float(np.maximum(log_likelihood(circuit, self.valid), IMPOSSIBLE).mean())
+        return float(np.maximum(log_values(circuit, self.valid), IMPOSSIBLE).mean())
 
 
 @dataclass

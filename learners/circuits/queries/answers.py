@@ -46,28 +46,13 @@ class _Prepared:
     slots: dict[tuple[int, ...], WantedSlots]
 
 
-def log_likelihood(circuit: Circuit, x: ArrayLike) -> Floats:
-    """Log probability (density) of what is observed in each row, everything else summed out.
-
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        Missing is NaN, or for a discrete variable a code outside its domain.
-
-    Returns
-    -------
-    (n_rows,) float64; -inf for what is impossible
-    """
-    return log_values(circuit, x)
-
-
 def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
     """The distribution of each of some discrete variables by itself, given what is observed in each row.
 
     Parameters
     ----------
     x : (n_variables, n_rows) float64 or integers
-        As in `log_likelihood`; the distribution of an observed variable is certain.
+        As in `evaluate.log_values`; the distribution of an observed variable is certain.
 
     Returns
     -------
@@ -96,7 +81,7 @@ def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[F
     Parameters
     ----------
     x : (n_variables, n_rows) float64
-        As in `log_likelihood`; an observed variable has variance zero.
+        As in `evaluate.log_values`; an observed variable has variance zero.
 
     Returns
     -------

@@ -11,6 +11,7 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, NoArcs, NoGraphs
+from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.evaluation.reweighted import Likelihoods, Reweighted, reweighted
 from learners.circuits.map import MapAnswer, k_best
 from learners.circuits.map.query import TREE_SOLVERS
@@ -144,7 +145,7 @@ class _CircuitSource(Source):
         self.circuit, self.log_scale = circuit, log_scale
 
     def row_logs(self, x: Array) -> Floats:
-        return answers.log_likelihood(self.circuit, x)
+        return log_values(self.circuit, x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
         return self.row_logs(x), list(map(Summary, answers.marginals(self.circuit, x, variables)))
@@ -226,7 +227,7 @@ def _named(columns: Columns, query: Query, place: int | None) -> ImpossibleEvide
             together[1].update(weights)
             own = read(columns, known, weights) if is_alone else read(columns, *together)
             circuit, log_scale = reweighted(columns.circuit, own.likelihoods)
-            if log_scale == -np.inf or answers.log_likelihood(circuit, columns.rows([own.values]))[0] == -np.inf:
+            if log_scale == -np.inf or log_values(circuit, columns.rows([own.values]))[0] == -np.inf:
                 reason = f": column {name!r} {how} {value!r}. Leave it out, or learn with a larger pseudo-count."
                 return ImpossibleEvidence(place, name, reason)
         together = {}, {}
