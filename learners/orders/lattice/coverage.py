@@ -1,4 +1,4 @@
-"""How much of a posterior a lattice of orders holds, by draws that know nothing of it."""
+"""Posteriors over the orders of a lattice that grows where they are, and how much of all orders it holds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,42 @@ import scipy
 
 from learners.kernels.arrays import Integers, Mask, Uint64s
 from learners.orders.lattice.graphs import draw_families
-from learners.orders.lattice.lattice import Lattice
+from learners.orders.lattice.growth import grown_sets
+from learners.orders.lattice.lattice import Lattice, lattice_of
 from learners.orders.lattice.lattice_kernels import count_orders, place_of
-from learners.orders.lattice.order_mcmc import OrderTarget, beginnings
-from learners.orders.lattice.posterior import Coverage, Share
+from learners.orders.lattice.order_mcmc import N_CHAINS, OrderTarget, beginnings, draw_chain_orders
+from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
+from learners.orders.parameters import OrderParameters
+from learners.orders.scores.bge import BGe, Standard
+from learners.orders.scores.scores import FamilyScores
+from learners.passes.engine import Advance
 
 LEVEL = 0.95
+# Of each chain, from whose orders a lattice grows.
+SEED_DRAWS = 8
+
+
+def covered_posterior(
+    scores: FamilyScores,
+    parameters: OrderParameters,
+    bge: BGe | None,
+    standard: Standard,
+    advance: Advance | None = None,
+) -> OrderPosterior:
+    """The posterior over the orders of a lattice that grows to `parameters.sets` sets, with its coverage.
+
+    Parameters
+    ----------
+    scores : FamilyScores
+        There is an order that they allow.
+    """
+    target = OrderTarget.of(scores)
+    seeds = draw_chain_orders(target, SEED_DRAWS, 2 * parameters.seed)
+    sets = grown_sets(target, np.unique(beginnings(seeds)), parameters.sets, advance)
+    lattice = lattice_of(sets, scores)
+    n = -(-parameters.draws // N_CHAINS)
+    orders = draw_chain_orders(target, n, 2 * parameters.seed + 1)
+    return OrderPosterior(scores, sets, coverage_of(target, lattice, orders, parameters.seed), bge, standard)
 
 
 def coverage_of(target: OrderTarget, lattice: Lattice, orders: Integers, seed: int) -> Coverage:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from learners.kernels.arrays import Integers
-from learners.orders.lattice.adaptive_lattice import covered_posterior
+from learners.orders.lattice.coverage import covered_posterior
 from learners.orders.lattice.posterior import OrderPosterior
 from learners.orders.parameters import OrderParameters
 from learners.orders.scores.bge import BGe

@@ -130,15 +130,6 @@ class Prior:
         rises = [scipy.special.gammaln(a + n) - scipy.special.gammaln(a) for a in (own.exponential, own.alpha, whole)]
         return np.stack([shapes, gaussian, *rises])
 
-    def with_strengths(self, strengths: Strengths) -> Prior:
-        """The same leaves with other strengths: their means and variances stay."""
-        old, leaf = self.strengths, self.leaf.copy()
-        family = family_of(leaf)
-        leaf[family == GAUSSIAN, SECOND] *= strengths.gaussian / old.gaussian
-        leaf[family == EXPONENTIAL, FIRST] *= strengths.exponential / old.exponential
-        leaf[family == POISSON, FIRST] *= strengths.poisson / old.poisson
-        return replace(self, strengths=strengths, leaf=_closed(leaf, strengths))
-
 
 def family_of(leaf: Floats) -> Integers:
     """(n_leaves,) int64: the family of each leaf."""
