@@ -78,6 +78,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     'rain'
     """
 
+    model_: CircuitModel
     target: str | None
     schema: Schema | None
     columns: Overrides | None
