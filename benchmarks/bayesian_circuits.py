@@ -191,7 +191,7 @@ def growth(n_sweeps: int, n_large: int) -> list[Figure]:
 
 def queries(rounds: int) -> list[Figure]:
     """One row over a hundred draws against one circuit."""
-    from learners.circuits.queries.answers import log_likelihood
+    from learners.circuits.evaluation.evaluate import log_values
     from learners.passes.learner import drive
     from learners.passes.sources.source import Source
     from learners.registry import recipes
@@ -201,7 +201,7 @@ def queries(rounds: int) -> list[Figure]:
     x = np.full((model.circuit.n_variables, 1), np.nan)
     x[1:5, 0] = [0.5, 0.4, 0.1, 0.8]
     seconds: dict[str, list[float]] = {"draws": [], "one": []}
-    asks = {"draws": lambda: model.draws.log_likelihoods(x), "one": lambda: log_likelihood(model.circuit, x)}
+    asks = {"draws": lambda: model.draws.log_likelihoods(x), "one": lambda: log_values(model.circuit, x)}
     for number in range(rounds + 1):
         for name, ask in asks.items():
             started = time.process_time()

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from benchmarks.measuring import keep, read_kept
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import batch_em
-from learners.circuits.queries.answers import log_likelihood
+from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
 from learners.circuits.structures import chow_liu, describe_variables, hclt, independent, learnspn, random_regions
 from learners.counts.pairs.pairwise import PairwiseCounts
@@ -62,7 +62,7 @@ def counts_of(x: np.ndarray) -> PairwiseCounts:
 
 
 def mean(circuit: Circuit, x: np.ndarray) -> float:
-    return float(log_likelihood(circuit, x).mean())
+    return float(log_values(circuit, x).mean())
 
 
 def structures(x: np.ndarray, states: int, seed: int) -> dict[str, Callable[[], Circuit]]:

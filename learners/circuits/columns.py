@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import InvalidEvidence
 from learners.errors import UnknownColumn
-from learners.kernels.arrays import Array, Floats
+from learners.kernels.arrays import Array, Floats, Integers
 from learners.models.evidence import RawValue
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.records import in_short, number_reader, value_encoders
@@ -157,17 +158,13 @@ class Columns:
 
     def known_rows(self, x: Array) -> Floats:
         """Rows (n_variables, n_rows) as float64, NaN also where a discrete variable has a code outside its domain."""
-        known = np.asarray(x).astype(np.float64)
-        sizes = np.asarray(self.n_values)[:, np.newaxis]
-        known[(sizes > 0) & ~((known >= 0) & (known < sizes))] = np.nan
-        return known
+        return known_numbers(x, self.circuit.n_values)
 
     def rows_of_chunk(self, chunk: Chunk, with_class: bool = True) -> Array:
         """(n_variables, n_rows) int16 or int32 of an encoded chunk, -1 where missing; float64, NaN, where there are numbers.
 
         Parameters
         ----------
-        chunk : Chunk
         with_class : bool
             Whether a class that the chunk has counts as observed.
 
@@ -224,6 +221,13 @@ def check_left_out(schema: Schema, name: str) -> None:
             raise InvalidEvidence(
                 f"Column {name!r} was left out of the model ({column.reason}), so it cannot be used. Leave it out."
             )
+
+
+def known_numbers(x: ArrayLike, n_values: Integers) -> Floats:
+    """(n_variables, n_rows) float64: a copy of rows with NaN where a discrete variable has no code of its domain."""
+    known, sizes = np.array(x, np.float64), n_values[:, np.newaxis]
+    known[(sizes > 0) & ~((known >= 0) & (known < sizes))] = np.nan
+    return known
 
 
 def columns_of(circuit: Circuit, schema: Schema) -> Columns:

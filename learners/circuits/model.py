@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import Columns, columns_of
-from learners.circuits.evaluation.evaluate import log_induced_trees, with_weights
+from learners.circuits.evaluation.evaluate import log_induced_trees, log_values, with_weights
 from learners.circuits.evaluation.leaf_shapes import peaks
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import KIND_NAMES
@@ -20,7 +20,7 @@ from learners.circuits.queries import answers, queries
 from learners.circuits.queries.answer_types import Answer, Batches
 from learners.circuits.queries.sampling import sample
 from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior
-from learners.errors import NoClass
+from learners.errors import InvalidParameter, NoClass
 from learners.kernels.arrays import Array, Arrays, Floats, Integers
 from learners.models.model import Header
 from learners.models.query import Query
@@ -79,7 +79,6 @@ class CircuitModel:
 
     Parameters
     ----------
-    schema : Schema
     circuit : Circuit
         Variable i is attribute i; the last one is the class, if the schema has a target.
     facts : mapping
@@ -137,7 +136,7 @@ class CircuitModel:
 
     def row_logs(self, x: Array) -> Floats:
         """(n_rows,) float64: log probability (density) of rows (n_variables, n_rows), what is missing summed out."""
-        return answers.log_likelihood(self.circuit, x)
+        return log_values(self.circuit, x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
         """(n_rows, n_values) float64 of each discrete variable by itself, given each row.
@@ -221,7 +220,9 @@ class CircuitModel:
         start = Circuit.from_arrays({name: arrays[START + name] for name in CircuitArrays._fields})
         prior = PseudoCounts(arrays[PRIOR + "edge"], arrays[PRIOR + "parameter"], rule["numeric"])
         columns = columns_of(start, schema)
-        empty = StreamingPosterior(start, prior, rule["projection"], rule["moments"], columns.rows_of_chunk)
+        if rule["moments"] != "exact":
+            raise InvalidParameter("moments", rule["moments"], "exact: other rules are not learned any more")
+        empty = StreamingPosterior(start, prior, rule["projection"], columns.rows_of_chunk)
         state = {
             name.removeprefix(STATE): pa.array([array], pa.list_(pa.float64()))
             for name, array in arrays.items()

@@ -194,7 +194,6 @@ def spn(
     ----------
     target : str or None
         The class column, then the circuit's last variable.
-    parameters : CircuitParameters
     given : Schema or Kept, optional
         Instead of the schema that the columns would give; of `Kept` the domains follow the data.
     overrides : mapping, optional

@@ -78,6 +78,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     'rain'
     """
 
+    model_: CircuitModel
     target: str | None
     schema: Schema | None
     columns: Overrides | None
@@ -130,7 +131,6 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
         Parameters
         ----------
-        model : CircuitModel
         parameters : mapping
             Of the learner.
         names : sequence of str
@@ -147,18 +147,9 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
     def _take(self, model: CircuitModel, arrow_schema: pa.Schema, *, is_named: bool) -> None:
         """Become the estimator of a model."""
-        self.model_, target = model, model.schema.target
         self.arrow_schema_ = pa.schema([field.remove_metadata() for field in arrow_schema])
-        names = [name for name in arrow_schema.names if name != target]
-        self._columns = KnownColumns(type(self).__name__, model, names, is_named)
-        for name in ("classes_", "feature_names_in_"):
-            if name in vars(self):
-                delattr(self, name)
-        if target is not None:
-            self.classes_ = np.array(model.schema.class_values())
-        if is_named:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        self.n_features_in_ = len(names)
+        names = [name for name in arrow_schema.names if name != model.schema.target]
+        self._know(model, names, is_named=is_named)
 
     def score_samples(self, X: Any) -> Floats:
         """(n_rows,) float64: log-likelihood of each row, in nats; of the columns that X has, the class among them, and what is missing
@@ -263,7 +254,6 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
         Parameters
         ----------
-        n_samples : int
         random_state : int, RandomState or None
         given : mapping of column to value, optional
             What all rows have.
@@ -342,8 +332,6 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
-        tags.input_tags.sparse = True
         tags.classifier_tags = ClassifierTags()
         return tags
 

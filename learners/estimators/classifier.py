@@ -201,7 +201,6 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        model : Model
         parameters : mapping
             Of the learner; those that this estimator does not have are left out.
         names : sequence of str
@@ -218,15 +217,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
 
     def _take(self, model: Model, names: Sequence[str], *, is_named: bool) -> None:
         """Become the estimator of a model."""
-        self.model_ = model
+        self._know(model, names, is_named=is_named)
         self.target_ = cast(str, model.schema.target)
-        self.classes_ = np.array(model.schema.class_values())
-        self._columns = KnownColumns(type(self).__name__, model, names, is_named)
-        if is_named:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        self.n_features_in_ = len(names)
 
     def predict_proba(self, X: Any) -> Floats:
         """Class probabilities.
@@ -381,12 +373,6 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         rows = rows.with_column(weight.column, counts_of(sample_weight), "sample_weight")
         weighted = by_weight(source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex), weight, is_hidden=True)
         return weighted, cast(str, named), rows.is_named
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
-        tags.input_tags.sparse = True
-        return tags
 
 
 def _files_of(X: Any) -> Source | None:

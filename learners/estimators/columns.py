@@ -38,7 +38,6 @@ class KnownColumns:
     ----------
     estimator : str
         Name of its class, for messages.
-    model : Model
     names : sequence of str
         All columns of the table but the target, used or not.
     is_named : bool
@@ -156,7 +155,6 @@ def arrow_schema_of(schema: Schema, names: Sequence[str]) -> pa.Schema:
 
     Parameters
     ----------
-    schema : Schema
     names : sequence of str
         Of all columns but the target, used or not.
     """

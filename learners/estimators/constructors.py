@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, dataclass, fields
 
 from learners.models.parameters import Parameters, described
 from learners.schema import Overrides, Schema
@@ -50,11 +50,17 @@ EXAMPLE = """Examples
 
 
 def construct_from(
-    cls: type, parameters: type[Parameters], renamed: Mapping[str, str] | None = None, base: type | None = None
+    cls: type,
+    parameters: type[Parameters],
+    renamed: Mapping[str, str] | None = None,
+    base: type | None = None,
+    *,
+    positional: Collection[str] = (),
+    without: Collection[str] = (),
 ) -> None:
     """Give an estimator the constructor that scikit-learn asks for, and say in its docstring what it takes.
 
-    The constructor takes keywords only, keeps them as attributes and checks nothing: `fit` does, as `clone` and
+    The constructor takes keywords, keeps them as attributes and checks nothing: `fit` does, as `clone` and
     `set_params` expect.
 
     Parameters
@@ -65,19 +71,25 @@ def construct_from(
         Parameters that have another name here, as theirs is that of a method.
     base : class, optional
         Of classifiers: its docstring has their attributes.
+    positional : collection of str
+        Parameters that need no keyword.
+    without : collection of str
+        What this estimator does not have of what all have.
     """
     renamed = renamed or {}
+    either, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     signature = inspect.Signature(
         [
-            inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+            inspect.Parameter("self", either),
             *(
                 inspect.Parameter(
                     renamed.get(field.name, field.name),
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default=field.default,
+                    either if field.name in positional else keyword,
+                    default=None if field.default is MISSING else field.default,
                     annotation=field.type,
                 )
                 for field in (*fields(parameters), *fields(Common))
+                if field.name not in without
             ),
         ]
     )
@@ -94,7 +106,9 @@ def construct_from(
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
     cls.__init__ = __init__  # type: ignore[misc]
     told = (described(parameters) | described(Common)).items()
-    entries = "".join(f"{_renamed(head, renamed)}\n{text}" for head, text in told)
+    entries = "".join(
+        f"{_renamed(head, renamed)}\n{text}" for head, text in told if head.partition(" : ")[0] not in without
+    )
     summary, separator, rest = inspect.cleandoc(cls.__doc__ or "").partition("\n\nAttributes\n")
     if base is not None:
         _, separator, rest = inspect.cleandoc(base.__doc__ or "").partition("\n\nAttributes\n")

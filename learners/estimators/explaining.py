@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from learners.estimators.columns import KnownColumns
 from learners.kernels.arrays import Floats
 from learners.models import explanation
 from learners.models.explanation import Explanation
+from learners.models.model import Model
 from learners.registry.importance import importances
 from learners.schema import Chunk
 
@@ -58,6 +59,24 @@ class Explaining:
         """(n_features_in_,) float64: the share of each column in what the columns tell of the class."""
         known = self._known()
         return importances(known.model, known.names)
+
+    def _know(self, model: Model, names: Sequence[str], *, is_named: bool) -> None:
+        """Become the estimator of a model of some columns, in whose order they are, and of its classes if it has any."""
+        self.model_ = model
+        self._columns = KnownColumns(type(self).__name__, model, names, is_named)
+        for name in ("classes_", "feature_names_in_"):
+            vars(self).pop(name, None)
+        if model.schema.target is not None:
+            self.classes_ = np.array(model.schema.class_values())
+        if is_named:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self.n_features_in_ = len(names)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
+        tags.input_tags.sparse = True
+        return tags
 
     @abstractmethod
     def _known(self) -> KnownColumns:

@@ -1,4 +1,4 @@
-"""The Bayesian network classifiers as scikit-learn classifiers."""
+"""Bayesian network classifiers, and ensembles of them, as scikit-learn classifiers."""
 
 from __future__ import annotations
 
@@ -28,3 +28,18 @@ class SKDB(Querying, Classifier):
     """Selective kDB (Martínez et al. 2016): three passes after the schema."""
 
     _learner = "skdb"
+
+
+class FewPassClassifier(Querying, Classifier):
+    """The default learner: networks pooled and corrected by boosted trees, as much of it as a budget allows.
+
+    `model_.facts["choice"]` says in words what was learned and why.
+    """
+
+    _learner = "auto"
+
+
+class ESKDB(Querying, Classifier):
+    """An ensemble of selective networks with random cut points and discriminative weights: two passes after the schema."""
+
+    _learner = "eskdb"

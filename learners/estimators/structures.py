@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 import numpy as np
@@ -13,12 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.circuits.model import CircuitModel
 from learners.errors import LearnerError
+from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.forms import are_paths, rows_of
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
 from learners.models.query import AnyQuery, StructureQuery
 from learners.orders.formats.network_files import chosen_format
 from learners.orders.model import OrderModel
+from learners.orders.parameters import OrderParameters
 from learners.orders.queries.predictive import GraphAverage
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
@@ -37,8 +39,6 @@ from learners.schema import Schema
 if TYPE_CHECKING:
     import networkx
 
-COMMON = ("schema", "columns", "threads", "verbose")
-
 
 class NetworkxMissing(LearnerError, ImportError):
     """networkx is not installed."""
@@ -49,20 +49,6 @@ class NetworkxMissing(LearnerError, ImportError):
 
 class StructurePosterior(BaseEstimator):
     """How probable each edge, path and effect between the columns of a table is, whatever the graph.
-
-    Parameters
-    ----------
-    score, method, candidates, max_parents, prior, required, forbidden, tiers, edge_log_odds, alpha_mu, alpha_w, t, \
-standardise, ess, n_bins, max_states, max_values, screen_for, keep_rows, sets, draws, seed
-        As in `learners.orders.parameters.OrderParameters`.
-    schema : Schema, optional
-        Skips the schema pass.
-    columns : mapping, optional
-        What to make of single columns: "nominal", "numeric", "drop", or a mapping with kind, order or cuts.
-    threads : int, optional
-        By default one per core; the posterior does not depend on it.
-    verbose : bool
-        Whether `fit` shows a bar, on standard error or in the notebook.
 
     Attributes
     ----------
@@ -91,45 +77,11 @@ standardise, ess, n_bins, max_states, max_values, screen_for, keep_rows, sets, d
     True
     """
 
-    def __init__(
-        self,
-        score: Literal["auto", "bge", "bdeu"] = "auto",
-        method: Literal["auto", "exact", "blocks"] = "auto",
-        *,
-        candidates: int | None = None,
-        max_parents: int | None = None,
-        prior: Literal["fair", "uniform"] = "fair",
-        required: Sequence[str] = (),
-        forbidden: Sequence[str] = (),
-        tiers: Sequence[Sequence[str]] = (),
-        edge_log_odds: Mapping[str, float] | None = None,
-        alpha_mu: float = 1.0,
-        alpha_w: float | None = None,
-        t: float | None = None,
-        standardise: bool = True,
-        ess: float = 1.0,
-        n_bins: int = 4,
-        max_states: int = 10,
-        max_values: int = 1024,
-        screen_for: Sequence[str] = (),
-        keep_rows: bool = True,
-        sets: int = 400_000,
-        draws: int = 200,
-        seed: int = 0,
-        schema: Schema | None = None,
-        columns: Mapping[str, Any] | None = None,
-        threads: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.score, self.method, self.candidates, self.max_parents = score, method, candidates, max_parents
-        self.prior, self.required, self.forbidden, self.tiers = prior, required, forbidden, tiers
-        self.edge_log_odds, self.alpha_mu, self.alpha_w, self.t = edge_log_odds, alpha_mu, alpha_w, t
-        self.standardise, self.ess, self.n_bins = standardise, ess, n_bins
-        self.max_states, self.max_values, self.screen_for = max_states, max_values, screen_for
-        self.keep_rows = keep_rows
-        self.sets, self.draws, self.seed = sets, draws, seed
-        self.schema, self.columns, self.threads, self.verbose = schema, columns, threads, verbose
-
+    edge_log_odds: Mapping[str, float] | None
+    schema: Schema | None
+    columns: Mapping[str, Any] | None
+    threads: int | None
+    verbose: bool
     _network: tuple[OrderModel, CircuitModel] | None = None
 
     def fit(self, X: Any, y: None = None, on_progress: OnProgress | None = None) -> Self:
@@ -165,7 +117,6 @@ standardise, ess, n_bins, max_states, max_values, screen_for, keep_rows, sets, d
 
         Parameters
         ----------
-        model : OrderModel
         parameters : mapping
             Of the learner; those that this estimator does not have are left out.
         names, is_named
@@ -279,3 +230,6 @@ standardise, ess, n_bins, max_states, max_values, screen_for, keep_rows, sets, d
     def _model(self) -> OrderModel:
         check_is_fitted(self, "model_")
         return self.model_
+
+
+construct_from(StructurePosterior, OrderParameters, positional=("score", "method"), without=("target",))

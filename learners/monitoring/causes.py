@@ -28,8 +28,6 @@ class Cause:
     ----------
     kind : str
         A kind of `Finding`; or swapped, clipped, covariate, mechanism.
-    columns : tuple of str
-    effect : float
     unit : "nats" or "points"
     words : str
         One sentence for people.

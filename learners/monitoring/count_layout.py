@@ -32,13 +32,7 @@ LAYOUT = 2  # of what this module lays out; counts of another layout are not rea
 
 @dataclass(frozen=True)
 class Block:
-    """Some counts in a row.
-
-    Parameters
-    ----------
-    start : int
-    shape : tuple of int
-    """
+    """Some counts in a row."""
 
     start: int
     shape: tuple[int, ...]

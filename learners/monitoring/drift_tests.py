@@ -14,7 +14,7 @@ from learners.monitoring.kernels import FINE_POINT, FIXED_POINT
 from learners.monitoring.label_shift import class_mix, prior_of, remixed
 from learners.monitoring.raw import ABOVE, ABSENT, BELOW, COMPARED, HIGH_TAIL, LOW_TAIL, NULL, UNSEEN
 from learners.monitoring.reference import Reference
-from learners.monitoring.served_counts import COUNTED, ServedCounts
+from learners.monitoring.served_counts import ServedCounts
 from learners.monitoring.two_sample import (
     INDEPENDENT,
     Comparison,
@@ -60,7 +60,6 @@ class Finding:
     effect : float
         In the unit.
     unit : "nats" or "points"
-    p_value, q_value : float
     n_rows : int
         Of the window that it is about.
     is_alarming : bool
@@ -312,8 +311,3 @@ def estimates(counts: ServedCounts) -> dict[str, float | None]:
         accuracy, log_loss = (float(total) / FIXED_POINT / n for total in sums[-2:])
     surprise = float(surprises[0]) / FIXED_POINT / n_surprised if n_surprised else None
     return {"accuracy": accuracy, "log_loss": log_loss, "surprise_nats": surprise, "impossible": float(surprises[1])}
-
-
-def counted(counts: ServedCounts) -> int:
-    """Rows that were counted."""
-    return int(counts.block("rows")[COUNTED])

@@ -74,13 +74,6 @@ def row_hashes(x, out):  # x (n, rows) codes; OUT (rows,) uint64
 
 
 @kernel
-def sampled_rows(ids, k, chosen):  # (rows,) uint64; OUT (rows,) uint8
-    """Choose about one in k rows by the hash of its id."""
-    for row in range(ids.size):
-        chosen[row] = random_bits(ids[row]) % np.uint64(k) == 0
-
-
-@kernel
 def add_predictions(p, confidence, sums):  # (rows, C) float64; OUT (C, bins) int64, (C + 2,) int64
     """Count predicted class and confidence; add p of each class, the largest p, and the entropy in nats, in fixed point."""
     n_classes = p.shape[1]

@@ -20,7 +20,6 @@ def class_mix(window: ServedCounts, reference: Reference) -> Floats | None:
 
     Parameters
     ----------
-    window : ServedCounts
     reference : Reference
         With counts for each class.
 

@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,17 +22,19 @@ ABSENT, NULL, UNSEEN, BELOW, ABOVE, COMPARED, LOW_TAIL, HIGH_TAIL = range(len(ST
 _NOTHING = object()
 
 
-class RawRows(Protocol):
+class RawRows(ABC):
     """The rows of a request or a batch before they were encoded."""
 
+    @abstractmethod
     def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
         """Of some rows whether the column is absent, and whether its value is null."""
 
+    @abstractmethod
     def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
         """How many of some rows have a number below the least of training, above the greatest, and in its last quantiles."""
 
 
-class _PythonRows(ABC):
+class _PythonRows(RawRows):
     """Values of Python, whatever they are kept in."""
 
     @abstractmethod
@@ -81,7 +82,7 @@ class ColumnRows(_PythonRows):
         return [values[row] for row in rows.tolist()]
 
 
-class BatchRows:
+class BatchRows(RawRows):
     """A record batch or a table.
 
     Parameters
@@ -163,7 +164,6 @@ def status_counts(
     Parameters
     ----------
     x : (n_attributes, n_rows) codes
-    raw : RawRows
     attributes : sequence of Attribute
         Whose codes they are.
     rows : (m,) int64

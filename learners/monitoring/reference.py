@@ -57,7 +57,6 @@ def training_reference(watched: Watched, scored: ServedCounts | None = None) -> 
 
     Parameters
     ----------
-    watched : Watched
     scored : ServedCounts, optional
         Of rows that were kept back from training, for what training itself does not count.
 

@@ -12,13 +12,13 @@ from learners.errors import StatisticMismatch
 from learners.kernels.arrays import Codes, Floats, Integers, Uint64s
 from learners.models.model import blocks_of
 from learners.monitoring import kernels
-from learners.monitoring.column_groups import GatheredColumns
-from learners.monitoring.count_layout import REPEAT_CELLS, Watched
+from learners.monitoring.count_layout import REPEAT_CELLS, STATUSES, ColumnGroup, Watched
 from learners.monitoring.raw import BatchRows, RawRows, status_counts
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode, encoder_of
 
 COUNTED, SERVED, REQUESTS = range(3)
+BLOCK_ROWS = 16_384  # whose codes are counted together
 
 
 class ServedRows(NamedTuple):
@@ -46,7 +46,6 @@ class ServedCounts:
 
     Parameters
     ----------
-    watched : Watched
     predict_one_in : int
         Where rows come without predictions: predict about one row in so many, chosen by the hash of its values.
     present : sequence of str, optional
@@ -143,7 +142,6 @@ class ServedCounts:
             How many there were, if not all are counted.
         one_in : int
             About one in so many is counted.
-        n_requests : int
         """
         n_rows, x = rows.x.shape[1], self.watched.recoded(rows.x)
         hashes = np.empty(n_rows, np.uint64)
@@ -215,3 +213,59 @@ class ServedCounts:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ServedCounts) and self.spec == other.spec and np.array_equal(self.counts, other.counts)
+
+
+class GatheredColumns:
+    """The codes of rows whose columns come some at a time: of a wide table only a few columns are in memory at once.
+
+    Parameters
+    ----------
+    counts : ServedCounts
+        To which `finish` adds the rows.
+    n_rows : int
+        The most that may come.
+    """
+
+    def __init__(self, counts: ServedCounts, n_rows: int) -> None:
+        self.counts, schema = counts, counts.watched.schema
+        sizes = [min(BLOCK_ROWS, n_rows - start) for start in range(0, n_rows, BLOCK_ROWS)]
+        self.blocks = [np.empty((schema.n_attributes, size), schema.code_dtype) for size in sizes]
+        self.groups: Sequence[ColumnGroup] = counts.watched.column_groups(tuple(counts.columns))
+        self.n_rows = 0
+
+    @property
+    def columns(self) -> list[list[str]]:
+        """Which columns to read together."""
+        return [group.names for group in self.groups]
+
+    def add(self, number: int, batch: pa.RecordBatch, start: int) -> None:
+        """Add the columns of one group, of the rows from a number on.
+
+        Raises
+        ------
+        SchemaError
+            If the type of a column does not fit.
+        """
+        group = self.groups[number]
+        x = group.encoder.codes(batch)
+        found = np.zeros((self.counts.watched.schema.n_attributes, len(STATUSES)), np.int64)
+        found[group.places] = status_counts(
+            x, BatchRows(batch), group.encoder.attributes, np.arange(batch.num_rows), encoder=group.encoder
+        )
+        self.counts.add_statuses(found)
+        self._place(group.places, x, start)
+        self.n_rows = max(self.n_rows, start + batch.num_rows)
+
+    def _place(self, places: Integers, x: Codes, start: int) -> None:
+        done, n_rows = 0, x.shape[1]
+        while done < n_rows:
+            block, first = divmod(start + done, BLOCK_ROWS)
+            n = min(n_rows - done, BLOCK_ROWS - first)
+            for k, i in enumerate(places.tolist()):
+                self.blocks[block][i, first : first + n] = x[k, done : done + n]
+            done += n
+
+    def finish(self) -> None:
+        """Count the rows."""
+        for start, block in zip(range(0, self.n_rows, BLOCK_ROWS), self.blocks, strict=False):
+            self.counts.add_encoded(Chunk(np.ascontiguousarray(block[:, : self.n_rows - start]), None))

@@ -25,7 +25,6 @@ class Comparison(NamedTuple):
         1 where there is nothing to compare.
     nats : float
         Kullback-Leibler divergence of the window from the reference, less what chance alone gives.
-    g : float
     degrees : int
         Of freedom.
     n_rows : int
@@ -70,7 +69,6 @@ def compare_tables(window: Integers, reference: Integers, repeats: Repeats = IND
     Parameters
     ----------
     window, reference : (n_contexts, n_values) int64
-    repeats : Repeats
 
     Returns
     -------

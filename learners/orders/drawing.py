@@ -23,8 +23,6 @@ def heat_map_of(asked: Asked, title: str, present: tuple[str, ...] = (), absent:
 
     Parameters
     ----------
-    asked : Asked
-    title : str
     present, absent : tuple of str
         Known edges, each as "parent->child".
 
@@ -47,7 +45,6 @@ def heat_map_svg(names: Sequence[str], probabilities: Floats, title: str) -> str
     names : sequence of str, d of them
     probabilities : (d, d) float64
         [i, j] of the edge from i to j.
-    title : str
     """
     drawn, d = [short_text(name, LONGEST) for name in names], len(names)
     room = MARGIN + max(map(len, drawn)) * CHARACTER + 6

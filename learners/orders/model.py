@@ -65,7 +65,6 @@ class OrderModel:
     ----------
     schema : Schema
         Node i is attribute i.
-    posterior : OrderPosterior
     facts : mapping
         How it was learned.
     probabilities : (d, d) float64, optional

@@ -10,7 +10,7 @@ from typing import Literal, Self
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.models.parameters import Parameters
 from learners.orders.scores.bge import BGePrior
-from learners.orders.scores.edge_constraints import Edge, arrow, cycle_of
+from learners.orders.scores.edge_constraints import Edge, arrow, cycle_of, path_of
 from learners.orders.scores.priors import StructurePrior
 
 ARROW = "->"
@@ -147,7 +147,7 @@ class OrderParameters(Parameters):
         forbidden = _edges_of("forbidden", self.forbidden, names) | _against_tiers(self.tiers, names)
         cycle = cycle_of(required)
         if cycle:
-            path = ARROW.join(names[node] for node in cycle)
+            path = path_of(cycle, names)
             raise InvalidParameter(
                 "required", list(self.required), f"{path} is a cycle, so no graph has all these edges"
             )

@@ -15,7 +15,7 @@ from learners.counts.moments import Moments, Unit
 from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Integers
 from learners.orders.checks import check_numeric, gaussian_score
-from learners.orders.lattice.adaptive_lattice import covered_posterior
+from learners.orders.lattice.coverage import covered_posterior
 from learners.orders.lattice.graphs import best_graph
 from learners.orders.lattice.lattice import step_bytes
 from learners.orders.lattice.posterior import Coverage, OrderPosterior
@@ -58,7 +58,6 @@ def orders(
     ----------
     target : str or None
         None: every column is a node.
-    parameters : OrderParameters
     given : Schema or Kept, optional
         Instead of the schema that the columns would give; of `Kept` the domains follow the data.
     overrides : mapping, optional

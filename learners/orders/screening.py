@@ -24,7 +24,6 @@ def screened(schema: Schema, about: Sequence[str], required: Sequence[str]) -> P
 
     Parameters
     ----------
-    schema : Schema
     about : sequence of str
         These columns are kept, and the 64 in all that tell most about any of them.
     required : sequence of str

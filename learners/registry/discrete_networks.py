@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from learners.circuits.structures.from_network import MAX_EDGES, context_probabilities
+from learners.circuits.structures.from_network import MAX_EDGES
+from learners.classifiers.estimates.context_tree import context_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError

@@ -11,9 +11,9 @@ import numpy as np
 import structlog
 
 from learners.kernels.arrays import Codes, Mask, Uint64s
+from learners.kernels.random import random_bits_at
 from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
-from learners.monitoring.kernels import sampled_rows
 from learners.monitoring.raw import BatchRows, RecordRows, status_counts
 from learners.monitoring.served_counts import ServedCounts, ServedRows
 from learners.schema.encoding.encode import encoder_of
@@ -275,9 +275,7 @@ def _chosen(first_id: int, n_rows: int, one_in: int) -> Mask:
 
 
 def _sampled(ids: Uint64s, one_in: int) -> Mask:
-    chosen = np.zeros(ids.size, np.uint8)
-    sampled_rows(ids, one_in, chosen)
-    return chosen.astype(bool)
+    return np.asarray(random_bits_at(ids) % np.uint64(one_in) == 0)
 
 
 def _joined(watched: Watched, records: Sequence[Observed]) -> Waiting:

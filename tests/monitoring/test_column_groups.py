@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import SchemaError
-from learners.monitoring import column_groups, count_layout
+from learners.monitoring import count_layout, served_counts
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes import engine
@@ -20,7 +20,7 @@ from tests.monitoring import problems
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
     """So that rows begin and end within blocks and groups."""
-    monkeypatch.setattr(column_groups, "BLOCK_ROWS", 300)
+    monkeypatch.setattr(served_counts, "BLOCK_ROWS", 300)
     monkeypatch.setattr(count_layout, "GROUPED", 2)
 
 

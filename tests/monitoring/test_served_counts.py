@@ -163,12 +163,3 @@ def test_predictions_are_added_in_fixed_point():
     kernels.add_predictions(p, confidence, sums)
     assert confidence[1, 15] == confidence[0, 19] == confidence[0, 10] == 1 == confidence.sum() - 2
     np.testing.assert_allclose(sums / 2**32, [1.75, 1.25, 2.25, 0.5623351446 + 0 + np.log(2)], rtol=1e-9)
-
-
-def test_about_one_in_k_rows_is_chosen_by_its_id():
-    ids, chosen = np.arange(40_000, dtype=np.uint64), np.zeros(40_000, np.uint8)
-    kernels.sampled_rows(ids, 8, chosen)
-    assert abs(chosen.mean() - 1 / 8) < 0.01
-    again = np.zeros(100, np.uint8)
-    kernels.sampled_rows(ids[500:600], 8, again)
-    np.testing.assert_array_equal(again, chosen[500:600])

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 from scipy import stats
 
 from learners.circuits.bayesian.sampler.leaf_kernels import CENTRE, FIRST, KIND, SECOND
-from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN
+from learners.circuits.bayesian.sampler.priors import _closed, family_of
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
+
+
+def with_strengths(prior, strengths):
+    """The same leaves with other strengths: their means and variances stay."""
+    old, leaf = prior.strengths, prior.leaf.copy()
+    family = family_of(leaf)
+    leaf[family == GAUSSIAN, SECOND] *= strengths.gaussian / old.gaussian
+    leaf[family == EXPONENTIAL, FIRST] *= strengths.exponential / old.exponential
+    leaf[family == POISSON, FIRST] *= strengths.poisson / old.poisson
+    return replace(prior, strengths=strengths, leaf=_closed(leaf, strengths))
 
 
 def tree_of(prior):

@@ -198,8 +198,6 @@ def em_passes(
     ----------
     circuit : Circuit
         To start from; equal weights are a fixed point of circuits with symmetries.
-    n_passes : int
-    laplace : float
     tolerance : float
         Ends when a pass gains less than so many nats per row.
     make : callable

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Generic, NamedTuple, Self, TypeVar
+from itertools import pairwise
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,7 @@ PER_NAT = 2.0**16
 
 Model = TypeVar("Model")
 Sums = TypeVar("Sums", bound=NamedTuple)
+Statistic = TypeVar("Statistic", bound="ExpectedSums[Any, Any]")
 
 
 class ExpectedSums(ABC, Generic[Model, Sums]):
@@ -58,6 +61,10 @@ class ExpectedSums(ABC, Generic[Model, Sums]):
     @abstractmethod
     def _parameters(self) -> Iterable[Array]:
         """The arrays that say which model it is."""
+
+    @abstractmethod
+    def update(self, rows: Chunk | Array) -> None:
+        """Add rows: a chunk, or (n_variables, n_rows)."""
 
     @property
     def spec(self) -> dict[str, object]:
@@ -137,3 +144,20 @@ class ExpectedSums(ABC, Generic[Model, Sums]):
     def _require_same(self, other: Self) -> None:
         if self.spec != other.spec:
             raise StatisticMismatch(f"The {self.stage} are of different {self.kind}s.")
+
+
+def expected_of(empty: Callable[[], Statistic], x: Array, threads: int) -> Statistic:
+    """What is expected of rows (n_variables, n_rows); the same on any number of threads."""
+    bounds = np.linspace(0, x.shape[1], threads + 1).astype(int).tolist()
+    parts = [np.ascontiguousarray(x[:, a:b]) for a, b in pairwise(bounds) if b > a]
+
+    def sums(part: Array) -> Statistic:
+        found = empty()
+        found.update(part)
+        return found
+
+    with ThreadPoolExecutor(threads) as pool:
+        first, *others = pool.map(sums, parts)
+    for other in others:
+        first.merge(other)
+    return first

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts, maximised
-from learners.circuits.queries.answers import log_likelihood
+from learners.circuits.em.expected_sums import expected_of
+from learners.circuits.evaluation.evaluate import log_values
 from learners.kernels.arrays import Array, Floats, Integers
 
 # Steps of stepwise EM shrink as (t + 2)^-DECAY.
@@ -30,7 +31,6 @@ class Rows:
     Parameters
     ----------
     fit, valid : (n_variables, n_rows) uint8 or float64
-    threads : int
     """
 
     fit: Array
@@ -39,24 +39,11 @@ class Rows:
 
     def expected(self, circuit: Circuit, rows: Integers | slice) -> ExpectedCounts:
         """Expected counts of some rows to fit; the same on any number of threads."""
-        x = self.fit[:, rows]
-        bounds = np.linspace(0, x.shape[1], self.threads + 1).astype(int).tolist()
-        parts = [np.ascontiguousarray(x[:, a:b]) for a, b in zip(bounds, bounds[1:], strict=False) if b > a]
-        with ThreadPoolExecutor(self.threads) as pool:
-            first, *others = pool.map(lambda part: _counted(circuit, part), parts)
-        for other in others:
-            first.merge(other)
-        return first
+        return expected_of(partial(ExpectedCounts, circuit), self.fit[:, rows], self.threads)
 
     def score(self, circuit: Circuit) -> float:
         """Mean log likelihood of the rows to choose by; a row of probability zero counts as very improbable."""
-        return float(np.maximum(log_likelihood(circuit, self.valid), IMPOSSIBLE).mean())
-
-
-def _counted(circuit: Circuit, x: Array) -> ExpectedCounts:
-    counts = ExpectedCounts(circuit)
-    counts.update(x)
-    return counts
+        return float(np.maximum(log_values(circuit, self.valid), IMPOSSIBLE).mean())
 
 
 @dataclass
@@ -78,10 +65,8 @@ class Fit:
         As it explained the rows to choose by best.
     valid : float
         How well that was, in nats a row.
-    n_passes : int
     work : float
         Rows times edges so far.
-    has_ended : bool
     """
 
     circuit: Circuit
@@ -105,8 +90,6 @@ class Fit:
 
         Parameters
         ----------
-        rows : Rows
-        work : float
         told : callable
             Called after each pass; may raise.
         """

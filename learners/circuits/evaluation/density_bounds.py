@@ -17,7 +17,6 @@ def heights(circuit: Circuit, nodes: Integers) -> Floats:
 
     Parameters
     ----------
-    circuit : Circuit
     nodes : (n,) int64
     """
     p, first, kind = circuit.leaf_parameters, circuit.leaf_starts[nodes], circuit.kind[nodes]

@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.circuits.evaluation.warp_kernels import log_warped
 from learners.circuits.kernels import GAUSSIAN, POISSON, ROUNDED, STUDENT
-from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.jit import kernel
 
 # Beyond, sums and products of the terms leave double precision.
 MOST_EVENTS = 1e300
@@ -28,20 +28,14 @@ def log_density(kind, a, b, extras, at, x):
     if kind >= ROUNDED:
         return log_warped(kind, a, b, extras, at, x)
     if kind == STUDENT:
-        return log_student(a, b, extras[at], x)
+        z, freedom = (x - a) / b, extras[at]
+        constant = math.lgamma(0.5 * (freedom + 1.0)) - math.lgamma(0.5 * freedom) - 0.5 * np.log(np.pi * freedom)
+        return constant - np.log(b) - 0.5 * (freedom + 1.0) * np.log1p(z * z / freedom)
     if x < 0:
         return -np.inf
     if kind == POISSON:
         return log_poisson(a, x)
     return np.log(a) - a * x
-
-
-@inner_kernel
-def log_student(centre, scale, freedom, x):
-    """Logarithm of the density of Student's t distribution."""
-    z = (x - centre) / scale
-    constant = math.lgamma(0.5 * (freedom + 1.0)) - math.lgamma(0.5 * freedom) - 0.5 * np.log(np.pi * freedom)
-    return constant - np.log(scale) - 0.5 * (freedom + 1.0) * np.log1p(z * z / freedom)
 
 
 @kernel

@@ -12,7 +12,7 @@ from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.evaluate_kernels import BLOCK, few_root_logs, root_logs
 from learners.circuits.evaluation.extended_range_kernels import node_logs, relative_leaf_logs, wide_root_logs
 from learners.circuits.evaluation.plan import Compiled, compiled, entry_weights
-from learners.kernels.arrays import Array, Floats, Integers, freeze
+from learners.kernels.arrays import Array, Floats, freeze
 from learners.schema import Chunk
 
 # Below so many rows a block costs more than the rows one by one.
@@ -29,7 +29,6 @@ def log_values(circuit: Circuit, x: ArrayLike, log_leaf: Floats | None = None) -
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         Missing is NaN; for a discrete variable also a negative number, and n_values (UNSEEN) and more.
     log_leaf : (n_nodes, n_rows) float64, optional
@@ -74,7 +73,6 @@ def log_leaves(circuit: Circuit, x: ArrayLike) -> Floats:
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         As in `log_values`.
 
@@ -93,7 +91,6 @@ def relative_node_logs(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         As in `log_values`.
 
@@ -139,13 +136,6 @@ def rows_in(given: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> A
     if not isinstance(given, Chunk):
         return given
     return given.x if rows_of is None else rows_of(given)
-
-
-def known_numbers(x: ArrayLike, n_values: Integers) -> Floats:
-    """(n_variables, n_rows) float64: a copy of rows with NaN where a discrete variable has no code of its domain."""
-    known, sizes = np.array(x, np.float64), n_values[:, np.newaxis]
-    known[(sizes > 0) & ~((known >= 0) & (known < sizes))] = np.nan
-    return known
 
 
 def as_rows(circuit: Circuit, x: ArrayLike) -> Array:

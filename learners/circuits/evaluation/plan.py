@@ -85,7 +85,6 @@ class Compiled(NamedTuple):
 
     Attributes
     ----------
-    plan : Plan
     slot : (n_nodes,) int64
         Slot of each node; -1 for an indicator that has none.
     edge : (n_entries,) int64

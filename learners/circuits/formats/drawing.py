@@ -85,14 +85,8 @@ def to_dot(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
 
     Parameters
     ----------
-    circuit : Circuit
     schema : Schema, optional
         For the names of columns and values; else numbers.
-    max_nodes : int
-
-    Returns
-    -------
-    str
 
     Raises
     ------
@@ -118,10 +112,6 @@ def to_svg(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
     ----------
     circuit, schema, max_nodes
         As in `to_dot`.
-
-    Returns
-    -------
-    str
 
     Raises
     ------

@@ -17,7 +17,6 @@ class Region(NamedTuple):
     ----------
     variables : tuple of int
         Ascending.
-    n_sums, n_products, n_leaves : int
     children : tuple of int
         The regions that its nodes have children in, as places in the list of regions.
     """

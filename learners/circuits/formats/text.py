@@ -218,7 +218,6 @@ def to_text(circuit: Circuit, schema: Schema | None = None) -> str:
 
     Parameters
     ----------
-    circuit : Circuit
     schema : Schema, optional
         Comments then tell the name of each variable, and its values in the order of their codes.
     """
@@ -253,7 +252,6 @@ def to_json(circuit: Circuit, schema: Schema | None = None) -> str:
 
     Parameters
     ----------
-    circuit : Circuit
     schema : Schema, optional
         Then `columns` tells the name of each variable, and its values in the order of their codes.
     """

@@ -5,26 +5,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.map.linear.copy_kernels import copy
-from learners.circuits.map.value_kernels import LANES
+from learners.circuits.map.value_kernels import LANES, copy
 from learners.kernels.jit import inner_kernel, kernel
-
-
-@inner_kernel
-def lowest_descendants(arrays, lowest):
-    """OUT lowest (n_inner,): the smallest number among an inner node and those below it."""
-    for i in range(arrays.is_sum.size):
-        least = i
-        for e in range(arrays.child_starts[i], arrays.leaf_from[i]):
-            least = min(least, lowest[arrays.children[e]])
-        lowest[i] = least
 
 
 @inner_kernel
 def choose_child(arrays, top, choices, mark, room):
     """Edge of sum `top` whose child's assignment has the largest value at the sum itself.
 
-    choices (n_inner, n_variables) int64, the assignments below; mark (2, n_inner) int64: lowest descendants and stamps.
+    choices (n_inner, n_variables) int64, the assignments below; mark (2, n_inner) int64: the smallest number among a node and those below it, and stamps.
     """
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight = arrays.children, arrays.weight
@@ -79,9 +68,12 @@ def argmax_product(arrays, choices, mark, room, x):
     if n_inner == 0:
         x[leaf_variable[0]] = np.argmax(leaf_value)
         return
-    lowest_descendants(arrays, mark[0])
     mark[1, :] = -1
     for i in range(n_inner):
+        least = i
+        for e in range(arrays.child_starts[i], arrays.leaf_from[i]):
+            least = min(least, mark[0, arrays.children[e]])
+        mark[0, i] = least
         if arrays.is_sum[i]:
             copy(choices[arrays.children[choose_child(arrays, i, choices, mark, room)]], choices[i])
             continue

@@ -16,7 +16,7 @@ from learners.circuits.map.local_search_kernels import (
     values_after_changes_with_zeros,
     values_side_by_side,
 )
-from learners.circuits.map.tree_kernels import UNDERFLOW, total_log_values, total_values
+from learners.circuits.map.tree_kernels import total_values
 from learners.circuits.map.value_kernels import LANES
 from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.kernels.jit import inner_kernel, kernel
@@ -245,10 +245,7 @@ def beam_search(arrays, k, state, x):
         return arrays.leaf_value[x[arrays.leaf_variable[0]]]
     n_slots = arrays.value_starts[x.size]
     totals, heaviest = np.empty(n_inner), np.empty(n_inner, dtype=np.int64)
-    total_values(arrays, totals, heaviest)
-    are_logs = not UNDERFLOW < totals[n_inner - 1] < np.inf
-    if are_logs:
-        total_log_values(arrays, totals, heaviest)
+    are_logs = total_values(arrays, totals, heaviest)
     # A table that forgets now and then costs a round at most.
     n_scored = 64
     while n_scored < 16 * k:

@@ -34,8 +34,6 @@ def best_assignments(problem: MaxProblem, n: int, time_limit_s: float, k: int = 
 
     Parameters
     ----------
-    problem : MaxProblem
-    n : int
     time_limit_s : float
         Of all searches together; what was found by then follows with the bound of all that is left.
     k : int

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.map.linear.copy_kernels import copy
-from learners.circuits.map.tree_kernels import UNDERFLOW, best_log_values, best_values
-from learners.circuits.map.value_kernels import LANES, assignment_values, distinct, log_value
+from learners.circuits.map.tree_kernels import UNDERFLOW, best_values
+from learners.circuits.map.value_kernels import LANES, assignment_values, copy, distinct, log_value
 from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.kernels.jit import inner_kernel, kernel
 
@@ -267,12 +266,7 @@ def find_trees(arrays, assignments, scores):
     n_inner = arrays.is_sum.size
     values = np.empty(n_inner)
     best_edge = np.empty(n_inner, dtype=np.int64)
-    are_logs = False
-    if n_inner:
-        best_values(arrays, values, best_edge)
-        if values[n_inner - 1] < UNDERFLOW:
-            are_logs = True
-            best_log_values(arrays, values, best_edge)
+    are_logs = best_values(arrays, values, best_edge)
     n_items = arrays.children.size + arrays.leaf_value.size + 32 * scores.size + 64
     n = -1
     while n < 0:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.map.linear.copy_kernels import copy
+from learners.circuits.map.value_kernels import copy
 from learners.kernels.arrays import Floats, Integers
 from learners.kernels.jit import inner_kernel, kernel
 

@@ -74,7 +74,6 @@ def map_query(
 
     Parameters
     ----------
-    circuit : Circuit
     query : variables, by number
     evidence : values of other variables
     solver : 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact'

@@ -9,9 +9,8 @@ import numpy as np
 
 from learners.circuits.map.bound_kernels import look_ahead
 from learners.circuits.map.kbest_kernels import best_of_trees
-from learners.circuits.map.linear.copy_kernels import copy
 from learners.circuits.map.tree_kernels import best_tree
-from learners.circuits.map.value_kernels import LANES, assignment_value, assignment_values, downward, upward
+from learners.circuits.map.value_kernels import LANES, assignment_value, assignment_values, copy, downward, upward
 from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.kernels.jit import inner_kernel, kernel
 

@@ -13,100 +13,70 @@ UNDERFLOW = 1e-250
 
 @inner_kernel
 def best_values(arrays, values, best_edge):
-    """Value of the best tree of every inner node, relative to its bound; OUT values (n_inner,), best_edge (n_inner,) int64."""
+    """Value of the best tree of every inner node, relative to its bound; OUT values (n_inner,), best_edge (n_inner,) int64.
+
+    Where that of the root underflows, all are logarithms; returns whether they are.
+    """
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight = arrays.children, arrays.weight
-    for i in range(is_sum.size):
-        if is_sum[i]:
-            best, at = -1.0, -1
-            for e in range(child_starts[i], child_starts[i + 1]):
-                value = weight[e] * values[children[e]]
-                if value > best:
-                    best, at = value, e
-            values[i] = best
-            best_edge[i] = at
-        else:
-            # A leaf's largest value is 1, so leaves do not matter here.
-            best = 1.0
-            for e in range(child_starts[i], leaf_from[i]):
-                best *= values[children[e]]
-            values[i] = best
-
-
-@inner_kernel
-def best_log_values(arrays, values, best_edge):
-    """The same in logarithms, for circuits so large that the values underflow."""
-    is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
-    children, weight = arrays.children, arrays.weight
-    for i in range(is_sum.size):
-        if is_sum[i]:
-            best, at = -np.inf, child_starts[i]
-            for e in range(child_starts[i], child_starts[i + 1]):
-                value = np.log(weight[e]) + values[children[e]]
-                if value > best:
-                    best, at = value, e
-            values[i] = best
-            best_edge[i] = at
-        else:
-            best = 0.0
-            for e in range(child_starts[i], leaf_from[i]):
-                best += values[children[e]]
-            values[i] = best
+    for are_logs in range(2):
+        for i in range(is_sum.size):
+            if is_sum[i]:
+                best, at = -np.inf, child_starts[i]
+                for e in range(child_starts[i], child_starts[i + 1]):
+                    below = values[children[e]]
+                    value = np.log(weight[e]) + below if are_logs else weight[e] * below
+                    if value > best:
+                        best, at = value, e
+                values[i] = best
+                best_edge[i] = at
+            else:
+                # A leaf's largest value is 1, so leaves do not matter here.
+                best = 0.0 if are_logs else 1.0
+                for e in range(child_starts[i], leaf_from[i]):
+                    below = values[children[e]]
+                    best = best + below if are_logs else best * below
+                values[i] = best
+        if is_sum.size == 0 or not values[is_sum.size - 1] < UNDERFLOW:
+            return False
+    return True
 
 
 @kernel
 def total_values(arrays, values, best_edge):
-    """Sum over all assignments at every inner node, and the heaviest edge of every sum; OUT values, best_edge (n_inner,)."""
+    """Sum over all assignments at every inner node, and the heaviest edge of every sum; OUT values, best_edge (n_inner,).
+
+    Where that of the root leaves double precision, all are logarithms; returns whether they are.
+    """
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight, leaf_starts, leaf_value = arrays.children, arrays.weight, arrays.leaf_starts, arrays.leaf_value
     # Per value of a domain a leaf adds at most 1, so logarithms are needed only beyond some thousand variables.
-    for i in range(is_sum.size):
-        if is_sum[i]:
-            best, at, total = -1.0, -1, 0.0
-            for e in range(child_starts[i], child_starts[i + 1]):
-                value = weight[e] * values[children[e]]
-                total += value
-                if value > best:
-                    best, at = value, e
-            values[i] = total
-            best_edge[i] = at
-        else:
-            total = 1.0
-            for e in range(child_starts[i], leaf_from[i]):
-                total *= values[children[e]]
-            for e in range(leaf_from[i], child_starts[i + 1]):
-                mass = 0.0
-                for entry in range(leaf_starts[children[e]], leaf_starts[children[e] + 1]):
-                    mass += leaf_value[entry]
-                total *= mass
-            values[i] = total
-
-
-@inner_kernel
-def total_log_values(arrays, values, best_edge):
-    """The same in logarithms."""
-    is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
-    children, weight, leaf_starts, leaf_value = arrays.children, arrays.weight, arrays.leaf_starts, arrays.leaf_value
-    for i in range(is_sum.size):
-        if is_sum[i]:
-            best, at, total = -np.inf, child_starts[i], -np.inf
-            for e in range(child_starts[i], child_starts[i + 1]):
-                value = np.log(weight[e]) + values[children[e]]
-                total = np.logaddexp(total, value)
-                if value > best:
-                    best, at = value, e
-            values[i] = total
-            best_edge[i] = at
-        else:
-            total = 0.0
-            for e in range(child_starts[i], leaf_from[i]):
-                total += values[children[e]]
-            for e in range(leaf_from[i], child_starts[i + 1]):
-                mass = 0.0
-                for entry in range(leaf_starts[children[e]], leaf_starts[children[e] + 1]):
-                    mass += leaf_value[entry]
-                total += np.log(mass)
-            values[i] = total
+    for are_logs in range(2):
+        for i in range(is_sum.size):
+            if is_sum[i]:
+                best, at, total = -np.inf, child_starts[i], -np.inf if are_logs else 0.0
+                for e in range(child_starts[i], child_starts[i + 1]):
+                    below = values[children[e]]
+                    value = np.log(weight[e]) + below if are_logs else weight[e] * below
+                    total = np.logaddexp(total, value) if are_logs else total + value
+                    if value > best:
+                        best, at = value, e
+                values[i] = total
+                best_edge[i] = at
+            else:
+                total = 0.0 if are_logs else 1.0
+                for e in range(child_starts[i], leaf_from[i]):
+                    below = values[children[e]]
+                    total = total + below if are_logs else total * below
+                for e in range(leaf_from[i], child_starts[i + 1]):
+                    mass = 0.0
+                    for entry in range(leaf_starts[children[e]], leaf_starts[children[e] + 1]):
+                        mass += leaf_value[entry]
+                    total = total + np.log(mass) if are_logs else total * mass
+                values[i] = total
+        if is_sum.size == 0 or UNDERFLOW < values[is_sum.size - 1] < np.inf:
+            return False
+    return True
 
 
 @kernel
@@ -143,22 +113,12 @@ def follow(arrays, best_edge, stack, x):
 @kernel
 def best_tree(arrays, scratch, x):
     """Best tree (BT); scratch (3, n_inner + 1) int64; OUT x (n_variables,) int64."""
-    values = scratch[0].view(np.float64)
-    n_inner = arrays.is_sum.size
-    if n_inner:
-        best_values(arrays, values, scratch[1])
-        if values[n_inner - 1] < UNDERFLOW:
-            best_log_values(arrays, values, scratch[1])
+    best_values(arrays, scratch[0].view(np.float64), scratch[1])
     follow(arrays, scratch[1], scratch[2], x)
 
 
 @kernel
 def greedy_tree(arrays, scratch, x):
     """Normalised greedy selection (NG); scratch (3, n_inner + 1) int64; OUT x (n_variables,) int64."""
-    values = scratch[0].view(np.float64)
-    n_inner = arrays.is_sum.size
-    if n_inner:
-        total_values(arrays, values, scratch[1])
-        if not UNDERFLOW < values[n_inner - 1] < np.inf:
-            total_log_values(arrays, values, scratch[1])
+    total_values(arrays, scratch[0].view(np.float64), scratch[1])
     follow(arrays, scratch[1], scratch[2], x)

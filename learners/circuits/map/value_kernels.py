@@ -12,6 +12,16 @@ from learners.kernels.random import random_bits
 LANES = 8
 
 
+@inner_kernel
+def copy(x, to):
+    """OUT to: the first values are those of x, which has no more.
+
+    A loop, as the assignment of one slice to another compiles the words of an error into every kernel that has one.
+    """
+    for i in range(x.size):
+        to[i] = x[i]
+
+
 @kernel
 def assignment_values(arrays, assignments, n_assignments, room, values):
     """Value of each assignment; assignments (at least n_assignments, n_variables) int64, room (n_inner, LANES) float64; OUT values."""

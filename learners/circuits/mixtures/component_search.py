@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 
+from learners.circuits.em.expected_sums import expected_of
 from learners.circuits.mixtures.em_statistics import ExpectedMoments
 from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.kernels.arrays import Array, Floats, Integers
@@ -33,7 +34,6 @@ class Size:
     ----------
     components, passes : int
         Passes up to the best.
-    pooled : float
     valid : float
         Mean log density of the rows to choose by, in nats.
     """
@@ -54,8 +54,6 @@ class Grown:
 
     Attributes
     ----------
-    mixture : GaussianMixture
-    pooled, valid : float
     tried : list of Size
         The best first.
     way : list of Size
@@ -80,7 +78,6 @@ class Halves:
     fit, valid : (n_variables, n_rows) float64
     narrowest : (d,) float64
         See `ExpectedMoments.maximised`.
-    threads : int
     """
 
     n_values: Integers
@@ -91,14 +88,7 @@ class Halves:
 
     def expected(self, mixture: GaussianMixture) -> ExpectedMoments:
         """Of the rows to fit; the same on any number of threads."""
-        bounds = np.linspace(0, self.fit.shape[1], self.threads + 1).astype(int).tolist()
-        parts = [self.fit[:, a:b] for a, b in zip(bounds, bounds[1:], strict=False) if b > a]
-        counted = [ExpectedMoments(mixture) for _ in parts]
-        with ThreadPoolExecutor(self.threads) as pool:
-            list(pool.map(lambda pair: pair[0].update(pair[1]), zip(counted, parts, strict=True)))
-        for other in counted[1:]:
-            counted[0].merge(other)
-        return counted[0]
+        return expected_of(partial(ExpectedMoments, mixture), self.fit, self.threads)
 
     def score(self, mixture: GaussianMixture) -> float:
         """Mean log density of the rows to choose by."""
@@ -119,7 +109,6 @@ def grow(
 
     Parameters
     ----------
-    halves : Halves
     components : int, optional
         Only this size, and the powers of two below it on the way there.
     work : float
@@ -164,7 +153,6 @@ def again(way: Sequence[Size], halves: Halves, told: Callable[[float, str], None
         Of `grow` by `halves.fit`.
     halves : Halves
         Whose `fit` has all rows.
-    told : callable
     """
     mixture = _one(halves)
     scale = np.sqrt(np.diagonal(mixture.covariance[0]))

@@ -9,7 +9,8 @@ import numpy as np
 import scipy
 
 from learners.circuits.mixtures.mixture import LOG_2_PI, GaussianMixture, Observed, Rest, log_sums
-from learners.kernels.arrays import Array, Floats, Integers, Uint64s
+from learners.kernels.arrays import Array, Floats, Integers
+from learners.kernels.random import random_bits_at
 
 # Conditional means of so many cells and components are made at a time.
 MOST_AT_A_TIME = 1 << 21
@@ -121,9 +122,7 @@ def draws(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integer
 
     Parameters
     ----------
-    mixture : GaussianMixture
     x : (n_variables, n_rows) float64
-    n : int
     seed : int
         A draw depends on the seed, its row's place and its own number.
     places : (n_rows,) int64
@@ -175,16 +174,10 @@ def _chosen(p: Floats, u: Floats) -> Integers:
 def uniforms(seed: int, places: Integers, n: int, width: int) -> Floats:
     """(n_rows, n, width) float64 between 0 and 1, each a function of the seed, its row's place and its own: SplitMix64."""
     with np.errstate(over="ignore"):
-        rows = _mixed(_mixed(np.array([seed], np.uint64)) + places.astype(np.uint64) * GOLDEN)
+        rows = random_bits_at(random_bits_at(np.array([seed], np.uint64)) + places.astype(np.uint64) * GOLDEN)
         own = np.arange(1, n * width + 1, dtype=np.uint64) * GOLDEN
-        z = _mixed(rows[:, np.newaxis] + own)
+        z = random_bits_at(rows[:, np.newaxis] + own)
     return (((z >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53).reshape(places.size, n, width)
-
-
-def _mixed(z: Uint64s) -> Uint64s:
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 def best_trees(mixture: GaussianMixture, x: Array, asked: Sequence[int], n_trees: int) -> list[Tree]:
@@ -192,9 +185,7 @@ def best_trees(mixture: GaussianMixture, x: Array, asked: Sequence[int], n_trees
 
     Parameters
     ----------
-    mixture : GaussianMixture
     x : (n_variables, 1) float64
-    asked : sequence of int
     n_trees : int
         Modes of so many components are compared by the density of the whole mixture: of those that are highest alone.
 

@@ -165,7 +165,6 @@ def rivalled(
     densities : mapping of variable to Densities
     minutes : float
         A quarter of them for the mixture.
-    passes : int
     """
     reason = refusal(model.schema)
     if reason is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidCircuit
-from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, PRODUCT, SUM
+from learners.circuits.formats.text import CircuitBuilder
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
 from learners.circuits.mixtures.kernels import add_log_densities
 from learners.kernels.arrays import Array, Arrays, Floats, Integers, Mask, frozen
 
@@ -21,6 +22,8 @@ LOG_2_PI = float(np.log(2.0 * np.pi))
 MOST_PATTERNS = 64
 NAMES = ("log_weight", "mean", "covariance", "log_share", "n_values")
 SUMS_TO_ONE = 1e-6
+# Kind and parameters.
+Leaf = tuple[int, Floats]
 
 
 class Observed(NamedTuple):
@@ -202,7 +205,16 @@ class GaussianMixture:
 
         It has the variables, their domains and each one's own distribution; what involves two numeric columns it does not know.
         """
-        return _diagonal(self)
+        spread = np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+        place = {v: i for i, v in enumerate(self.numeric.tolist())}
+
+        def leaf(component: int, v: int) -> Leaf:
+            if self.n_values[v]:
+                return CATEGORICAL, self.shares_of(v)[component]
+            return GAUSSIAN, np.array([self.mean[component, place[v]], spread[component, place[v]]])
+
+        leaves = [[leaf(component, v) for v in range(self.n_values.size)] for component in range(self.n_components)]
+        return sum_of_products(self.log_weight, leaves, self.n_values)
 
     def to_arrays(self) -> dict[str, Array]:
         """The parameters by name."""
@@ -280,31 +292,9 @@ def _divided(mean: Floats, covariance: Floats, is_observed: Mask) -> tuple[Obser
     return found, Rest(others, slope, 0.5 * (left + np.swapaxes(left, 1, 2)))
 
 
-def _diagonal(mixture: GaussianMixture) -> Circuit:
-    k, n = mixture.n_components, mixture.n_values.size
-    spread = np.sqrt(np.diagonal(mixture.covariance, axis1=1, axis2=2))
-    place = {v: i for i, v in enumerate(mixture.numeric.tolist())}
-    parameters: list[Floats] = []
-    for component in range(k):
-        for v in range(n):
-            if mixture.n_values[v]:
-                parameters.append(mixture.shares_of(v)[component])
-            else:
-                parameters.append(np.array([mixture.mean[component, place[v]], spread[component, place[v]]]))
-    leaves = k * n
-    sizes = np.concatenate([[p.size for p in parameters], np.zeros(k + 1, np.int64)]).astype(np.int64)
-    n_children = np.concatenate([np.zeros(leaves, np.int64), np.full(k, n), [k]])
-    return Circuit(
-        CircuitArrays(
-            np.concatenate(
-                [np.tile(np.where(mixture.n_values > 0, CATEGORICAL, GAUSSIAN), k), np.full(k, PRODUCT), [SUM]]
-            ).astype(np.int8),
-            np.concatenate([[0], np.cumsum(n_children)]),
-            np.arange(leaves + k),
-            np.concatenate([np.zeros(leaves), mixture.log_weight]),
-            np.concatenate([np.tile(np.arange(n), k), np.full(k + 1, -1)]),
-            np.concatenate([[0], np.cumsum(sizes)]),
-            np.concatenate(parameters),
-            mixture.n_values,
-        )
-    )
+def sum_of_products(log_weight: Floats, leaves: Sequence[Sequence[Leaf]], n_values: Integers) -> Circuit:
+    """A mixture of products, each of one leaf for every variable in turn; leaves are told by kind and parameters."""
+    builder = CircuitBuilder(n_values)
+    parts = [[builder.leaf(kind, v, p.tolist()) for v, (kind, p) in enumerate(part)] for part in leaves]
+    builder.sum([builder.product(part) for part in parts], log_weight.tolist())
+    return builder.circuit()

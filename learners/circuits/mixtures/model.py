@@ -22,7 +22,6 @@ class GaussianModel(CircuitModel):
 
     Parameters
     ----------
-    schema : Schema
     mixture : GaussianMixture
         Variable i is attribute i; the last one is the class, if the schema has a target.
     facts : mapping

@@ -9,19 +9,19 @@ from functools import partial
 
 import numpy as np
 
-from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.reweighted import Likelihoods
-from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
+from learners.circuits.kernels import CATEGORICAL
 from learners.circuits.map import MapAnswer, k_best
 from learners.circuits.mixtures import conditioning
-from learners.circuits.mixtures.mixture import GaussianMixture, log_sums
+from learners.circuits.mixtures.mixture import GaussianMixture, log_sums, sum_of_products
 from learners.circuits.queries import queries
 from learners.circuits.queries.answer_types import Answer, Batches
 from learners.circuits.queries.answers import n_joint_cells
 from learners.circuits.queries.likelihoods import read_evidence
-from learners.circuits.queries.named_answers import Source, batches_of
+from learners.circuits.queries.named_answers import Source, Summary
 from learners.kernels.arrays import Array, Floats
 from learners.models.query import Map
 
@@ -36,19 +36,31 @@ def batches_of_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> Ba
     answer with the best of the components' own modes and a bound, and the others refuse it.
     """
     given, log_scale = reweighted_mixture(mixture, likelihoods)
-    return {**batches_of(source_of(given, log_scale)), "map": partial(_map, given, log_scale)}
+    return {**_MixtureSource(given, log_scale).batches, "map": partial(_map, given, log_scale)}
 
 
-def source_of(mixture: GaussianMixture, log_scale: float = 0.0) -> Source:
-    """The answers of a mixture in arrays."""
-    return Source(
-        mixture.log_density,
-        partial(conditioning.marginals, mixture),
-        partial(_conditional, mixture),
-        partial(conditioning.moments, mixture),
-        partial(_draws, mixture),
-        log_scale,
-    )
+class _MixtureSource(Source):
+    """The answers of a mixture, exactly."""
+
+    def __init__(self, mixture: GaussianMixture, log_scale: float) -> None:
+        self.mixture, self.log_scale = mixture, log_scale
+
+    def row_logs(self, x: Array) -> Floats:
+        return self.mixture.log_density(x)
+
+    def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
+        return self.row_logs(x), list(map(Summary, conditioning.marginals(self.mixture, x, variables)))
+
+    def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
+        n_cells = n_joint_cells(self.mixture.n_values[list(variables)].tolist())
+        return self.row_logs(x), Summary(conditioning.joint(self.mixture, x, variables).reshape(-1, n_cells))
+
+    def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
+        mean, variance = conditioning.moments(self.mixture, x, variables)
+        return self.row_logs(x), Summary(mean), variance
+
+    def row_draws(self, x: Array, n: int, seed: int) -> Sequence[Floats]:
+        return list(conditioning.draws(self.mixture, x, n, seed, np.zeros(x.shape[1], np.int64)))
 
 
 def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tuple[GaussianMixture, float]:
@@ -78,15 +90,6 @@ def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tu
     if log_scale == -np.inf:
         return mixture, log_scale
     return replace(mixture, log_weight=log_weight - log_scale, log_share=log_share), log_scale
-
-
-def _conditional(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Floats:
-    n_joint_cells(mixture.n_values[list(variables)].tolist())
-    return conditioning.joint(mixture, x, variables)
-
-
-def _draws(mixture: GaussianMixture, x: Array, n: int, seed: int) -> list[Floats]:
-    return list(conditioning.draws(mixture, x, n, seed, np.zeros(x.shape[1], np.int64)))
 
 
 def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Map) -> list[Answer]:
@@ -130,10 +133,8 @@ def folded_circuit(mixture: GaussianMixture, shares: Floats, asked: Sequence[int
 
     Parameters
     ----------
-    mixture : GaussianMixture
     shares : (n_components,) float64
         Of the components given the row.
-    asked : sequence of int
 
     Raises
     ------
@@ -142,20 +143,6 @@ def folded_circuit(mixture: GaussianMixture, shares: Floats, asked: Sequence[int
     reached = np.flatnonzero(shares > 0)
     if not reached.size:
         raise ImpossibleEvidence
-    k, n = reached.size, len(asked)
-    sizes = mixture.n_values[list(asked)]
-    parameters = [mixture.shares_of(v)[component] for component in reached.tolist() for v in asked]
-    n_children = np.concatenate([np.zeros(k * n, np.int64), np.full(k, n), [k]])
-    n_parameters = np.concatenate([np.tile(sizes, k), np.zeros(k + 1, np.int64)])
-    return Circuit(
-        CircuitArrays(
-            np.concatenate([np.full(k * n, CATEGORICAL), np.full(k, PRODUCT), [SUM]]).astype(np.int8),
-            np.concatenate([[0], np.cumsum(n_children)]),
-            np.arange(k * n + k),
-            np.concatenate([np.zeros(k * n), np.log(shares[reached] / shares[reached].sum())]),
-            np.concatenate([np.tile(np.arange(n), k), np.full(k + 1, -1)]),
-            np.concatenate([[0], np.cumsum(n_parameters)]),
-            np.concatenate(parameters),
-            sizes,
-        )
-    )
+    leaves = [[(CATEGORICAL, mixture.shares_of(v)[component]) for v in asked] for component in reached.tolist()]
+    log_weight = np.log(shares[reached] / shares[reached].sum())
+    return sum_of_products(log_weight, leaves, mixture.n_values[list(asked)])

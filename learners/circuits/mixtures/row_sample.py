@@ -8,6 +8,7 @@ import numpy as np
 
 from learners.counts.samples.bottom_k_sample import RESERVE, DrawnRows
 from learners.kernels.arrays import Codes, Integers, Uint64s
+from learners.kernels.random import random_bits_at
 from learners.schema import Chunk, Schema
 
 # Numbers and codes that the drawn rows may have.
@@ -43,7 +44,7 @@ class DrawnNumbers(DrawnRows):
     def _hashes(self, rows: Chunk) -> Uint64s:
         hashes = super()._hashes(rows)
         for own in _bits(rows):
-            hashes = _mixed(hashes ^ own.view(np.uint64))
+            hashes = random_bits_at(hashes ^ own.view(np.uint64))
         return hashes
 
     def _content(self, rows: Chunk, some: Integers) -> Codes:
@@ -62,11 +63,3 @@ def _bits(rows: Chunk) -> Integers:
         return np.empty((0, rows.n_rows), np.int64)
     numbers = np.where(np.isnan(rows.numbers), np.nan, rows.numbers + 0.0)
     return np.ascontiguousarray(numbers).view(np.int64)
-
-
-def _mixed(z: Uint64s) -> Uint64s:
-    """SplitMix64's last step."""
-    with np.errstate(over="ignore"):
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))

@@ -46,31 +46,13 @@ class _Prepared:
     slots: dict[tuple[int, ...], WantedSlots]
 
 
-def log_likelihood(circuit: Circuit, x: ArrayLike) -> Floats:
-    """Log probability (density) of what is observed in each row, everything else summed out.
-
-    Parameters
-    ----------
-    circuit : Circuit
-    x : (n_variables, n_rows) float64 or integers
-        Missing is NaN, or for a discrete variable a code outside its domain.
-
-    Returns
-    -------
-    (n_rows,) float64; -inf for what is impossible
-    """
-    return log_values(circuit, x)
-
-
 def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
     """The distribution of each of some discrete variables by itself, given what is observed in each row.
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
-        As in `log_likelihood`; the distribution of an observed variable is certain.
-    variables : sequence of int
+        As in `evaluate.log_values`; the distribution of an observed variable is certain.
 
     Returns
     -------
@@ -87,10 +69,7 @@ def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[
     ----------
     Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
     """
-    asked = checked(circuit, variables)
-    sizes = circuit.n_values[list(asked)]
-    if not sizes.all():
-        raise is_numeric(asked[int(np.argmin(sizes))])
+    asked, sizes = checked_discrete(circuit, variables)
     out = _posteriors(circuit, x, asked, sizes, moments=False)
     ends = np.cumsum(sizes).tolist()
     return [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
@@ -101,10 +80,8 @@ def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[F
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64
-        As in `log_likelihood`; an observed variable has variance zero.
-    variables : sequence of int
+        As in `evaluate.log_values`; an observed variable has variance zero.
 
     Returns
     -------
@@ -115,10 +92,7 @@ def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[F
     InvalidEvidence, ImpossibleEvidence
         As in `marginals`.
     """
-    asked = checked(circuit, variables)
-    for v in asked:
-        if circuit.n_values[v]:
-            raise is_discrete(v)
+    asked = checked_numeric(circuit, variables)
     out = _posteriors(circuit, x, asked, np.full(len(asked), 2, np.int64), moments=True)
     return out[:, 0::2], out[:, 1::2]
 
@@ -128,10 +102,8 @@ def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Flo
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         As in `marginals`.
-    variables : sequence of int
 
     Returns
     -------
@@ -143,13 +115,10 @@ def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Flo
         Also if the table has more than 65,536 cells.
     ImpossibleEvidence
     """
-    asked = checked(circuit, variables)
+    asked, sizes = checked_discrete(circuit, variables)
     if len(asked) == 1:
         return marginals(circuit, x, asked)[0]
-    sizes = circuit.n_values[list(asked)].tolist()
-    if 0 in sizes:
-        raise is_numeric(asked[sizes.index(0)])
-    n_cells = n_joint_cells(sizes)
+    n_cells = n_joint_cells(sizes.tolist())
     x = as_rows(circuit, x)
     parts = [
         _joint(circuit, x[:, first : first + ROWS_AT_A_TIME // n_cells + 1], list(asked), first)
@@ -180,10 +149,8 @@ def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         As in `marginals`.
-    variable : int
 
     Returns
     -------
@@ -253,6 +220,34 @@ def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
         check_variable(circuit, v)
     if len(set(asked)) < len(asked):
         raise InvalidEvidence(f"Variable {next(v for v in asked if asked.count(v) > 1)} is asked for twice.")
+    return asked
+
+
+def checked_discrete(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[int, ...], Integers]:
+    """The variables of a question about distributions, and the sizes of their domains.
+
+    Raises
+    ------
+    InvalidEvidence
+    """
+    asked = checked(circuit, variables)
+    sizes = circuit.n_values[list(asked)]
+    if not sizes.all():
+        raise is_numeric(asked[int(np.argmin(sizes))])
+    return asked, sizes
+
+
+def checked_numeric(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
+    """The variables of a question about moments.
+
+    Raises
+    ------
+    InvalidEvidence
+    """
+    asked = checked(circuit, variables)
+    for v in asked:
+        if circuit.n_values[v]:
+            raise is_discrete(v)
     return asked
 
 
@@ -337,17 +332,13 @@ def wanted_slots(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], siz
         is_wanted[n_planes:] = nodes.is_wanted[node]
         for v in asked:
             is_wanted[plan.plane_starts[v] : plan.plane_starts[v + 1]] = True
-        leaves = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0))
+        leaves, moments = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0)), leaf_moments(circuit)
         wanted = WantedSlots(
-            is_wanted, leaves, np.array(asked, np.int64), nodes.first, _of_operations(leaf_moments(circuit), node)
+            is_wanted, leaves, np.array(asked, np.int64), nodes.first, moments[node] if moments.size else moments
         )
         freeze(*wanted)
         _keep(ready.slots, asked, wanted)
     return wanted
-
-
-def _of_operations(moments: Floats, node: Integers) -> Floats:
-    return moments[node] if moments.size else moments
 
 
 def _posteriors(circuit: Circuit, x: ArrayLike, asked: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:

@@ -107,7 +107,6 @@ def with_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa
 
     Parameters
     ----------
-    columns : Columns
     v : int
         The column's variable.
     column : Array

@@ -54,7 +54,6 @@ def filled(
 
     Parameters
     ----------
-    model : Answering
     x : (n_variables, n_rows) float64 or integers
         What is missing is not observed here, either: NaN, or -1 of a discrete variable.
     is_missing : (n_variables, n_rows) bool

@@ -53,7 +53,6 @@ def edge_posteriors(circuit: Circuit, x: ArrayLike) -> EdgePosteriors:
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         As in `evaluate.log_values`.
 

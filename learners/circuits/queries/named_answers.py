@@ -3,71 +3,221 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple, TypedDict
 
 import numpy as np
 
-from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.queries import answers
+from learners.circuits.evaluation.leaf_shapes import density_variables
 from learners.circuits.queries.anomaly_rank import ranks
 from learners.circuits.queries.answer_types import Answer, Batches, Cell, Guess
-from learners.circuits.queries.guesses import best_codes, by_kind, of_densities
-from learners.circuits.queries.sampling import sample
-from learners.kernels.arrays import Array, Floats
+from learners.circuits.queries.column_values import nameable
+from learners.kernels.arrays import Array, Floats, Mask
 from learners.models.evidence import RawValue
 
 KINDS = ("marginal", "conditional", "moments", "sample", "impute", "surprise")
+EXACT = np.empty(0)
 
 
-class Source(NamedTuple):
-    """What answers in arrays.
+class Spread(TypedDict, total=False):
+    """What stands beside a number that is not exact."""
 
-    Rows x are (n_variables, n_rows), NaN or out of range where nothing is observed. Each callable but the first raises
-    ImpossibleEvidence, naming the row, where a row has probability zero.
+    standard_error: float
+    interval: list[float]
+
+
+class Summary(NamedTuple):
+    """Some numbers, and how sure they are.
+
+    Attributes
+    ----------
+    mean : (...) float64
+    standard_error : (...) float64
+        Of the mean, as an estimate of the posterior's: how much it would differ with other draws. Empty of what is exact.
+    low, high : (...) float64
+        Ends of the central credible interval; empty of what is exact.
     """
 
-    # (n_rows,) float64: log probability or density of what is observed.
-    log_likelihood: Callable[[Array], Floats]
-    # (n_rows, n_values) float64 of each discrete variable by itself, given each row.
-    marginals: Callable[[Array, Sequence[int]], list[Floats]]
-    # (n_rows, n_values of the first, of the second, …) float64: the joint distribution of discrete variables.
-    conditional: Callable[[Array, Sequence[int]], Floats]
-    # Means and variances (n_rows, n_asked) float64 of numeric variables.
-    moments: Callable[[Array, Sequence[int]], tuple[Floats, Floats]]
-    # From n and a seed (n, n_variables) float64 for each row, the same whether it is asked alone or among others.
-    draws: Callable[[Array, int, int], Sequence[Floats]]
-    # What is added to log_likelihood: of likelihoods that are in the weights already.
-    log_scale: float = 0.0
+    mean: Floats
+    standard_error: Floats = EXACT
+    low: Floats = EXACT
+    high: Floats = EXACT
+
+    def spread(self, at: tuple[int, ...]) -> Spread:
+        """What stands beside one of the numbers."""
+        if not self.low.size:
+            return {}
+        return {
+            "standard_error": float(self.standard_error[at]),
+            "interval": [float(self.low[at]), float(self.high[at])],
+        }
 
 
-def source_of(circuit: Circuit, log_scale: float = 0.0) -> Source:
-    """The answers of a circuit."""
-    return Source(
-        partial(answers.log_likelihood, circuit),
-        partial(answers.marginals, circuit),
-        partial(answers.conditional, circuit),
-        partial(answers.moments, circuit),
-        partial(_draws, circuit),
-        log_scale,
-    )
+class Source(ABC):
+    """What answers in arrays, and tells it in words: one circuit or mixture exactly, or the draws of a posterior.
 
+    Rows x are (n_variables, n_rows), NaN or out of range where nothing is observed. Each method but the first raises
+    ImpossibleEvidence, naming the row, where a row has probability zero. Logs are (n_rows,) float64, log probabilities or
+    densities of what is observed; of draws (n_rows, n_draws).
+    """
 
-def batches_of(source: Source) -> Batches:
-    """What answers the queries of each kind but MAP."""
-    if source.log_scale == -np.inf:
-        return {"marginal": partial(_marginal, source)} | dict.fromkeys(KINDS[1:], impossible)
-    return {
-        "marginal": partial(_marginal, source),
-        "conditional": partial(_conditional, source),
-        "moments": partial(_moments, source),
-        "sample": partial(_sample, source),
-        "impute": partial(_impute, source),
-        "surprise": partial(_surprise, source),
-    }
+    # What is added to logs: of likelihoods that are in the weights already; of draws (n_draws,).
+    log_scale: float | Floats = 0.0
+    # Of the intervals.
+    level: ClassVar[Answer] = {}
+
+    @abstractmethod
+    def row_logs(self, x: Array) -> Floats:
+        """Logs."""
+
+    @abstractmethod
+    def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
+        """Logs, and (n_rows, n_values) of each discrete variable by itself, given each row."""
+
+    @abstractmethod
+    def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
+        """Logs, and (n_rows, n_cells): the joint distribution of discrete variables, the last one's values fastest."""
+
+    @abstractmethod
+    def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
+        """Logs, means and variances (n_rows, n_asked) of numeric variables."""
+
+    @abstractmethod
+    def row_draws(self, x: Array, n: int, seed: int) -> Sequence[Floats]:
+        """(n, n_variables) float64 for each row, the same whether it is asked alone or among others."""
+
+    def summary(self, values: Floats) -> Summary:
+        """What is told of numbers, or of each by its draws."""
+        return Summary(values)
+
+    def log_means(self, logs: Floats) -> Floats:
+        """(n_rows,) float64: logs, or the logarithm of the mean over draws."""
+        return logs
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether likelihoods leave nothing that is possible."""
+        return bool(np.isneginf(self.log_scale).any())
+
+    @property
+    def batches(self) -> Batches:
+        """What answers the queries of each kind but MAP."""
+        if self.is_impossible:
+            return {"marginal": self.marginal} | dict.fromkeys(KINDS[1:], impossible)
+        return {kind: getattr(self, kind) for kind in KINDS}
+
+    def marginal(self, columns: Columns, x: Array) -> list[Answer]:
+        """The probability or density of each row."""
+        logs, is_density = self._scaled(columns, x, self.row_logs(x))
+        with np.errstate(over="ignore", invalid="ignore"):  # a density may be beyond all doubles; its logarithm tells
+            told, of_logs = self.summary(np.exp(logs)), self.summary(logs)
+        found = []
+        for row, log in enumerate(self.log_means(logs).tolist()):
+            answer = Answer(log_probability=log)
+            answer["density" if is_density[row] else "probability"] = float(told.mean[row])
+            found.append(answer | _log_interval(of_logs, row) | self.level | told.spread((row,)))
+        return found
+
+    def conditional(self, columns: Columns, x: Array, variables: tuple[int, ...], is_joint: bool) -> list[Answer]:
+        """The distribution of each variable given each row, or of all together."""
+        if is_joint:
+            logs, table = self.row_tables(x, variables)
+            labels = list(itertools.product(*(columns.labels(v) for v in variables)))
+            names = [columns.names[v] for v in variables]
+            return [
+                self._given(log) | Answer(distribution=_cells(names, labels, table, row))
+                for row, log in enumerate(self._log_evidence(columns, x, logs))
+            ]
+        logs, told = self.row_marginals(x, variables)
+        found = [self._given(log) | Answer(distributions={}) for log in self._log_evidence(columns, x, logs)]
+        for v, own in zip(variables, told, strict=True):
+            _add_distributions(found, columns, v, own)
+        return found
+
+    def moments(self, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
+        """Mean and variance of each variable given each row."""
+        logs, told, variance = self.row_moments(x, variables)
+        return [
+            self._given(log)
+            | Answer(
+                moments={
+                    columns.names[v]: {
+                        "mean": float(told.mean[row, i]),
+                        "variance": float(variance[row, i]),
+                        **told.spread((row, i)),
+                    }
+                    for i, v in enumerate(variables)
+                }
+            )
+            for row, log in enumerate(self._log_evidence(columns, x, logs))
+        ]
+
+    def sample(self, columns: Columns, x: Array, variables: tuple[int, ...], n: int, seed: int) -> list[Answer]:
+        """Rows that are drawn given each row."""
+        return [
+            {"rows": [_in_words(columns, variables, codes) for codes in rows[:, list(variables)].tolist()]}
+            for rows in self.row_draws(x, n, seed)
+        ]
+
+    def impute(self, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
+        """The best guess of each variable given each row."""
+        discrete = [v for v in variables if columns.n_values[v]]
+        numeric = [v for v in variables if not columns.n_values[v]]
+        found: list[dict[str, Guess]] = [{} for _ in range(x.shape[1])]
+        if discrete:
+            logs, marginals = self.row_marginals(x, discrete)
+            for v, told in zip(discrete, marginals, strict=True):
+                # Neither what is missing nor what is rare is a guess.
+                best = np.where(nameable(columns)[v], told.mean, -1.0).argmax(axis=1)
+                for row, code in enumerate(best.tolist()):
+                    guess: Guess = {"value": columns.value(v, code), "probability": float(told.mean[row, code])}
+                    found[row][columns.names[v]] = {**guess, **told.spread((row, code))}
+        if numeric:
+            logs, told, variance = self.row_moments(x, numeric)
+            for i, v in enumerate(numeric):
+                for row, own in enumerate(found):
+                    guess = {"value": columns.value(v, told.mean[row, i]), "variance": float(variance[row, i])}
+                    own[columns.names[v]] = {**guess, **told.spread((row, i))}
+        names = [columns.names[v] for v in variables]
+        return [
+            self._given(log) | Answer(imputed={name: own[name] for name in names})
+            for log, own in zip(self._log_evidence(columns, x, logs), found, strict=True)
+        ]
+
+    def surprise(self, columns: Columns, x: Array, n: int, seed: int) -> list[Answer]:
+        """The likelihood of each row, and its rank among n rows that are drawn."""
+        each = self.row_logs(x)
+        told, logs = self.summary(each), self._log_evidence(columns, x, each)
+        drawn = self.row_draws(np.full((len(columns.names), 1), np.nan), n, seed)[0]
+        rank, error = ranks(np.array(logs), columns.known_rows(x), drawn, self.mean_row_logs)
+        return [
+            Answer(log_likelihood=log)
+            | _log_interval(told, row)
+            | self.level
+            | Answer(rank=float(rank[row]), standard_error=float(error[row]), n=n)
+            for row, log in enumerate(logs)
+        ]
+
+    def mean_row_logs(self, x: Array) -> Floats:
+        """(n_rows,) float64 of many rows."""
+        return self.row_logs(x)
+
+    def _given(self, log: float) -> Answer:
+        return Answer(log_evidence=log) | self.level
+
+    def _scaled(self, columns: Columns, x: Array, logs: Floats) -> tuple[Floats, Mask]:
+        """Logs with their scale, and (n_rows,) whether what is observed in a row has a density, not a probability."""
+        numeric = density_variables(columns.circuit)
+        is_density: Mask = np.any(~np.isnan(np.asarray(x, np.float64)[numeric]), axis=0)
+        # Probabilities that add to one add to a little more in floating point.
+        return np.where(is_density, logs.T, np.minimum(logs.T, 0.0)).T + self.log_scale, is_density
+
+    def _log_evidence(self, columns: Columns, x: Array, logs: Floats) -> list[float]:
+        """Log probability, or density, of each row."""
+        return self.log_means(self._scaled(columns, x, logs)[0]).tolist()
 
 
 def impossible(*_asked: object) -> list[Answer]:
@@ -80,124 +230,35 @@ def impossible(*_asked: object) -> list[Answer]:
     raise ImpossibleEvidence(0)
 
 
-def _draws(circuit: Circuit, x: Array, n: int, seed: int) -> list[Floats]:
-    drawn = []
-    for row in range(x.shape[1]):
-        try:
-            drawn.append(sample(circuit, x[:, [row]], n, seed)[0])
-        except ImpossibleEvidence as error:
-            raise ImpossibleEvidence(row) from error
-    return drawn
+def _log_interval(of_logs: Summary, row: int) -> Answer:
+    ends = of_logs.spread((row,))
+    return Answer(log_interval=ends["interval"]) if ends else {}
 
 
-def _log_evidence(source: Source, columns: Columns, x: Array) -> tuple[list[float], list[bool]]:
-    """Log probability of each row, and whether it is one of a density."""
-    logs, is_density = source.log_likelihood(x), of_densities(columns, x)
-    # Probabilities that add to one add to a little more in floating point.
-    logs = np.where(is_density, logs, np.minimum(logs, 0.0)) + source.log_scale
-    return logs.tolist(), is_density.tolist()
+def _add_distributions(found: list[Answer], columns: Columns, v: int, own: Summary) -> None:
+    """Add the distribution of a variable to the answer for each row."""
+    name, labels = columns.names[v], columns.labels(v)
+    for answer, p in zip(found, own.mean.tolist(), strict=True):
+        answer["distributions"][name] = dict(zip(labels, p, strict=True))
+    if own.low.size:
+        ends = np.stack([own.low, own.high], axis=-1).tolist()
+        for answer, errors, intervals in zip(found, own.standard_error.tolist(), ends, strict=True):
+            answer.setdefault("standard_errors", {})[name] = dict(zip(labels, errors, strict=True))
+            answer.setdefault("intervals", {})[name] = dict(zip(labels, intervals, strict=True))
 
 
-def _marginal(source: Source, columns: Columns, x: Array) -> list[Answer]:
-    with np.errstate(over="ignore"):  # a density may be beyond all doubles; its logarithm tells
-        return [
-            Answer(log_probability=log, density=float(np.exp(log)))
-            if dense
-            else Answer(log_probability=log, probability=float(np.exp(log)))
-            for log, dense in zip(*_log_evidence(source, columns, x), strict=True)
-        ]
-
-
-def _conditional(
-    source: Source, columns: Columns, x: Array, variables: tuple[int, ...], is_joint: bool
-) -> list[Answer]:
-    logs, _ = _log_evidence(source, columns, x)
-    if is_joint:
-        tables = source.conditional(x, variables)
-        return [
-            {"log_evidence": log, "distribution": _cells(columns, variables, table)}
-            for log, table in zip(logs, tables, strict=True)
-        ]
-    by_variable = [p.tolist() for p in source.marginals(x, variables)]
+def _cells(names: list[str], labels: list[tuple[str, ...]], told: Summary, row: int) -> list[Cell]:
+    """The cells of a row's joint distribution in words, the most probable first."""
     return [
         {
-            "log_evidence": log,
-            "distributions": {
-                columns.names[v]: dict(zip(columns.labels(v), p[row], strict=True))
-                for v, p in zip(variables, by_variable, strict=True)
-            },
+            "values": dict(zip(names, labels[cell], strict=True)),
+            "probability": float(told.mean[row, cell]),
+            **told.spread((row, cell)),
         }
-        for row, log in enumerate(logs)
+        for cell in np.argsort(-told.mean[row], kind="stable").tolist()
     ]
 
 
-def _moments(source: Source, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
-    logs, _ = _log_evidence(source, columns, x)
-    mean, variance = source.moments(x, variables)
-    return [
-        {
-            "log_evidence": log,
-            "moments": {
-                columns.names[v]: {"mean": float(mean[row, i]), "variance": float(variance[row, i])}
-                for i, v in enumerate(variables)
-            },
-        }
-        for row, log in enumerate(logs)
-    ]
-
-
-def _sample(source: Source, columns: Columns, x: Array, variables: tuple[int, ...], n: int, seed: int) -> list[Answer]:
-    return [{"rows": in_words(columns, variables, rows)} for rows in source.draws(x, n, seed)]
-
-
-def _impute(source: Source, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
-    """The best guess of each variable given each row."""
-    logs, _ = _log_evidence(source, columns, x)
-    found: list[dict[str, Guess]] = [{} for _ in logs]
-    discrete, numeric = by_kind(columns, variables)
-    if discrete:
-        for v, p in zip(discrete, source.marginals(x, discrete), strict=True):
-            for row, code in enumerate(best_codes(columns, v, p).tolist()):
-                value = columns.value(v, code)
-                found[row][columns.names[v]] = {"value": value, "probability": float(p[row, code])}
-    if numeric:
-        mean, variance = source.moments(x, numeric)
-        for i, v in enumerate(numeric):
-            for row, own in enumerate(found):
-                value = columns.value(v, mean[row, i])
-                own[columns.names[v]] = {"value": value, "variance": float(variance[row, i])}
-    names = [columns.names[v] for v in variables]
-    return [
-        Answer(log_evidence=log, imputed={name: own[name] for name in names})
-        for log, own in zip(logs, found, strict=True)
-    ]
-
-
-def _surprise(source: Source, columns: Columns, x: Array, n: int, seed: int) -> list[Answer]:
-    """The likelihood of each row, and its rank among n rows that are drawn."""
-    logs, _ = _log_evidence(source, columns, x)
-    drawn = source.draws(np.full((len(columns.names), 1), np.nan), n, seed)[0]
-    rank, error = ranks(np.array(logs), columns.known_rows(x), drawn, source.log_likelihood)
-    return [
-        Answer(log_likelihood=log, rank=float(r), standard_error=float(e), n=n)
-        for log, r, e in zip(logs, rank, error, strict=True)
-    ]
-
-
-def in_words(columns: Columns, variables: tuple[int, ...], rows: Floats) -> list[dict[str, RawValue]]:
-    """Rows (n, n_variables) of codes and numbers as raw values of some columns."""
-    return [
-        {columns.names[v]: columns.value(v, code) for v, code in zip(variables, codes, strict=True)}
-        for codes in rows[:, list(variables)].tolist()
-    ]
-
-
-def _cells(columns: Columns, variables: tuple[int, ...], table: Floats) -> list[Cell]:
-    """The cells of a joint distribution in words, the most probable first."""
-    names = [columns.names[v] for v in variables]
-    labels = list(itertools.product(*(columns.labels(v) for v in variables)))
-    p = table.ravel()
-    return [
-        {"values": dict(zip(names, labels[cell], strict=True)), "probability": float(p[cell])}
-        for cell in np.argsort(-p, kind="stable").tolist()
-    ]
+def _in_words(columns: Columns, variables: tuple[int, ...], codes: Sequence[float]) -> dict[str, RawValue]:
+    """Codes and numbers of some variables as raw values."""
+    return {columns.names[v]: columns.value(v, code) for v, code in zip(variables, codes, strict=True)}

@@ -11,14 +11,16 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, NoArcs, NoGraphs
+from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.evaluation.reweighted import Likelihoods, Reweighted, reweighted
 from learners.circuits.map import MapAnswer, k_best
 from learners.circuits.map.query import TREE_SOLVERS
 from learners.circuits.queries import answers
 from learners.circuits.queries.answer_types import Answer, Assignment, Batches
 from learners.circuits.queries.likelihoods import Read, read, read_evidence
-from learners.circuits.queries.named_answers import batches_of, source_of
-from learners.kernels.arrays import Array
+from learners.circuits.queries.named_answers import Source, Summary
+from learners.circuits.queries.sampling import sample
+from learners.kernels.arrays import Array, Floats
 from learners.models.evidence import Evidence, Known, Likely
 from learners.models.query import Conditional, Impute, Map, Moments, Query, Sample, Surprise
 from learners.schema import Schema
@@ -33,10 +35,8 @@ def answer(circuit: Circuit, schema: Schema, query: Query) -> Answer:
 
     Parameters
     ----------
-    circuit : Circuit
     schema : Schema
         Its columns are the circuit's variables, see `columns.Columns`.
-    query : Query
 
     Returns
     -------
@@ -66,9 +66,6 @@ def answer_all(
 
     Parameters
     ----------
-    circuit : Circuit
-    schema : Schema
-    queries : sequence of Query
     batches : callable, optional
         What makes that which answers in place of the circuit from likelihoods: `CircuitModel.batches` of another density.
     pause : callable, optional
@@ -141,10 +138,40 @@ def check_plain(queries: Sequence[Query]) -> None:
             raise NoGraphs
 
 
+class _CircuitSource(Source):
+    """The answers of a circuit, exactly."""
+
+    def __init__(self, circuit: Circuit, log_scale: float) -> None:
+        self.circuit, self.log_scale = circuit, log_scale
+
+    def row_logs(self, x: Array) -> Floats:
+        return log_values(self.circuit, x)
+
+    def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
+        return self.row_logs(x), list(map(Summary, answers.marginals(self.circuit, x, variables)))
+
+    def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
+        tables = answers.conditional(self.circuit, x, variables)
+        return self.row_logs(x), Summary(tables.reshape(len(tables), -1))
+
+    def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
+        mean, variance = answers.moments(self.circuit, x, variables)
+        return self.row_logs(x), Summary(mean), variance
+
+    def row_draws(self, x: Array, n: int, seed: int) -> Sequence[Floats]:
+        drawn = []
+        for row in range(x.shape[1]):
+            try:
+                drawn.append(sample(self.circuit, x[:, [row]], n, seed)[0])
+            except ImpossibleEvidence as error:
+                raise ImpossibleEvidence(row) from error
+        return drawn
+
+
 def circuit_batches(circuit: Circuit, likelihoods: Likelihoods) -> Batches:
     """What answers the queries of each kind to a circuit, given likelihoods of some variables."""
     given = reweighted(circuit, likelihoods)
-    return {**batches_of(source_of(*given)), "map": partial(most_probable, given)}
+    return {**_CircuitSource(*given).batches, "map": partial(most_probable, given)}
 
 
 def check(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:
@@ -200,7 +227,7 @@ def _named(columns: Columns, query: Query, place: int | None) -> ImpossibleEvide
             together[1].update(weights)
             own = read(columns, known, weights) if is_alone else read(columns, *together)
             circuit, log_scale = reweighted(columns.circuit, own.likelihoods)
-            if log_scale == -np.inf or answers.log_likelihood(circuit, columns.rows([own.values]))[0] == -np.inf:
+            if log_scale == -np.inf or log_values(circuit, columns.rows([own.values]))[0] == -np.inf:
                 reason = f": column {name!r} {how} {value!r}. Leave it out, or learn with a larger pseudo-count."
                 return ImpossibleEvidence(place, name, reason)
         together = {}, {}

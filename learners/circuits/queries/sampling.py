@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.evaluation.evaluate import as_rows, known_numbers
+from learners.circuits.columns import known_numbers
+from learners.circuits.evaluation.evaluate import as_rows
 from learners.circuits.evaluation.leaf_shapes import parameters_of
 from learners.circuits.evaluation.truncated_leaves import truncated_numbers
 from learners.circuits.kernels import INDICATOR
@@ -23,7 +24,6 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: In
 
     Parameters
     ----------
-    circuit : Circuit
     x : (n_variables, n_rows) float64 or integers
         Missing is NaN, or for a discrete variable a code outside its domain.
     n : int

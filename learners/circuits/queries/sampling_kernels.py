@@ -93,12 +93,25 @@ def leaf_draw(kind, n, parameters, first, state):
     return -np.log(uniform(state)) / a
 
 
+@inner_kernel
+def chosen_edge(weight, values, children, first, last, u):
+    """The edge to a child of a sum, in proportion to its weight (n_edges,) times its value (n_nodes,), that a number u takes."""
+    chosen = first
+    for e in range(first, last):
+        share = weight[e] * values[children[e]]
+        if share > 0.0:
+            chosen = e
+            u -= share
+            if u < 0.0:
+                break
+    return chosen
+
+
 @kernel
 def draw(arrays, weight, values, state, stack, out):
     """Fill what is NaN in OUT out (n_variables,) by following one induced tree from the root.
 
-    A child of a sum is taken in proportion to its weight (n_edges,) times its value (n_nodes,). stack (n_nodes,) int64 is
-    scratch.
+    Children of sums are those of `chosen_edge`. stack (n_nodes,) int64 is scratch.
     """
     child_starts, children, kinds = arrays.child_starts, arrays.children, arrays.kind
     variable, leaf_starts, parameters, n_values = (
@@ -116,15 +129,7 @@ def draw(arrays, weight, values, state, stack, out):
         first, last = child_starts[node], child_starts[node + 1]
         if kind == SUM:
             u = uniform(state) * values[node]
-            chosen = first
-            for e in range(first, last):
-                share = weight[e] * values[children[e]]
-                if share > 0.0:
-                    chosen = e
-                    u -= share
-                    if u < 0.0:
-                        break
-            stack[depth] = children[chosen]
+            stack[depth] = children[chosen_edge(weight, values, children, first, last, u)]
             depth += 1
         elif kind == PRODUCT:
             for e in range(first, last):

@@ -13,19 +13,13 @@ from learners.circuits.evaluation.evaluate import as_rows, rows_in
 from learners.circuits.evaluation.plan import ONE_ENTRY, Compiled, compiled
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM
 from learners.circuits.streaming.online_kernels import Posterior, Scratch, learn_rows
-from learners.circuits.streaming.projection_kernels import ADF, ADF_2017, ADF_CLOSED, BMM, BMM_2017
+from learners.circuits.streaming.projection_kernels import ADF, BMM
 from learners.circuits.streaming.two_child_kernels import N_BLOCK, N_ROOM
 from learners.errors import InvalidParameter, StatisticMismatch
 from learners.kernels.arrays import Array, Floats
 from learners.schema import Chunk
 
-RULES = {
-    ("adf", "exact"): ADF,
-    ("adf-closed-form", "exact"): ADF_CLOSED,
-    ("bmm", "exact"): BMM,
-    ("adf", "zhao2017"): ADF_2017,
-    ("bmm", "zhao2017"): BMM_2017,
-}
+RULES = {"adf": ADF, "bmm": BMM}
 
 
 class PseudoCounts(NamedTuple):
@@ -51,8 +45,6 @@ def random_pseudo_counts(circuit: Circuit, seed: int, least: float = 0.5, most: 
 
     Parameters
     ----------
-    circuit : Circuit
-    seed : int
     least, most : float
         The same for all edges of sums and probabilities of leaves.
 
@@ -74,8 +66,6 @@ def pseudo_counts_of(circuit: Circuit, strength: float, least: float = 1e-3) -> 
 
     Parameters
     ----------
-    circuit : Circuit
-    strength : float
     least : float
         Of any pseudo-count whose weight is not zero.
 
@@ -139,11 +129,9 @@ class StreamingPosterior:
         The structure.
     prior : PseudoCounts
         From `random_pseudo_counts` or `pseudo_counts_of`.
-    projection : {"adf", "bmm", "adf-closed-form"}
+    projection : {"adf", "bmm"}
         Onto Dirichlets: the one nearest in KL divergence, by Newton's method; the one with the same means and sum of
-        second moments; the first with the paper's approximation exp ψ(β) ≈ β - 1/2.
-    moments : {"exact", "zhao2017"}
-        The published rule ("adf" or "bmm") keeps the total pseudo-count of every sum.
+        second moments.
     rows_of : callable, optional
         Makes (n_variables, n_rows) of a chunk; by default its `x`.
     narrowest : (n_variables,) float64, optional
@@ -164,15 +152,13 @@ class StreamingPosterior:
         circuit: Circuit,
         prior: PseudoCounts,
         projection: str = "adf",
-        moments: str = "exact",
         rows_of: Callable[[Chunk], Array] | None = None,
         narrowest: Floats | None = None,
     ) -> None:
-        if (projection, moments) not in RULES:
-            allowed = ", ".join(f"{p} with {m}" for p, m in RULES)
-            raise InvalidParameter("projection", f"{projection} with {moments}", f"one of {allowed}")
+        if projection not in RULES:
+            raise InvalidParameter("projection", projection, f"one of {', '.join(RULES)}")
         self.structure, self.prior = circuit, prior
-        self.projection, self.moments, self.rows_of = projection, moments, rows_of
+        self.projection, self.rows_of = projection, rows_of
         self.n_rows = self.n_impossible = 0
         self._compiled = compiled(circuit)
         # The parameters of numeric leaves change with every row.
@@ -193,7 +179,7 @@ class StreamingPosterior:
     @property
     def spec(self) -> dict[str, object]:
         """What is learned, and how."""
-        return {"fold": "circuit posterior", "projection": self.projection, "moments": self.moments}
+        return {"fold": "circuit posterior", "projection": self.projection, "moments": "exact"}
 
     def update(self, rows: Chunk | Array) -> None:
         """Learn from rows, in their order.
@@ -214,7 +200,7 @@ class StreamingPosterior:
         codes, shares = np.empty(x.shape[0], np.int64), np.empty((5, max(most, 2)))
         block, room = np.empty(N_BLOCK, np.int64), np.ones(N_ROOM)
         scratch = Scratch(values, exponents, flows, codes, shares, block, room)
-        rule = RULES[self.projection, self.moments]
+        rule = RULES[self.projection]
         n_impossible = learn_rows(self._plan, self._state, x, rule, scratch, np.isfinite(self.prior.numeric))
         self.n_impossible += n_impossible
         self.n_rows += x.shape[1]
@@ -280,7 +266,7 @@ class StreamingPosterior:
         StatisticMismatch
             If it is the state of another circuit.
         """
-        read = type(self)(self.structure, self.prior, self.projection, self.moments, self.rows_of)
+        read = type(self)(self.structure, self.prior, self.projection, self.rows_of)
         targets = read._state._asdict() | {"numeric": read._plan.numeric}
         for name, target in targets.items():
             values = table.column(name).combine_chunks().flatten().to_numpy() if name in table.column_names else None

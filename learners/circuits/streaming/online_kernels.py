@@ -12,7 +12,6 @@ from learners.circuits.evaluation.extended_range_kernels import INVERSE_RADIX, L
 from learners.circuits.kernels import GAUSSIAN, LOOKUP, NUMERIC, POISSON, PRODUCT_OF, SUM_OF_TWO, TABLE_OF_TWO
 from learners.circuits.streaming.projection_kernels import (
     ADF,
-    ADF_CLOSED,
     BMM,
     CERTAIN,
     COUNT,
@@ -236,7 +235,7 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                     # A missing value says nothing about its distribution.
                     if code == n_values[v] or total[i] == 0.0:
                         continue
-                    if rule <= ADF_CLOSED and r >= CERTAIN:
+                    if r >= CERTAIN:
                         count_one(entry, node, i, begin, begin + n_values[v], begin + code)
                     elif kind == TABLE_OF_TWO and rule == BMM:
                         match_two(entry, node, i, begin + code, end - 1 - code, r, 0.0)

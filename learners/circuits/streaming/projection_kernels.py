@@ -6,7 +6,7 @@ import numpy as np
 
 from learners.kernels.jit import inner_kernel, kernel
 
-BMM, ADF, ADF_CLOSED, BMM_2017, ADF_2017 = range(5)
+BMM, ADF = range(2)
 # Rows of what is known of entries and of nodes. One array each: arrays taken from a tuple are counted, which costs more than
 # an update does.
 COUNT, WEIGHT, SLOPE = range(3)
@@ -298,64 +298,13 @@ def _follow(entry, node, i, begin, end, slope_total, shares):
     node[PULL, i] = 1.0 / (1.0 / node[PULL, i] + bend_of(slope_total / after) * grown - follows)
 
 
-@inner_kernel
-def _in_closed_form(entry, node, i, begin, end, r, shares):
-    """Assumed density filtering with exp ψ(β) ≈ β - 1/2; by Newton where a pseudo-count is too small for that."""
-    n = end - begin
-    a = node[TOTAL, i]
-    least, n_parameters, sum_of_means = 2.0, 0, 0.0
-    for j in range(n):
-        alpha = entry[COUNT, begin + j]
-        if alpha > 0.0:
-            least = min(least, alpha)
-            n_parameters += 1
-            shares[2, j] = (alpha - 0.5) / (a - 0.5) * np.exp(shares[0, j] / alpha - r / a)
-            sum_of_means += shares[2, j]
-    if least <= 1.0 or not sum_of_means < 1.0:
-        _by_newton(entry, node, i, begin, end, r, shares)
-        return
-    # Σ(β - 1/2) = (Σβ - 1/2) · sum_of_means
-    matched = 0.5 * (n_parameters - sum_of_means) / (1.0 - sum_of_means)
-    node[TOTAL, i] = matched
-    node[MOVED, i] = UNKNOWN
-    for j in range(n):
-        if entry[COUNT, begin + j] > 0.0:
-            entry[COUNT, begin + j] = 0.5 + (matched - 0.5) * shares[2, j]
-            entry[WEIGHT, begin + j] = entry[COUNT, begin + j] / matched
-
-
-@inner_kernel
-def _as_in_2017(entry, node, i, begin, end, rule, shares):
-    """The published rules, which lack the sibling's term: equations 14 (ADF) and 15 (BMM), the total kept."""
-    a = node[TOTAL, i]
-    together = 0.0
-    for e in range(begin, end):
-        alpha, share = entry[COUNT, e], shares[0, e - begin]
-        mean = 0.0
-        if rule == BMM_2017:
-            mean = (1.0 - share) * alpha / a + share * (alpha + 1.0) / (a + 1.0)
-        elif alpha > 0.0:
-            low = max(alpha - 0.5, 1e-3 * alpha) / (a - 0.5 if a > 1.0 else 0.5 * a)
-            mean = low ** (1.0 - share) * ((alpha + 0.5) / (a + 0.5)) ** share
-            mean = (0.5 + max(a - 0.5, 0.0) * mean) / a
-        entry[WEIGHT, e] = mean
-        together += mean
-    for e in range(begin, end):
-        entry[WEIGHT, e] /= together
-        entry[COUNT, e] = entry[WEIGHT, e] * a
-
-
 @kernel
 def project(entry, node, i, begin, end, r, rule, shares):
     """Update a node's pseudo-counts and weights from its posterior r and those of its edges, shares[0]."""
     if rule == BMM:
         _match_moments(entry, node, i, begin, end, r, shares)
-    elif rule == ADF:
-        _by_newton(entry, node, i, begin, end, r, shares)
-    elif rule == ADF_CLOSED:
-        _in_closed_form(entry, node, i, begin, end, r, shares)
     else:
-        _as_in_2017(entry, node, i, begin, end, rule, shares)
+        _by_newton(entry, node, i, begin, end, r, shares)
 
 
 @inner_kernel

@@ -89,7 +89,6 @@ def in_shards(
 
     Parameters
     ----------
-    rows : Rows
     posterior : StreamingPosterior
         Learns the first rows.
     n_shards : int or None
@@ -191,20 +190,18 @@ class StartOfShards:
     arrays: CircuitArrays
     prior: PseudoCounts
     projection: str
-    moments: str
     state: pa.Table
 
     @classmethod
     def of(cls, schema: Schema, posterior: StreamingPosterior) -> StartOfShards:
         """What `posterior` makes again."""
-        rule = (posterior.projection, posterior.moments)
-        return cls(schema, posterior.structure.arrays, posterior.prior, *rule, posterior.to_arrow())
+        return cls(schema, posterior.structure.arrays, posterior.prior, posterior.projection, posterior.to_arrow())
 
     def posterior(self) -> StreamingPosterior:
         """One that goes on from here."""
         circuit = Circuit(self.arrays)
         rows_of = columns_of(circuit, self.schema).rows_of_chunk
-        empty = StreamingPosterior(circuit, self.prior, self.projection, self.moments, rows_of)
+        empty = StreamingPosterior(circuit, self.prior, self.projection, rows_of)
         return empty.from_arrow(self.state)
 
 

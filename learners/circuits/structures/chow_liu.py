@@ -17,7 +17,6 @@ def chow_liu(pairs: PairwiseCounts, *, pseudo_count: float = 1.0, with_class: bo
 
     Parameters
     ----------
-    pairs : PairwiseCounts
     pseudo_count : float
         Rows, spread like the variable's own values, that are added to each context; its own values get them uniformly.
     with_class : bool, optional

@@ -80,7 +80,6 @@ class Blocks:
 
         Parameters
         ----------
-        kind : int
         variables : (n,) int64
         parameters : (n, p) float64
 
@@ -103,7 +102,6 @@ class Blocks:
 
         Parameters
         ----------
-        variable : int
         log_p : (n, n_values) float64
         as_sums : bool
             As sums over shared indicators, whose weights every learner learns, instead of categorical leaves.

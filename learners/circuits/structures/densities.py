@@ -47,7 +47,6 @@ class Densities:
 
     Parameters
     ----------
-    distribution : Distribution
     mean, std : (n_intervals,) float64
         Of the numbers in each interval, or of their transforms.
     narrowest : float
@@ -220,13 +219,8 @@ def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circ
 
     Parameters
     ----------
-    circuit : Circuit
     densities : mapping of variable to Densities
         One density for each value of the variable.
-
-    Returns
-    -------
-    Circuit
     """
     variables = np.array(sorted(densities), np.int64)
     if not variables.size:

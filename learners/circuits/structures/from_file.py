@@ -98,8 +98,6 @@ def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
 
     Parameters
     ----------
-    schema : Schema
-    circuit : Circuit
     uri : str
         Where it is from, for errors.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.structures.circuit_builder import Blocks
 from learners.errors import LearnerError
 from learners.kernels.arrays import Array, Floats, Integers
-from learners.schema import Schema
 
 MAX_EDGES = 2_000_000
 
@@ -29,67 +27,6 @@ class NetworkTooLarge(LearnerError, ValueError):
         )
         self.n_edges = n_edges
         self.max_edges = max_edges
-
-
-class _Structure(Protocol):
-    """The parents of each attribute, as `classifiers.structure.Structure` has them."""
-
-    @property
-    def order(self) -> tuple[int, ...]: ...
-    @property
-    def parents(self) -> tuple[tuple[int, ...], ...]: ...
-
-
-class _ContextTree(Protocol):
-    """The counts of each context, as `classifiers.context_tree.ContextTree` has them."""
-
-    @property
-    def parent(self) -> Integers: ...
-    @property
-    def branch(self) -> Integers: ...
-    @property
-    def level_starts(self) -> Integers: ...
-    @property
-    def cell_starts(self) -> Integers: ...
-    @property
-    def cell_value(self) -> Integers: ...
-    @property
-    def n_nodes(self) -> int: ...
-
-
-class _Estimates(Protocol):
-    """The probabilities of each context, as `classifiers.context_tree.Estimates` has them."""
-
-    @property
-    def probability(self) -> Floats: ...
-    @property
-    def rest(self) -> Floats: ...
-    @property
-    def hierarchical(self) -> bool: ...
-
-
-class NetworkClassifier(Protocol):
-    """What is read of a `LookupModel`: its trees hold the counts of each context, its estimates the probabilities."""
-
-    @property
-    def schema(self) -> Schema:
-        """Of the attributes and the class."""
-
-    @property
-    def network(self) -> _Structure:
-        """Parents of each attribute, in tree order."""
-
-    @property
-    def class_counts(self) -> Integers:
-        """(n_classes,) rows of each class."""
-
-    @property
-    def trees(self) -> Sequence[_ContextTree]:
-        """The context tree of each attribute."""
-
-    @property
-    def estimates(self) -> Sequence[_Estimates]:
-        """The probabilities of each tree."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,59 +54,6 @@ class _Plan:
     n_edges: int
 
 
-def network_circuit(model: NetworkClassifier, max_edges: int = MAX_EDGES) -> Circuit:
-    """The joint distribution of attributes and class of a classifier, as a circuit.
-
-    Variable i is attribute i of the schema with all its codes, missing included; the last variable is the class.
-    Attributes that the classifier selected away have no leaf. Attributes are summed out one by one, cheapest first; a
-    context that comes up again is the same node. So NB and TAN give a circuit as large as their tables, and kDB one
-    that grows with the width of its graph.
-
-    Parameters
-    ----------
-    model : LookupModel
-        NB, TAN, kDB or SkDB.
-    max_edges : int
-
-    Returns
-    -------
-    Circuit
-
-    Raises
-    ------
-    NetworkTooLarge
-        With the number of edges that it would need; found out before anything is built.
-
-    References
-    ----------
-    Chavira, Darwiche (2007), Compiling Bayesian Networks Using Variable Elimination; Darwiche (2003), section 4.
-    """
-    n_classes = model.schema.n_classes
-    n_values = np.append(model.schema.domain_sizes, n_classes)
-    target = n_values.size - 1
-    families = [
-        (*parents, attribute) for attribute, parents in zip(model.network.order, model.network.parents, strict=True)
-    ]
-    plan = _elimination(families, n_values.tolist())
-    if plan.n_edges > max_edges:
-        raise NetworkTooLarge(plan.n_edges, max_edges)
-    factors = []
-    for family, tree, estimates in zip(families, model.trees, model.estimates, strict=True):
-        table = context_probabilities(tree, estimates, [n_classes, *(int(n_values[v]) for v in family)])
-        axes = (target, *family)
-        with np.errstate(divide="ignore"):
-            factors.append(_Factor(tuple(sorted(axes)), np.log(table).transpose(np.argsort(axes))))
-    # The classifier's own smoothing of the prior: see classifiers/compile.py.
-    prior = np.log((model.class_counts + 1.0 / n_classes) / (model.class_counts.sum() + 1.0))
-    blocks = Blocks(n_values)
-    for attribute in plan.order:
-        ours = [factor for factor in factors if attribute in factor.scope]
-        factors = [factor for factor in factors if attribute not in factor.scope]
-        factors.append(_summed_out(blocks, attribute, ours))
-    _summed_out(blocks, target, [_Factor((target,), prior), *factors])
-    return blocks.circuit()
-
-
 def tables_circuit(
     parents: Sequence[tuple[int, ...]],
     tables: Sequence[Floats],
@@ -184,7 +68,6 @@ def tables_circuit(
         Of each variable.
     tables : sequence of float64 arrays
         p(x | parents) of each: one axis for each parent in order, the last for the variable.
-    max_edges : int
     left_out : set of int
         Variables without a leaf; they have no neighbours.
 
@@ -197,55 +80,59 @@ def tables_circuit(
     children = [sum(v in own for own in parents) for v in range(len(parents))]
     # Summed out at the end, as the class of a classifier is.
     last = max((v for v in variables if not parents[v]), key=lambda v: children[v])
-    families = [(*(p for p in parents[v] if p != last), v) for v in variables if v != last]
-    plan = _elimination(families, [*n_values, n_values[last]])
-    if plan.n_edges > max_edges:
-        raise NetworkTooLarge(plan.n_edges, max_edges)
-    factors = []
-    for v in variables:
-        axes = (*parents[v], v)
-        with np.errstate(divide="ignore"):
-            factors.append(_Factor(tuple(sorted(axes)), np.log(tables[v]).transpose(np.argsort(axes))))
-    blocks = Blocks(n_values)
-    for v in (*plan.order, last):
-        ours = [factor for factor in factors if v in factor.scope]
-        if v == last:  # with what is left of networks that hang together with nothing
-            ours = factors
-        factors = [factor for factor in factors if v not in factor.scope]
-        factors.append(_summed_out(blocks, v, ours))
-    return blocks.circuit()
+    families = [(*parents[v], v) for v in variables]
+    return families_circuit(n_values, families, (tables[v] for v in variables), last, max_edges)
 
 
-def context_probabilities(tree: _ContextTree, estimates: _Estimates, shape: Sequence[int]) -> Floats:
-    """p(x | class, parents) of one attribute for every context, back-off resolved.
+def families_circuit(
+    n_values: Sequence[int],
+    families: Sequence[tuple[int, ...]],
+    tables: Iterable[Floats],
+    last: int,
+    max_edges: int = MAX_EDGES,
+) -> Circuit:
+    """The joint distribution of a Bayesian network, of which one variable is a neighbour of most others.
+
+    Variables in no family have no leaf. The others are summed out one by one, cheapest first; a context that comes up again is
+    the same node. So NB and TAN give a circuit as large as their tables, and kDB one that grows with the width of its graph.
 
     Parameters
     ----------
-    tree : ContextTree
-    estimates : Estimates
-    shape : sequence of int
-        Classes, the domain of each parent in the order of the levels, the attribute's own domain.
+    n_values : sequence of int
+        Size of each domain.
+    families : sequence of tuple of int
+        Of each variable with a leaf its parents, then itself.
+    tables : iterable of float64 arrays
+        p(x | parents) of each family: one axis for each of its members.
+    last : int
+        Without parents; summed out at the end.
+    max_edges : int
 
-    Returns
-    -------
-    float64 of that shape
+    Raises
+    ------
+    NetworkTooLarge
+        With the number of edges that it would need; found out before a table is asked for.
+
+    References
+    ----------
+    Chavira, Darwiche (2007), Compiling Bayesian Networks Using Variable Elimination; Darwiche (2003), section 4.
     """
-    p = np.full((1, shape[-1]), float(estimates.rest[0]))
-    root = slice(0, int(tree.cell_starts[1]))
-    p[0, tree.cell_value[root]] = estimates.probability[root]
-    context = np.zeros(tree.n_nodes, np.int64)
-    node_of_cell = np.repeat(np.arange(tree.n_nodes), np.diff(tree.cell_starts))
-    for level, size in enumerate(shape[:-1], 1):
-        # A context that no row has is like the one above it.
-        p = np.repeat(p, size, axis=0)
-        nodes = slice(int(tree.level_starts[level]), int(tree.level_starts[level + 1]))
-        context[nodes] = context[tree.parent[nodes]] * size + tree.branch[nodes]
-        rest = estimates.rest[nodes][:, np.newaxis]
-        rows = context[nodes]
-        p[rows] = rest * p[rows] if estimates.hierarchical else rest
-        cells = slice(int(tree.cell_starts[nodes.start]), int(tree.cell_starts[nodes.stop]))
-        p[context[node_of_cell[cells]], tree.cell_value[cells]] = estimates.probability[cells]
-    return p.reshape(tuple(shape))
+    others = [tuple(v for v in own if v != last) for own in families if own[-1] != last]
+    plan = _elimination(others, [*n_values, n_values[last]])
+    if plan.n_edges > max_edges:
+        raise NetworkTooLarge(plan.n_edges, max_edges)
+    with np.errstate(divide="ignore"):
+        factors = [
+            _Factor(tuple(sorted(own)), np.log(table).transpose(np.argsort(own)))
+            for own, table in zip(families, tables, strict=True)
+        ]
+    blocks = Blocks(n_values)
+    for v in plan.order:
+        ours = [factor for factor in factors if v in factor.scope]
+        factors = [factor for factor in factors if v not in factor.scope]
+        factors.append(_summed_out(blocks, v, ours))
+    _summed_out(blocks, last, factors)  # also what is left of networks that hang together with nothing
+    return blocks.circuit()
 
 
 def _elimination(families: Sequence[tuple[int, ...]], n_values: Sequence[int]) -> _Plan:

@@ -42,7 +42,6 @@ def hclt(
         Of numeric variables by their intervals.
     states : int
         Values of each latent variable.
-    seed : int
     initial : 'chow-liu' or 'random'
         The weights to start from. With `chow-liu` each state stands for some of the values of its variable and weights
         are those of the Chow-Liu tree times random factors; with `random` they are random factors alone.

@@ -10,7 +10,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.evaluation.evaluate import known_numbers
+from learners.circuits.columns import known_numbers
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.variables import LeafKind, Variable, describe_variables
 from learners.counts.information import x_log_x
@@ -68,7 +68,6 @@ def learnspn(
         Rows added to each value of a leaf.
     max_rows : int
         Of more rows a random sample is taken.
-    seed : int
 
     Returns
     -------

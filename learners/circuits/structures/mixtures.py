@@ -23,7 +23,6 @@ def mixture(parts: Sequence[Circuit], weights: ArrayLike) -> Circuit:
 
     Parameters
     ----------
-    parts : sequence of Circuit
     weights : (n_parts,) float64
         Shares of the parts, in any unit.
 
@@ -72,9 +71,6 @@ def clusters_of(x: Array, n_values: Sequence[int], n_clusters: int, seed: int) -
     ----------
     x : (n_variables, n_rows) int64
         Codes; what lies outside a domain is missing, and near to nothing.
-    n_values : sequence of int
-    n_clusters : int
-    seed : int
     """
     # Imported here: a command that learns no mixture should not wait for scikit-learn.
     from sklearn.cluster import KMeans
@@ -93,8 +89,6 @@ def mixture_of_clusters(schema: Schema, rows: Chunk, cluster: Integers, make: Ma
 
     Parameters
     ----------
-    schema : Schema
-    rows : Chunk
     cluster : (n_rows,) int64
     make : callable
         `make(pairs, number)` gives the circuit of a cluster.

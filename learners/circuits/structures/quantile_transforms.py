@@ -65,7 +65,6 @@ class Warp:
     ----------
     grid : Grid
         Of step 0, if leaves are densities.
-    is_log : bool
     x, z : (n_knots,) float64
         Places and normal quantiles of knots; empty of a transform without.
     """
@@ -103,11 +102,9 @@ def warp_of(distribution: str, x: Floats, n: Integers, grid: Grid) -> Warp:
 
     Parameters
     ----------
-    distribution : str
     x : (n_values,) float64, ascending
     n : (n_values,) int64
         How often each is there.
-    grid : Grid
     """
     none = np.empty(0)
     if not distribution.endswith("quantile"):

@@ -33,12 +33,10 @@ def random_regions(
 
     Parameters
     ----------
-    variables : sequence of Variable
     depth : int
         How often a region is halved; a region of one variable is not halved further.
     sums : int
         Nodes per region.
-    replicas : int
     seed : int
         Of the halves, the weights and the leaves.
     concentration : float
@@ -46,10 +44,6 @@ def random_regions(
         learning makes more: nodes that are alike stay alike.
     as_sums : bool
         Categorical distributions as sums over shared indicators instead of leaves.
-
-    Returns
-    -------
-    Circuit
 
     Raises
     ------

@@ -24,7 +24,6 @@ class PairTables:
 
     Parameters
     ----------
-    pairs : PairwiseCounts
     with_class : bool, optional
         Whether the class is a variable; by default if there is a target.
 
@@ -133,10 +132,6 @@ def maximum_spanning_tree(weights: Floats) -> Tree:
     ----------
     weights : (n, n) float64, symmetric
         Ties, to 1e-12, are broken by the order of the variables.
-
-    Returns
-    -------
-    Tree
 
     References
     ----------

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from learners.circuits.circuit import Circuit
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.errors import InvalidParameter
@@ -89,8 +90,6 @@ class Variable:
 
         Parameters
         ----------
-        blocks : Blocks
-        variable : int
         x : (n_rows,) float64
             NaN where missing.
         pseudo_count : float
@@ -147,3 +146,11 @@ def describe_variables(x: Floats, n_values: Sequence[int], numeric: LeafKind = "
             mean = 1e-3
         variables.append(Variable(numeric, (), mean, std if std > 0 else max(1e-3 * abs(mean), 1e-6)))
     return tuple(variables)
+
+
+def independent(variables: Sequence[Variable]) -> Circuit:
+    """One product of the overall distribution of each variable: the simplest circuit, and the floor of every comparison."""
+    blocks = Blocks([variable.n_values for variable in variables])
+    nodes = [variable.overall_leaf(blocks, v) for v, variable in enumerate(variables)]
+    blocks.products(np.array([nodes]))
+    return blocks.circuit()

@@ -99,6 +99,38 @@ class Estimates(NamedTuple):
     averaged: Averaged | None = None
 
 
+def context_probabilities(tree: ContextTree, estimates: Estimates, shape: Sequence[int]) -> Floats:
+    """p(x | class, parents) of one attribute for every context, back-off resolved.
+
+    Parameters
+    ----------
+    tree : ContextTree
+    estimates : Estimates
+    shape : sequence of int
+        Classes, the domain of each parent in the order of the levels, the attribute's own domain.
+
+    Returns
+    -------
+    float64 of that shape
+    """
+    p = np.full((1, shape[-1]), float(estimates.rest[0]))
+    root = slice(0, int(tree.cell_starts[1]))
+    p[0, tree.cell_value[root]] = estimates.probability[root]
+    context = np.zeros(tree.n_nodes, np.int64)
+    node_of_cell = tree.node_of_cell()
+    for level, size in enumerate(shape[:-1], 1):
+        # A context that no row has is like the one above it.
+        p = np.repeat(p, size, axis=0)
+        nodes = slice(int(tree.level_starts[level]), int(tree.level_starts[level + 1]))
+        context[nodes] = context[tree.parent[nodes]] * size + tree.branch[nodes]
+        rest = estimates.rest[nodes][:, np.newaxis]
+        rows = context[nodes]
+        p[rows] = rest * p[rows] if estimates.hierarchical else rest
+        cells = slice(int(tree.cell_starts[nodes.start]), int(tree.cell_starts[nodes.stop]))
+        p[context[node_of_cell[cells]], tree.cell_value[cells]] = estimates.probability[cells]
+    return p.reshape(tuple(shape))
+
+
 def context_tree_from_cells(
     y: Integers,
     parents: Integers,

@@ -184,7 +184,6 @@ def write_bif(name: str, network: Network) -> str:
 
     Parameters
     ----------
-    name : str
     network : Network
         Its properties are further lines of a variable's probability; those without text are left out.
     """

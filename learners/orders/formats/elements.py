@@ -18,10 +18,6 @@ class Element:
 
     Parameters
     ----------
-    tag : str
-    attributes : dict of str to str
-    line : int
-    children : list of Element
     texts : list of str
         Between the children.
     """

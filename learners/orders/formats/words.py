@@ -53,7 +53,6 @@ def with_meanings(network: Network, meanings: Mapping[str, tuple[str, int]], whe
 
     Parameters
     ----------
-    network : Network
     meanings : mapping of str to (str, int)
         Of each variable that has one, the JSON and its line.
     where : str

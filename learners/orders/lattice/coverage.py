@@ -1,4 +1,4 @@
-"""How much of a posterior a lattice of orders holds, by draws that know nothing of it."""
+"""Posteriors over the orders of a lattice that grows where they are, and how much of all orders it holds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,42 @@ import scipy
 
 from learners.kernels.arrays import Integers, Mask, Uint64s
 from learners.orders.lattice.graphs import draw_families
-from learners.orders.lattice.lattice import Lattice
+from learners.orders.lattice.growth import grown_sets
+from learners.orders.lattice.lattice import Lattice, lattice_of
 from learners.orders.lattice.lattice_kernels import count_orders, place_of
-from learners.orders.lattice.order_mcmc import OrderTarget, beginnings
-from learners.orders.lattice.posterior import Coverage, Share
+from learners.orders.lattice.order_mcmc import N_CHAINS, OrderTarget, beginnings, draw_chain_orders
+from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
+from learners.orders.parameters import OrderParameters
+from learners.orders.scores.bge import BGe, Standard
+from learners.orders.scores.scores import FamilyScores
+from learners.passes.engine import Advance
 
 LEVEL = 0.95
+# Of each chain, from whose orders a lattice grows.
+SEED_DRAWS = 8
+
+
+def covered_posterior(
+    scores: FamilyScores,
+    parameters: OrderParameters,
+    bge: BGe | None,
+    standard: Standard,
+    advance: Advance | None = None,
+) -> OrderPosterior:
+    """The posterior over the orders of a lattice that grows to `parameters.sets` sets, with its coverage.
+
+    Parameters
+    ----------
+    scores : FamilyScores
+        There is an order that they allow.
+    """
+    target = OrderTarget.of(scores)
+    seeds = draw_chain_orders(target, SEED_DRAWS, 2 * parameters.seed)
+    sets = grown_sets(target, np.unique(beginnings(seeds)), parameters.sets, advance)
+    lattice = lattice_of(sets, scores)
+    n = -(-parameters.draws // N_CHAINS)
+    orders = draw_chain_orders(target, n, 2 * parameters.seed + 1)
+    return OrderPosterior(scores, sets, coverage_of(target, lattice, orders, parameters.seed), bge, standard)
 
 
 def coverage_of(target: OrderTarget, lattice: Lattice, orders: Integers, seed: int) -> Coverage:
@@ -20,8 +50,6 @@ def coverage_of(target: OrderTarget, lattice: Lattice, orders: Integers, seed: i
 
     Parameters
     ----------
-    target : OrderTarget
-    lattice : Lattice
     orders : (n_chains, n, d) int64
         Of chains that did not make the lattice.
     seed : int
@@ -41,16 +69,10 @@ def _graphs_of(target: OrderTarget, orders: Integers, sets: Uint64s, seed: int) 
     """(n, d) uint64: a graph drawn given each order (n, d), the parents of each node as bits."""
     scores, rng = target.scores, np.random.default_rng([seed, 2])
     before = np.take_along_axis(sets, np.argsort(orders, axis=1), axis=1)
-    parents = np.zeros(orders.shape, np.uint64)
-    for node, candidates in enumerate(scores.candidates):
-        index = np.array(
-            [place_of(own, node, scores.starts, scores.byte_places) - scores.starts[node] for own in before[:, node]],
-            np.int64,
-        )
-        draw_families(scores, node, rng.random((len(orders), candidates.size)), index)
-        for bit, other in enumerate(candidates.tolist()):
-            parents[:, node] |= ((index >> bit) & 1).astype(np.uint64) << np.uint64(other)
-    return parents
+    places = [
+        [place_of(own, node, scores.starts, scores.byte_places) for own in before[:, node]] for node in range(scores.d)
+    ]
+    return draw_families(scores, np.array(places, np.int64).T, rng)[0]
 
 
 def _have_orders(lattice: Lattice, graphs: Uint64s) -> Mask:

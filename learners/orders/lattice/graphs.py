@@ -55,7 +55,7 @@ def best_graph(scores: FamilyScores, lattice: Lattice) -> BestGraph:
     """
     best = scores.logs.copy()
     for node in range(scores.d):
-        max_subsets(best[scores.starts[node] : scores.starts[node + 1]])
+        max_subsets(best[scores.part(node)])
     n = lattice.sets.size
     value, last = np.empty(n), np.empty(n, np.int64)
     best_orders(lattice, best, value, last)
@@ -64,8 +64,8 @@ def best_graph(scores: FamilyScores, lattice: Lattice) -> BestGraph:
     while at > 0:
         edge = int(last[at])
         node = int(lattice.nodes[edge])
-        start = int(scores.starts[node])
-        index = _smallest(best[start : int(scores.starts[node + 1])], int(lattice.places[edge]) - start)
+        part = scores.part(node)
+        index = _smallest(best[part], int(lattice.places[edge]) - part.start)
         parents[node] = tuple(scores.candidates[node][bit] for bit in members(index))
         at = int(np.searchsorted(lattice.starts, edge, side="right")) - 1
     graph = tuple(tuple(map(int, of_node)) for of_node in parents)
@@ -109,50 +109,50 @@ def draw_graphs(sums: OrderSums, n: int, seed: int) -> DrawnGraphs:
 
     Parameters
     ----------
-    sums : OrderSums
-    n : int
     seed : int
         The same seed draws the same graphs.
     """
     scores, d = sums.scores, sums.scores.d
     rng = np.random.default_rng(seed)
     orders, places = np.empty((n, d), np.uint8), np.empty((n, d), np.int64)
-    draw_orders(
-        sums.lattice,
-        sums.alpha.mantissa,
-        sums.alpha.exponent,
-        sums.after.mantissa,
-        sums.after.exponent,
-        rng.random((n, d)),
-        orders,
-        places,
-    )
-    parents, log_scores = np.zeros((n, d), np.uint64), np.zeros(n)
-    for node, candidates in enumerate(scores.candidates):
-        index = places[:, node] - scores.starts[node]
-        draw_families(scores, node, rng.random((n, candidates.size)), index)
-        log_scores += scores.of(node)[index]
-        for bit, other in enumerate(candidates.tolist()):
-            parents[:, node] |= ((index >> bit) & 1).astype(np.uint64) << np.uint64(other)
+    draw_orders(sums.lattice, *sums.alpha, *sums.after, rng.random((n, d)), orders, places)
+    parents, log_scores = draw_families(scores, places, rng)
     return DrawnGraphs(parents, orders, log_scores)
 
 
-def draw_families(scores: FamilyScores, node: int, uniforms: Floats, index: Integers) -> None:
-    """Replace sets of a node's candidates by parent sets within them, drawn in proportion to their scores.
+def draw_families(scores: FamilyScores, places: Integers, rng: np.random.Generator) -> tuple[Uint64s, Floats]:
+    """Parent sets within sets of candidates, drawn in proportion to their scores.
 
     Parameters
     ----------
-    uniforms : (n, k) float64, in [0, 1)
-    index : (n,) int64
-        Of the sets in the node's table; in place.
+    places : (n, d) int64
+        Of the sets of candidates of each node, in the scores.
+
+    Returns
+    -------
+    parents : (n, d) uint64
+        As bits.
+    log_scores : (n,) float64
+        Of the graphs that they make.
     """
-    logs = scores.of(node)
+    parents, log_scores = np.zeros(places.shape, np.uint64), np.zeros(len(places))
+    for node, candidates in enumerate(scores.candidates):
+        index = places[:, node] - scores.starts[node]
+        _draw_family(scores.of(node), rng.random((len(places), candidates.size)), index)
+        log_scores += scores.of(node)[index]
+        for bit, other in enumerate(candidates.tolist()):
+            parents[:, node] |= ((index >> bit) & 1).astype(np.uint64) << np.uint64(other)
+    return parents, log_scores
+
+
+def _draw_family(logs: Floats, uniforms: Floats, index: Integers) -> None:
+    """Replace sets index (n,) of a node's candidates by parent sets within them; uniforms (n, k) in [0, 1)."""
     numbers = Scaled.empty(logs.size)
     largest = float(logs.max())
-    scale(logs, largest, numbers.mantissa, numbers.exponent)
+    scale(logs, largest, *numbers)
     k = uniforms.shape[1]
     sums, exponents = np.empty((k + 1, logs.size)), np.empty((k + 1, logs.size), np.int32)
-    partial_sums(numbers.mantissa, numbers.exponent, sums, exponents)
+    partial_sums(*numbers, sums, exponents)
     draw_subsets(sums, exponents, uniforms, index)
 
 
@@ -161,7 +161,6 @@ def log_n_orders(lattice: Lattice, parents: Uint64s) -> Floats:
 
     Parameters
     ----------
-    lattice : Lattice
     parents : (n, d) uint64
     """
     distinct, place = np.unique(parents, axis=0, return_inverse=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from learners.kernels.arrays import Uint64s
-from learners.orders.lattice.forward_backward import Scaled
-from learners.orders.lattice.growth_kernels import NONE, index_sets, promising_sets, set_masses
+from learners.orders.lattice.forward_backward import sums_along
+from learners.orders.lattice.growth_kernels import NONE, promising_sets, set_masses
 from learners.orders.lattice.lattice import Lattice, lattice_of
-from learners.orders.lattice.lattice_kernels import backward, forward
 from learners.orders.lattice.order_mcmc import OrderTarget
 from learners.orders.scores.bge import Advance
 
@@ -29,7 +28,6 @@ def grown_sets(target: OrderTarget, sets: Uint64s, most_sets: int, advance: Adva
 
     Parameters
     ----------
-    target : OrderTarget
     sets : (n,) uint64
         Ascending, with at least one order among them.
     most_sets : int
@@ -60,31 +58,14 @@ def grown_sets(target: OrderTarget, sets: Uint64s, most_sets: int, advance: Adva
 def _promising(target: OrderTarget, lattice: Lattice, threshold: float) -> tuple[Uint64s, np.ndarray]:
     """The sets that add at least as much as the threshold, ascending, and what they add."""
     alpha, n = target.alpha, lattice.sets.size
-    before, after = Scaled.empty(n), Scaled.empty(n)
-    forward(lattice, alpha.mantissa, alpha.exponent, before.mantissa, before.exponent)
-    backward(lattice, alpha.mantissa, alpha.exponent, after.mantissa, after.exponent)
+    before, after = sums_along(lattice, alpha)
     masses = np.empty(n)
-    set_masses(before.mantissa, before.exponent, after.mantissa, after.exponent, masses)
-    keys = np.empty(1 << int(2 * n).bit_length(), np.uint64)
-    places = np.empty(keys.size, np.int32)
-    index_sets(lattice.sets, keys, places)
+    set_masses(*before, *after, masses)
     families = (target.scores.starts, target.scores.byte_places)
-    size = 4 * keys.size
+    size = 4 << int(2 * n).bit_length()
     while True:
         found, gains = np.empty(size, np.uint64), np.empty(size)
-        n_found = promising_sets(
-            lattice,
-            alpha.mantissa,
-            alpha.exponent,
-            after.mantissa,
-            after.exponent,
-            masses,
-            threshold,
-            (keys, places),
-            families,
-            found,
-            gains,
-        )
+        n_found = promising_sets(lattice, *alpha, *after, masses, threshold, families, found, gains)
         if n_found >= 0:
             break
         size *= 2

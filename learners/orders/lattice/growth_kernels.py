@@ -21,29 +21,17 @@ def slot_of(key, last):
     return (h ^ (h >> np.uint64(29))) & last
 
 
-@kernel
-def index_sets(sets, keys, places):  # (n,) uint64; OUT (2^b,) uint64, (2^b,) int32
-    """A hash table from sets to their places."""
-    keys[:] = NONE
-    last = np.uint64(keys.size - 1)
-    for place in range(sets.size):
-        slot = slot_of(sets[place], last)
-        while keys[slot] != NONE:
-            slot = (slot + np.uint64(1)) & last
-        keys[slot] = sets[place]
-        places[slot] = place
-
-
 @inner_kernel
-def find_set(key, keys, places):
-    """The place of a set, or -1."""
-    last = np.uint64(keys.size - 1)
-    slot = slot_of(key, last)
-    while keys[slot] != NONE:
-        if keys[slot] == key:
-            return np.int64(places[slot])
-        slot = (slot + np.uint64(1)) & last
-    return np.int64(-1)
+def find_set(wanted, sets):
+    """The place of a set among sets (n,) uint64, which ascend, or -1."""
+    low, high = 0, sets.size
+    while low < high:
+        middle = (low + high) >> 1
+        if sets[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < sets.size and sets[low] == wanted else -1
 
 
 @kernel
@@ -75,15 +63,13 @@ def likely_following(lattice, s, alpha, exponent, b, b_exponent, nodes, shares):
 
 
 @kernel
-def promising_sets(lattice, alpha, exponent, b, b_exponent, masses, threshold, index, families, found, gains):
+def promising_sets(lattice, alpha, exponent, b, b_exponent, masses, threshold, families, found, gains):
     """How much mass each set that the lattice lacks would add, where that may be as much as a threshold.
 
     A set A + node adds at least the orders that go from A over it to A + node + k, for the likely followers k of A.
 
-    b of `lattice_kernels.backward`; masses (n,); index: keys and places of `index_sets`; families: the starts and byte
-    places of the scores; OUT found (2^b,) uint64, a hash table, gains (2^b,); returns how many, or -1 if it is too small.
+    b of `lattice_kernels.backward`; masses (n,); families: the starts and byte places of the scores; OUT found (2^b,) uint64, a hash table, gains (2^b,); returns how many, or -1 if it is too small.
     """
-    keys, places = index
     starts, byte_places = families
     found[:] = NONE
     last = np.uint64(found.size - 1)
@@ -108,7 +94,7 @@ def promising_sets(lattice, alpha, exponent, b, b_exponent, masses, threshold, i
                 continue
             gain = 0.0
             for k in nodes[:n_following]:
-                over = find_set(larger | (np.uint64(1) << np.uint64(k)), keys, places)
+                over = find_set(larger | (np.uint64(1) << np.uint64(k)), lattice.sets)
                 if over >= 0:
                     following = place_of(larger, k, starts, byte_places)
                     m, e = times(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from learners.kernels.arrays import Uint64s, freeze
-from learners.orders.lattice.lattice_kernels import Lattice, complete_steps, count_steps, fill_steps
+from learners.orders.lattice.lattice_kernels import Lattice, count_steps, fill_steps
 from learners.orders.scores.scores import FamilyScores
 
 __all__ = ["Lattice", "complete_lattice", "lattice_of", "step_bytes"]
@@ -22,18 +22,7 @@ def step_bytes(d: int) -> int:
 
 def complete_lattice(scores: FamilyScores) -> Lattice:
     """The lattice of all orders."""
-    d = scores.d
-    n_steps = d << (d - 1)
-    lattice = Lattice(
-        np.empty(1 << d, np.uint64),
-        np.empty((1 << d) + 1, np.int64),
-        np.empty(n_steps, np.uint8),
-        np.empty(n_steps, np.int32),
-        np.empty(n_steps, np.int32),
-    )
-    complete_steps(d, scores.starts, scores.byte_places, lattice)
-    freeze(*lattice)
-    return lattice
+    return lattice_of(np.arange(1 << scores.d, dtype=np.uint64), scores)
 
 
 def lattice_of(sets: Uint64s, scores: FamilyScores) -> Lattice:
@@ -43,7 +32,6 @@ def lattice_of(sets: Uint64s, scores: FamilyScores) -> Lattice:
     ----------
     sets : (n,) uint64
         Ascending, from the empty set to that of all nodes.
-    scores : FamilyScores
     """
     n_steps = np.empty(sets.size, np.int64)
     count_steps(sets, scores.d, n_steps)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learners.kernels.jit import kernel
-from learners.kernels.scaled_arithmetic import NOTHING, plus, times
+from learners.kernels.scaled_arithmetic import NOTHING, plus, ratio, times
 
 
 class Lattice(NamedTuple):
@@ -42,22 +42,6 @@ def place_of(set_of_nodes, node, starts, byte_places):
     for byte in range(byte_places.shape[1]):
         place += byte_places[node, byte, np.int64(set_of_nodes >> np.uint64(8 * byte)) & 255]
     return place
-
-
-@kernel
-def complete_steps(d, starts, byte_places, lattice):
-    """Fill in the steps of the lattice of all 2^d sets; OUT lattice."""
-    edge = 0
-    for s in range(1 << d):
-        lattice.sets[s] = s
-        lattice.starts[s] = edge
-        for node in range(d):
-            if (s >> node) & 1 == 0:
-                lattice.nodes[edge] = node
-                lattice.targets[edge] = s | (1 << node)
-                lattice.places[edge] = place_of(np.uint64(s), node, starts, byte_places)
-                edge += 1
-    lattice.starts[1 << d] = edge
 
 
 @kernel
@@ -143,6 +127,18 @@ def add_weights(lattice, f, f_exponent, b, b_exponent, w, w_exponent):
             m, e = plus(w[place], np.int64(w_exponent[place]), m, e)
             w[place] = m
             w_exponent[place] = e
+
+
+@kernel
+def shares_of_steps(lattice, alpha, exponent, f, f_exponent, shares):
+    """How probable each step is as the last one to its target; f of `forward`; OUT (E,)."""
+    for s in range(lattice.sets.size):
+        for edge in range(lattice.starts[s], lattice.starts[s + 1]):
+            place, target = lattice.places[edge], lattice.targets[edge]
+            shares[edge] = 0.0
+            if f[s] > 0.0 and f[target] > 0.0:
+                m, e = times(f[s], np.int64(f_exponent[s]), alpha[place], np.int64(exponent[place]))
+                shares[edge] = ratio(m, e, f[target], np.int64(f_exponent[target]))
 
 
 @kernel

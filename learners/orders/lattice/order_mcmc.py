@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.kernels.arrays import Floats, Integers, Uint64s
-from learners.kernels.scaled_arithmetic import STEP, add_subsets
 from learners.orders.lattice.chain_kernels import first_order, walk
-from learners.orders.lattice.forward_backward import Scaled, scaled_families
+from learners.orders.lattice.forward_backward import Scaled, sums_within
 from learners.orders.scores.scores import FamilyScores
 
 # Steps of a chain for each node, before the first draw and between two of them.
@@ -24,7 +23,6 @@ class OrderTarget:
 
     Parameters
     ----------
-    scores : FamilyScores
     alpha : Scaled, (total,)
         Sums over parent sets within each set of candidates.
     shifts : (d,) float64
@@ -38,17 +36,7 @@ class OrderTarget:
     @classmethod
     def of(cls, scores: FamilyScores) -> OrderTarget:
         """That of some scores."""
-        alpha, shifts = scaled_families(scores)
-        for node in range(scores.d):
-            part = slice(scores.starts[node], scores.starts[node + 1])
-            add_subsets(alpha.mantissa[part], alpha.exponent[part])
-        return cls(scores, alpha, shifts)
-
-    @property
-    def log_alpha(self) -> Floats:
-        """(total,) float64."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.alpha.mantissa) + STEP * self.alpha.exponent)
+        return cls(scores, *sums_within(scores))
 
 
 def draw_chain_orders(
@@ -62,8 +50,6 @@ def draw_chain_orders(
         There is an order with a positive sum.
     n : int
         Draws of each chain.
-    seed : int
-    n_chains : int
     between : int
         Steps between two draws, for each node.
 
@@ -72,7 +58,7 @@ def draw_chain_orders(
     (n_chains, n, d) int64: the nodes in turn
     """
     scores, d = target.scores, target.scores.d
-    log_alpha = target.log_alpha
+    log_alpha = target.alpha.logs
     drawn = np.empty((n_chains, n, d), np.int64)
     for chain in range(n_chains):
         rng = np.random.default_rng([seed, chain])

@@ -65,10 +65,8 @@ class OrderPosterior:
 
     Parameters
     ----------
-    scores : FamilyScores
     sets : (n,) uint64 or None
         Of the lattice, ascending; None for all sets.
-    coverage : Coverage
     bge : BGe or None
         Of Gaussian data.
     standard : Standard

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from learners.kernels.jit import inner_kernel, kernel
-from learners.kernels.scaled_arithmetic import plus, ratio, times
+from learners.kernels.scaled_arithmetic import plus, ratio
 
 
 @kernel
@@ -72,18 +72,6 @@ def average_over_subsets(betas, m, e):
                 m[hi] = total
                 e[hi] = top
         h *= 2
-
-
-@kernel
-def shares_of_steps(lattice, alpha, exponent, f, f_exponent, shares):
-    """How probable each step is as the last one to its target; f of `lattice_kernels.forward`; OUT (E,)."""
-    for s in range(lattice.sets.size):
-        for edge in range(lattice.starts[s], lattice.starts[s + 1]):
-            place, target = lattice.places[edge], lattice.targets[edge]
-            shares[edge] = 0.0
-            if f[s] > 0.0 and f[target] > 0.0:
-                m, e = times(f[s], np.int64(f_exponent[s]), alpha[place], np.int64(exponent[place]))
-                shares[edge] = ratio(m, e, f[target], np.int64(f_exponent[target]))
 
 
 @kernel

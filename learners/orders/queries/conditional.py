@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 
 from learners.kernels.arrays import Integers
-from learners.orders.lattice.adaptive_lattice import covered_posterior
+from learners.orders.lattice.coverage import covered_posterior
 from learners.orders.lattice.posterior import OrderPosterior
 from learners.orders.parameters import OrderParameters
 from learners.orders.scores.bge import BGe
-from learners.orders.scores.edge_constraints import Edge, Edges, ImpossibleEdges, arrow, cycle_of, with_edges
+from learners.orders.scores.edge_constraints import Edge, Edges, ImpossibleEdges, arrow, cycle_of, path_of, with_edges
 from learners.orders.scores.priors import StructurePrior, table_with_prior
 from learners.orders.scores.scores import FamilyScores
 
@@ -28,10 +28,8 @@ class ConditionalPosteriors:
 
     Parameters
     ----------
-    posterior : OrderPosterior
     parameters : OrderParameters
         With which it was learned.
-    names : sequence of str
     most : int
         Parents that a node may have.
     """
@@ -61,7 +59,7 @@ class ConditionalPosteriors:
         together = edges.present | self.prior.required
         cycle = cycle_of(together)
         if cycle:
-            path = "->".join(self.names[node] for node in cycle)
+            path = path_of(cycle, self.names)
             raise ImpossibleEdges(f"{path} is a cycle, together with the edges that the prior requires")
         for node, name in enumerate(self.names):
             n_parents = sum(child == node for _, child in together)

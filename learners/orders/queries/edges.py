@@ -16,18 +16,9 @@ def allowing_orders(sums: OrderSums) -> Scaled:
     """(total,): for each family, the sum over the orders in which its parents precede its node."""
     total = sums.scores.logs.size
     weights = Scaled(np.zeros(total), np.full(total, NOTHING, np.int32))
-    add_weights(
-        sums.lattice,
-        sums.before.mantissa,
-        sums.before.exponent,
-        sums.after.mantissa,
-        sums.after.exponent,
-        weights.mantissa,
-        weights.exponent,
-    )
+    add_weights(sums.lattice, *sums.before, *sums.after, *weights)
     for node in range(sums.scores.d):
-        part = slice(sums.scores.starts[node], sums.scores.starts[node + 1])
-        add_supersets(weights.mantissa[part], weights.exponent[part])
+        add_supersets(*weights.of(sums.scores.part(node)))
     return weights
 
 
@@ -37,7 +28,7 @@ def family_probabilities(sums: OrderSums) -> Floats:
     weights = allowing_orders(sums)
     q = numbers.mantissa
     z = (float(sums.after.mantissa[0]), int(sums.after.exponent[0]))
-    family_posterior(numbers.mantissa, numbers.exponent, weights.mantissa, weights.exponent, z, q)
+    family_posterior(*numbers, *weights, z, q)
     return q
 
 
@@ -53,7 +44,7 @@ def edge_probabilities(sums: OrderSums) -> Floats:
     found = np.zeros((scores.d, scores.d))
     for node, candidates in enumerate(scores.candidates):
         shares = np.zeros(candidates.size)
-        memberships(q[scores.starts[node] : scores.starts[node + 1]], shares)
+        memberships(q[scores.part(node)], shares)
         found[candidates, node] = shares
     return np.clip(found, 0.0, 1.0)
 

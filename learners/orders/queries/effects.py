@@ -7,7 +7,7 @@ import numpy as np
 from learners.kernels.arrays import Floats
 from learners.orders.lattice.forward_backward import OrderSums, scaled_families
 from learners.orders.lattice.graphs import DrawnGraphs
-from learners.orders.queries.coefficient_kernels import average_over_subsets, coefficients, effects_of, shares_of_steps
+from learners.orders.queries.coefficient_kernels import average_over_subsets, coefficients, effects_of
 from learners.orders.queries.effect_kernels import graph_effects
 from learners.orders.scores.bge import BGe
 
@@ -33,10 +33,7 @@ def mean_effects(sums: OrderSums, bge: BGe) -> Floats:
     candidates = np.full((d, most), -1, np.int64)
     for node, own in enumerate(scores.candidates):
         candidates[node, : own.size] = own
-    shares = np.empty(lattice.nodes.size)
-    before, alpha = sums.before, sums.alpha
-    shares_of_steps(lattice, alpha.mantissa, alpha.exponent, before.mantissa, before.exponent, shares)
-    found = np.empty((d, d))
+    shares, found = sums.step_shares(), np.empty((d, d))
     effects = np.empty((lattice.sets.size, d))
     for source in range(d):
         effects[:] = 0.0
@@ -58,11 +55,10 @@ def _mean_coefficients(sums: OrderSums, bge: BGe) -> list[Floats]:
     tables = []
     for node, candidates in enumerate(sums.scores.candidates):
         k = candidates.size
-        part = slice(sums.scores.starts[node], sums.scores.starts[node + 1])
         members = np.concatenate([candidates, [node]])
         table = np.empty((1 << k, k))
         coefficients(np.ascontiguousarray(scale[np.ix_(members, members)]), np.empty((k + 1, k + 1, k + 1)), table)
-        average_over_subsets(table, numbers.mantissa[part], numbers.exponent[part])
+        average_over_subsets(table, *numbers.of(sums.scores.part(node)))
         tables.append(table)
     return tables
 

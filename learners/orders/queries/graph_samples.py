@@ -18,7 +18,6 @@ class WeightedGraphs:
 
     Parameters
     ----------
-    graphs : DrawnGraphs
     weights : (n,) float64
         They add up to one.
     is_equal : bool

@@ -120,7 +120,6 @@ class OutsideMass:
         [i, j] of graphs in which i is a parent of j that the tables have not; and the standard errors.
     total, total_error : float
         Of all further parents.
-    n_draws : int
     """
 
     odds: Floats

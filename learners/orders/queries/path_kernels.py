@@ -14,7 +14,7 @@ def ancestor_shares(source, d, lattice, shares, alpha, exponent, starts, byte_pl
     """The probability that each node is a descendant of a source, over the lattice of all orders.
 
     p[t(S) + t(D)] is the probability of the set D of the source's descendants (itself included) among the first nodes S,
-    given that those are S; t adds up powers of three. shares of `coefficient_kernels.shares_of_steps`; ternary (2^d,)
+    given that those are S; t adds up powers of three. shares of `lattice_kernels.shares_of_steps`; ternary (2^d,)
     int64; OUT p (3^d,), zeros at first.
 
     References: Parviainen, Koivisto (2011), Ancestor relations in the presence of unobserved variables, section 4.

@@ -7,7 +7,6 @@ import numpy as np
 from learners.kernels.arrays import Floats, Mask
 from learners.orders.lattice.forward_backward import OrderSums
 from learners.orders.lattice.graphs import DrawnGraphs
-from learners.orders.queries.coefficient_kernels import shares_of_steps
 from learners.orders.queries.path_kernels import ancestor_shares, ancestors
 
 # 3^d numbers for each source: seconds at 13, minutes at 16.
@@ -25,18 +24,13 @@ def path_probabilities(sums: OrderSums) -> Floats:
     ternary = np.zeros(1 << d, np.int64)
     for node in range(d):
         ternary[1 << node : 2 << node] = ternary[: 1 << node] + 3**node
-    shares = np.empty(lattice.nodes.size)
-    alpha, before = sums.alpha, sums.before
-    shares_of_steps(lattice, alpha.mantissa, alpha.exponent, before.mantissa, before.exponent, shares)
-    p = np.empty(3**d)
+    shares, p = sums.step_shares(), np.empty(3**d)
     full = (1 << d) - 1
     sets = np.arange(1 << d)
     found = np.zeros((d, d))
     for source in range(d):
         p[:] = 0.0
-        ancestor_shares(
-            source, d, lattice, shares, alpha.mantissa, alpha.exponent, scores.starts, scores.byte_places, ternary, p
-        )
+        ancestor_shares(source, d, lattice, shares, *sums.alpha, scores.starts, scores.byte_places, ternary, p)
         of_descendants = p[ternary[full] + ternary]
         for node in range(d):
             if node != source:

@@ -100,7 +100,6 @@ class GraphAverage:
 
     Parameters
     ----------
-    asked : Asked
     average : Average
         Its interval is not told.
     n_rows : int

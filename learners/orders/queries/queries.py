@@ -33,7 +33,7 @@ from learners.orders.queries.paths import MOST_EXACT, ancestor_relations, path_p
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
 from learners.orders.scores.edge_constraints import Edges as KnownEdges
-from learners.orders.scores.edge_constraints import ImpossibleEdges, arrow, check_edges, cycle_of, held
+from learners.orders.scores.edge_constraints import ImpossibleEdges, arrow, check_edges, cycle_of, held, path_of
 
 Answer = dict[str, Any]
 
@@ -62,7 +62,6 @@ class Asked:
 
     Parameters
     ----------
-    posterior : OrderPosterior
     names : sequence of str
         Of the columns.
     conditional : ConditionalPosteriors, optional
@@ -301,7 +300,7 @@ class Asked:
         edges = {edge_of(text, self.names, where) for text in texts}
         cycle = cycle_of(edges)
         if cycle:
-            raise ImpossibleEdges(f"{'->'.join(self.names[node] for node in cycle)} is a cycle")
+            raise ImpossibleEdges(f"{path_of(cycle, self.names)} is a cycle")
         return tuple(tuple(sorted(a for a, child in edges if child == node)) for node in range(len(self.names)))
 
     def _score(self, query: Score) -> Answer:

@@ -49,7 +49,6 @@ class BDeu:
 
     Parameters
     ----------
-    rows : WeightedRows
     sizes : (d,) int64
         Of the columns' domains.
     ess : float

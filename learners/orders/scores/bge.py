@@ -79,12 +79,10 @@ class BGe:
 
     Parameters
     ----------
-    n_rows : int
     mean : (d,) float64
         Of the columns.
     scatter : (d, d) float64
         Sums over rows of products of deviations from the mean.
-    prior : BGePrior
 
     References
     ----------

@@ -31,7 +31,6 @@ def greedy_candidates(
     Parameters
     ----------
     score : BGe or BDeu
-    prior : StructurePrior
     most_candidates : int
         Of each node.
     most : int

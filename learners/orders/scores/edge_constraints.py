@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from learners.errors import LearnerError
-from learners.orders.scores.family_kernels import keep_sets
-from learners.orders.scores.scores import FamilyScores
+from learners.orders.scores.scores import FamilyScores, keep_sets
 
 Edge = tuple[int, int]
 
@@ -42,6 +41,11 @@ class Edges:
 def arrow(edge: Edge, names: Sequence[str]) -> str:
     """An edge in words."""
     return f"{names[edge[0]]}->{names[edge[1]]}"
+
+
+def path_of(nodes: Iterable[int], names: Sequence[str]) -> str:
+    """A path in words."""
+    return "->".join(names[node] for node in nodes)
 
 
 def cycle_of(edges: Iterable[Edge]) -> list[int]:
@@ -85,7 +89,7 @@ def check_edges(edges: Edges, scores: FamilyScores, names: Sequence[str], can_ad
         raise ImpossibleEdges(f"{arrow(edge, names)} is both present and absent")
     cycle = cycle_of(edges.present)
     if cycle:
-        raise ImpossibleEdges(f"{'->'.join(names[node] for node in cycle)} is a cycle")
+        raise ImpossibleEdges(f"{path_of(cycle, names)} is a cycle")
     within = held(edges, scores)
     for parent, child in sorted(edges.present - within.present):
         if not can_add:
@@ -113,6 +117,5 @@ def with_edges(scores: FamilyScores, edges: Edges) -> FamilyScores:
         absent = scores.index(node, [a for a, child in edges.absent if child == node and a in candidates])
         assert present is not None
         assert absent is not None
-        if present or absent:
-            keep_sets(logs[scores.starts[node] : scores.starts[node + 1]], present, absent)
+        keep_sets(logs[scores.part(node)], present, absent)
     return replace(scores, logs=logs)

@@ -10,14 +10,6 @@ from learners.kernels.scaled_arithmetic import ratio, times
 
 
 @kernel
-def keep_sets(logs, present, absent):
-    """Make impossible the sets that lack a bit of `present` or have one of `absent`; logs (2^k,) in place."""
-    for index in range(logs.size):
-        if (index & present) != present or (index & absent) != 0:
-            logs[index] = -np.inf
-
-
-@kernel
 def family_posterior(p, p_exponent, u, u_exponent, z, q):
     """Q = p u / z, element by element: p the families' scores, u the orders that allow them, z (mantissa, exponent)."""
     for index in range(p.size):

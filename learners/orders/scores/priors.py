@@ -11,8 +11,7 @@ import scipy
 
 from learners.kernels.arrays import Floats, Integers
 from learners.orders.scores.edge_constraints import Edge
-from learners.orders.scores.family_kernels import keep_sets
-from learners.orders.scores.scores import FamilyScores
+from learners.orders.scores.scores import FamilyScores, keep_sets
 
 
 @dataclass(frozen=True)

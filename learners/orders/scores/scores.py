@@ -13,6 +13,14 @@ from learners.kernels.arrays import Floats, Integers, freeze
 BYTE = 256
 
 
+def keep_sets(logs: Floats, present: int, absent: int) -> None:
+    """Make impossible the sets that lack a bit of `present` or have one of `absent`; logs (2^k,) in place."""
+    if not present and not absent:
+        return
+    sets = np.arange(logs.size)
+    logs[((sets & present) != present) | ((sets & absent) != 0)] = -np.inf
+
+
 @dataclass(frozen=True)
 class FamilyScores:
     """log p_i(G_i) of every node i and every set G_i of its candidate parents.
@@ -42,9 +50,13 @@ class FamilyScores:
         """(d + 1,) int64: where the table of each node begins in `logs`."""
         return np.cumsum([0, *(1 << candidates.size for candidates in self.candidates)])
 
+    def part(self, node: int) -> slice:
+        """Where the table of a node is in `logs`."""
+        return slice(int(self.starts[node]), int(self.starts[node + 1]))
+
     def of(self, node: int) -> Floats:
         """The table of a node."""
-        return self.logs[self.starts[node] : self.starts[node + 1]]
+        return self.logs[self.part(node)]
 
     @cached_property
     def byte_places(self) -> Integers:

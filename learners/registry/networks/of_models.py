@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from learners.circuits.circuit import Circuit
 from learners.circuits.errors import NoArcs
 from learners.circuits.model import CircuitModel
-from learners.circuits.structures.from_network import MAX_EDGES, context_probabilities, network_circuit
+from learners.circuits.structures.from_network import MAX_EDGES, families_circuit
+from learners.classifiers.estimates.context_tree import context_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
@@ -89,28 +92,55 @@ def compiled(model: Model, max_edges: int = MAX_EDGES) -> CircuitModel:
     raise NoArcs
 
 
+def network_circuit(model: LookupModel, max_edges: int = MAX_EDGES) -> Circuit:
+    """The joint distribution of attributes and class of a classifier, as a circuit.
+
+    Variable i is attribute i of the schema with all its codes, missing included; the last variable is the class.
+    Attributes that the classifier selected away have no leaf.
+
+    Raises
+    ------
+    NetworkTooLarge
+    """
+    n_values, target = [*model.schema.domain_sizes.tolist(), model.schema.n_classes], model.schema.n_attributes
+    families = [(target,), *(family for family, _ in _families(model))]
+    tables = itertools.chain([_prior(model)], _tables(model))
+    return families_circuit(n_values, families, tables, target, max_edges)
+
+
+def _families(model: LookupModel) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Of each attribute in tree order the class, its parents and itself, and the sizes of their domains."""
+    sizes = [*model.schema.domain_sizes.tolist(), model.schema.n_classes]
+    network, target = model.network, model.schema.n_attributes
+    families = [(target, *own, v) for v, own in zip(network.order, network.parents, strict=True)]
+    return [(family, tuple(sizes[v] for v in family)) for family in families]
+
+
+def _tables(model: LookupModel) -> Iterator[Floats]:
+    """The probabilities of each family."""
+    for (_, shape), tree, estimates in zip(_families(model), model.trees, model.estimates, strict=True):
+        yield context_probabilities(tree, estimates, shape)
+
+
+def _prior(model: LookupModel) -> Floats:
+    """The classifier's own smoothing of the prior: see classifiers/compile.py."""
+    prior: Floats = (model.class_counts + 1.0 / model.schema.n_classes) / (model.class_counts.sum() + 1.0)
+    return prior
+
+
 def _of_classifier(model: LookupModel) -> DiscreteNetwork:
-    schema, network = model.schema, model.network
+    schema, families = model.schema, _families(model)
     sizes, target = schema.domain_sizes.tolist(), schema.n_attributes
     parents: list[tuple[int, ...]] = [()] * (target + 1)
     tables: list[Floats] = [np.full(size, 1.0 / size) for size in sizes]
-    shapes = [
-        (schema.n_classes, *(sizes[parent] for parent in own), sizes[v])
-        for v, own in zip(network.order, network.parents, strict=True)
-    ]
-    most = sum(int(np.prod(shape, dtype=np.float64)) for shape in shapes)
+    most = sum(int(np.prod(shape, dtype=np.float64)) for _, shape in families)
     if most > MOST_CELLS:
         raise TablesTooLarge(most)
-    for v, own, shape, tree, estimates in zip(
-        network.order, network.parents, shapes, model.trees, model.estimates, strict=True
-    ):
-        parents[v] = (target, *own)
-        table = context_probabilities(tree, estimates, shape)
-        tables[v] = table / table.sum(axis=-1, keepdims=True)
-    # The classifier's own smoothing of the prior: see classifiers/compile.py.
-    prior = (model.class_counts + 1.0 / schema.n_classes) / (model.class_counts.sum() + 1.0)
-    left_out = frozenset(range(target)) - set(network.order)
-    return DiscreteNetwork(schema, tuple(parents), (*tables, prior), model.facts, left_out)
+    for (family, _), table in zip(families, _tables(model), strict=True):
+        parents[family[-1]] = family[:-1]
+        tables[family[-1]] = table / table.sum(axis=-1, keepdims=True)
+    left_out = frozenset(range(target)) - set(model.network.order)
+    return DiscreteNetwork(schema, tuple(parents), (*tables, _prior(model)), model.facts, left_out)
 
 
 def best_graph_network(model: OrderModel) -> ArcNetwork:

@@ -12,8 +12,7 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.structures.circuit_builder import Blocks
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
-from learners.kernels.scaled_arithmetic import STEP
-from learners.orders.lattice.forward_backward import OrderSums, Scaled
+from learners.orders.lattice.forward_backward import OrderSums
 from learners.orders.lattice.graphs import members
 from learners.orders.model import OrderModel
 from learners.schema import Attribute, Schema
@@ -68,7 +67,7 @@ def _words(model: OrderModel, node: int, indices: list[int]) -> tuple[str, ...]:
 def _circuit(sums: OrderSums, possible: list[np.ndarray]) -> Circuit:
     scores, lattice = sums.scores, sums.lattice
     steps = np.repeat(np.arange(lattice.sets.size), np.diff(lattice.starts))
-    logs = _logs(sums.alpha)[lattice.places] + _logs(sums.after)[lattice.targets]
+    logs = sums.alpha.logs[lattice.places] + sums.after.logs[lattice.targets]
     # What no order reaches, or no order completes, is no part of the circuit.
     is_used = np.isfinite(logs) & (sums.before.mantissa[steps] > 0.0)
     used = np.flatnonzero(is_used)
@@ -98,8 +97,3 @@ def _circuit(sums: OrderSums, possible: list[np.ndarray]) -> Circuit:
         weights = logs[own_steps]
         root_of[s] = blocks.sums(children[np.newaxis], (weights - np.logaddexp.reduce(weights))[np.newaxis])[0]
     return blocks.circuit()
-
-
-def _logs(numbers: Scaled) -> Floats:
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(numbers.mantissa) + numbers.exponent * STEP)

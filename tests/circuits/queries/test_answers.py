@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.formats.text import CircuitBuilder
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR
 from learners.circuits.map.prepared_circuit import whole_circuit
 from learners.circuits.queries import answers
-from learners.circuits.queries.answers import class_posterior, conditional, log_likelihood, marginals, moments
+from learners.circuits.queries.answers import class_posterior, conditional, marginals, moments
 from learners.circuits.queries.sampling import sample
 from learners.circuits.structures import Variable, describe_variables, independent, random_regions
 from tests.circuits.answer_circuits import array_of, circuits_and_rows
@@ -34,7 +35,7 @@ def possible(circuit, rows, x):
 def test_the_likelihood_of_a_batch_of_patterns(parts):
     circuit, rows, x = parts
     expected = [value(circuit, row) for row in rows]
-    assert np.exp(log_likelihood(circuit, x)) == pytest.approx(expected, rel=1e-9)
+    assert np.exp(log_values(circuit, x)) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("way", ["one by one", "in blocks", "in logarithms"])
@@ -135,7 +136,7 @@ def test_thousands_of_observed_variables_do_not_underflow():
     logs = []
     for value_of_first in (0, 1):
         x[0] = value_of_first
-        logs.append(log_likelihood(circuit, x))
+        logs.append(log_values(circuit, x))
     assert max(map(np.max, logs)) < -1000
     assert p[:, 1] == pytest.approx(1 / (1 + np.exp(logs[0] - logs[1])), rel=1e-6)
 
@@ -145,7 +146,7 @@ def test_narrow_densities_do_not_overflow():
     circuit = independent(variables)
     x = np.zeros((101, 1))
     x[100] = np.nan
-    assert log_likelihood(circuit, x)[0] == pytest.approx(-100 * math.log(1e-6 * math.sqrt(2 * math.pi)))
+    assert log_values(circuit, x)[0] == pytest.approx(-100 * math.log(1e-6 * math.sqrt(2 * math.pi)))
     assert marginals(circuit, x, [100])[0][0] == pytest.approx([0.25, 0.75])
 
 
@@ -176,7 +177,7 @@ def test_a_worked_example():
 def test_impossible_evidence_is_named():
     circuit = two_groups()
     x = array_of(circuit, [{0: 0}, {0: 0, 1: 1}])
-    assert log_likelihood(circuit, x)[1] == -math.inf
+    assert log_values(circuit, x)[1] == -math.inf
     for ask in (
         lambda: moments(circuit, x, [2]),
         lambda: marginals(circuit, x, [0]),
@@ -272,7 +273,7 @@ def test_a_number_far_from_every_leaf_does_not_blur_the_rest(far, n_rows):
     for told, expected in zip(moments(circuit, x, [2]), moments(circuit, near, [2]), strict=True):
         assert told == pytest.approx(expected, rel=1e-12)
     assert np.mean(sample(circuit, x, 1000, seed=1)[0, :, 1]) == pytest.approx(0.25, abs=0.05)
-    assert far > 1e150 or log_likelihood(circuit, x) == pytest.approx(-0.5 * (far - 2.0) ** 2, rel=1e-5)
+    assert far > 1e150 or log_values(circuit, x) == pytest.approx(-0.5 * (far - 2.0) ** 2, rel=1e-5)
     x[2] = far
     assert marginals(circuit, x, [1])[0].sum(axis=1) == pytest.approx(np.ones(n_rows), rel=1e-12)
     assert conditional(circuit, x, [1, 3]).sum(axis=(1, 2)) == pytest.approx(np.ones(n_rows), rel=1e-12)

@@ -75,7 +75,7 @@ def test_a_row_projects_the_moments_of_all_induced_trees(seed, projection):
             assert psi(b) - psi(total) == pytest.approx(log[edges], rel=1e-7, abs=1e-8)
 
 
-@pytest.mark.parametrize("projection", ["adf", "bmm", "adf-closed-form"])
+@pytest.mark.parametrize("projection", ["adf", "bmm"])
 def test_independent_leaves_are_recovered(projection):
     """Certain induced trees: the posterior is the exact one, prior plus counts."""
     x = biased_rows(20_000)
@@ -90,19 +90,7 @@ def test_independent_leaves_are_recovered(projection):
     assert p[3] == pytest.approx(0.3, abs=0.013)
 
 
-def test_the_published_rule_settles_at_the_root_of_the_odds():
-    start = PseudoCounts(np.array([500.0, 500, 500, 500, 0, 0]), np.zeros(4), 1.0)
-    posterior = StreamingPosterior(two_leaves(), start, "bmm", "zhao2017")
-    posterior.update(biased_rows(60_000))
-    p = np.exp(posterior.circuit().log_weight)
-    for index, f in ((1, 0.1), (3, 0.3)):
-        odds = math.sqrt(f / (1 - f))
-        assert p[index] == pytest.approx(odds / (1 + odds), abs=0.02)
-    assert p[1] == pytest.approx(0.25, abs=0.02)
-    assert p[3] == pytest.approx(0.396, abs=0.02)
-
-
-@given(seed=st.integers(0, 2**32 - 1), projection=st.sampled_from(["adf", "bmm", "adf-closed-form"]))
+@given(seed=st.integers(0, 2**32 - 1), projection=st.sampled_from(["adf", "bmm"]))
 def test_division_and_a_checkpoint_change_nothing(seed, projection):
     rng = np.random.default_rng(seed)
     circuit = mixed_circuit(rng)
@@ -130,7 +118,7 @@ def test_a_state_of_another_circuit_is_refused():
     other = mixed_circuit(np.random.default_rng(0))
     with pytest.raises(StatisticMismatch, match="no state of this circuit"):
         StreamingPosterior(other, random_pseudo_counts(other, 3)).from_arrow(part.to_arrow())
-    with pytest.raises(InvalidParameter, match="adf with exact"):
+    with pytest.raises(InvalidParameter, match="one of adf, bmm"):
         StreamingPosterior(other, random_pseudo_counts(other, 3), "em")
 
 
@@ -198,8 +186,8 @@ def test_tiny_probabilities_are_learned_from_like_others():
 
 @pytest.mark.skipif(not CIRCUITS.is_dir(), reason="the public circuits are not at ../shared/data/circuits")
 @pytest.mark.parametrize("projection", ["adf", "bmm"])
-@pytest.mark.parametrize(("name", "at_least", "n_passes"), [("nltcs", -6.2, 5), ("plants", -17.3, 1)])
-def test_one_pass_beats_the_published_rule(name, at_least, n_passes, projection):
+@pytest.mark.parametrize(("name", "at_least"), [("nltcs", -6.2), ("plants", -17.3)])
+def test_one_pass_learns_well(name, at_least, projection):
     circuit = read_text(CIRCUITS / f"{name}.spn.txt")
     train, test = (
         np.stack([column.to_numpy() for column in pq.read_table(DENSITY / f"{name}.{split}.parquet")[:4000].columns])
@@ -207,16 +195,11 @@ def test_one_pass_beats_the_published_rule(name, at_least, n_passes, projection)
     )
     prior = random_pseudo_counts(circuit, 0, 0.05, 0.15)
     exact = StreamingPosterior(circuit, prior, projection)
-    published = StreamingPosterior(circuit, prior, projection, "zhao2017")
     exact.update(train)
-    for _ in range(n_passes):
-        published.update(train)
-    found = log_values(exact.circuit(), test).mean()
-    assert found > at_least
-    assert found > log_values(published.circuit(), test).mean() + 1.0
+    assert log_values(exact.circuit(), test).mean() > at_least
 
 
-@pytest.mark.parametrize("projection", ["adf", "bmm", "adf-closed-form"])
+@pytest.mark.parametrize("projection", ["adf", "bmm"])
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e6])
 def test_tiny_and_huge_pseudo_counts_give_numbers(projection, scale):
     rng = np.random.default_rng(8)

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from learners.circuits.em.em import batch_em
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.formats.text import CircuitBuilder
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, POISSON
 from learners.circuits.queries.answer_kernels import leaf_value
-from learners.circuits.queries.answers import log_likelihood
 from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
 from learners.circuits.streaming.shards import merged_onto
 from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
@@ -67,7 +67,7 @@ def test_a_density_takes_the_place_of_each_interval(seed):
     row = [float(rng.poisson(2)) if v in densities else float(rng.integers(n)) for v, n in enumerate(circuit.n_values)]
     worlds = np.array(list(itertools.product(*map(range, circuit.n_values.tolist()))), np.float64).T
     total = 0.0
-    for codes, log in zip(worlds.T, log_likelihood(circuit, worlds), strict=True):
+    for codes, log in zip(worlds.T, log_values(circuit, worlds), strict=True):
         p = math.exp(log)
         for v, code in enumerate(codes.astype(int)):
             if v in densities:
@@ -77,7 +77,7 @@ def test_a_density_takes_the_place_of_each_interval(seed):
                 p *= code == row[v]
         total += p
     scopeless = math.prod(int(n) for v, n in enumerate(circuit.n_values) if v not in circuit.scope(circuit.root))
-    found = math.exp(log_likelihood(made, np.array(row)[:, np.newaxis])[0])
+    found = math.exp(log_values(made, np.array(row)[:, np.newaxis])[0])
     assert scopeless != 1 or found == pytest.approx(total, rel=1e-9, abs=1e-300)
     assert list(made.n_values == 0) == [v in densities for v in range(circuit.n_variables)]
 
@@ -375,8 +375,8 @@ def test_counts_of_any_size_have_all_digits_of_their_probability(n, far):
     build = CircuitBuilder([0])
     build.leaf(POISSON, 0, [rate])
     circuit = build.circuit()
-    assert log_likelihood(circuit, [[n]]) == expected
-    assert log_likelihood(circuit, [[n] * 20]).tolist() == [expected] * 20
+    assert log_values(circuit, [[n]]) == expected
+    assert log_values(circuit, [[n] * 20]).tolist() == [expected] * 20
     if expected.expected > -700:
         assert leaf_value(POISSON, 0, np.array([rate]), 0, 0.0, n) == pytest.approx(
             math.exp(expected.expected), rel=1e-11

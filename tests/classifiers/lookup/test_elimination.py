@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.circuits.model import CircuitModel
-from learners.circuits.structures.from_network import network_circuit
 from learners.classifiers.lookup import elimination
 from learners.classifiers.lookup.elimination import Elimination
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.lookup.tables import log_joints, of_family
 from learners.classifiers.structure import Structure
 from learners.models.query import Conditional
+from learners.registry.networks.of_models import network_circuit
 from learners.schema import Chunk
-from tests.circuits.structures.test_from_network import STRUCTURES, network_joint, trained
+from tests.registry.networks.test_network_circuits import STRUCTURES, network_joint, trained
 
 TOLERANCE = 1e-5  # tables hold logarithms as float32
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from learners.estimators.ensembles import FewPassClassifier
-from learners.estimators.networks import KDB, NB, TAN
+from learners.estimators.networks import KDB, NB, TAN, FewPassClassifier
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_records
 

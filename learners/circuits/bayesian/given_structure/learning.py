@@ -22,8 +22,8 @@ from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY
 from learners.circuits.bayesian.sampler.tuning import given
 from learners.circuits.circuit import Circuit
-from learners.circuits.columns import columns_of
-from learners.circuits.evaluation.evaluate import known_numbers, log_values
+from learners.circuits.columns import columns_of, known_numbers
+from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, KIND_NAMES, POISSON, SUM
 from learners.circuits.queries.answers import edge_shares_in_log_space, prepared
 from learners.errors import EmptyData, InvalidParameter, SchemaError
@@ -63,7 +63,6 @@ class ParameterPrior:
     ----------
     circuit : Circuit
         Weights and values that are zero stay zero.
-    strengths : Strengths
     centre, variance : (n_variables,) float64
         Of numeric columns.
     """
@@ -209,13 +208,10 @@ class GivenStructure:
 
     Parameters
     ----------
-    schema : Schema
     circuit : Circuit
         Of which the structure counts, and which weights are zero.
-    parameters : GibbsParameters
     facts : mapping
         Of the model.
-    seed : int
 
     Raises
     ------

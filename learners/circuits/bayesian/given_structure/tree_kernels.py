@@ -7,7 +7,7 @@ import numpy as np
 
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, PRODUCT, SUM
 from learners.circuits.queries.answer_kernels import SMALLEST, upward
-from learners.circuits.queries.sampling_kernels import uniform
+from learners.circuits.queries.sampling_kernels import chosen_edge, uniform
 from learners.kernels.jit import kernel
 
 
@@ -15,7 +15,7 @@ from learners.kernels.jit import kernel
 def count_tree(arrays, weight, values, x, row, centre, state, stack, edges, cells, leaves):
     """Draw an induced tree of a row, and add it to OUT edges (n_edges,), cells (n_parameters,) and leaves (n_nodes, 3).
 
-    A child of a sum is taken in proportion to its weight (n_edges,) times its value (n_nodes,). leaves: of numeric ones the
+    Children of sums are those of `chosen_edge`. leaves: of numeric ones the
     rows, the sum and the sum of squares of their numbers less the centre (n_variables,). stack (n_nodes,) int64 is scratch.
     """
     child_starts, children, kinds = arrays.child_starts, arrays.children, arrays.kind
@@ -27,15 +27,7 @@ def count_tree(arrays, weight, values, x, row, centre, state, stack, edges, cell
         node = stack[depth]
         first, last = child_starts[node], child_starts[node + 1]
         if kinds[node] == SUM:
-            u = uniform(state) * values[node]
-            chosen = first
-            for e in range(first, last):
-                share = weight[e] * values[children[e]]
-                if share > 0.0:
-                    chosen = e
-                    u -= share
-                    if u < 0.0:
-                        break
+            chosen = chosen_edge(weight, values, children, first, last, uniform(state) * values[node])
             edges[chosen] += 1
             stack[depth] = children[chosen]
             depth += 1

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from learners.circuits.bayesian.posterior_samples.queries import batches_of_draws
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
-from learners.circuits.bayesian.posterior_samples.summary import log_mean, summarised
+from learners.circuits.bayesian.posterior_samples.summary import summarised
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.model import CircuitHeader, CircuitModel, SamplingTold
@@ -20,6 +20,7 @@ from learners.circuits.queries.sampling import sample
 from learners.circuits.queries.sampling_kernels import GOLDEN
 from learners.errors import NoClass
 from learners.kernels.arrays import Array, Arrays, Floats, Integers, Uint8s, frozen
+from learners.kernels.random import random_bits_at
 from learners.schema import Chunk, Schema
 
 WEIGHT, PARAMETER, TRACE, LEAF, CHOICES = "draws.weight", "draws.parameter", "trace", "prior.leaf", "state.choices."
@@ -31,7 +32,6 @@ class Sampled:
 
     Parameters
     ----------
-    told : SamplingTold
     leaf : (n_leaves, 2) float64
         Parameters of the leaves' priors.
     choices : list of (n_rows, n_positions) uint8
@@ -48,10 +48,8 @@ class BayesianCircuit(CircuitModel):
 
     Parameters
     ----------
-    schema : Schema
     draws : CircuitDraws
         Of one chain after the other; its circuit is the posterior mean given the sampled state of highest log joint.
-    n_chains : int
     facts : mapping
         How it was learned, with the `diagnostics` of its chains.
     trace : (n_chains, n_sweeps, 7) float64
@@ -110,21 +108,21 @@ class BayesianCircuit(CircuitModel):
         if target is None:
             raise NoClass
         x = self._columns.rows_of_chunk(chunk, with_class=False)
-        return [self.draws.class_posteriors(part, target) for part in self._parts(x, self.schema.n_classes)]
+        return [self.draws.class_posteriors(part, target) for part in self.draws.parts(x, self.schema.n_classes)]
 
     def row_logs(self, x: Array) -> Floats:
         """(n_rows,) float64: log of the mean probability (density) of rows (n_variables, n_rows)."""
-        return np.concatenate([log_mean(self.draws.log_likelihoods(part)) for part in self._parts(x)] or [np.empty(0)])
+        return self.draws.mean_logs(x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
         """(n_rows, n_values) float64 of each discrete variable by itself given each row: the mean over the draws."""
         width = int(self.circuit.n_values[list(variables)].sum())
-        parts = [self.draws.marginals(part, variables)[1] for part in self._parts(x, width)]
+        parts = [self.draws.marginals(part, variables)[1] for part in self.draws.parts(x, width)]
         return [np.concatenate([p.mean(axis=-1) for p in each]) for each in zip(*parts, strict=True)]
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
         """(n_rows, len(variables)) float64: the expectation of numeric variables given each row, the mean over the draws."""
-        parts = [self.draws.moments(part, variables)[1] for part in self._parts(x, 2 * len(variables))]
+        parts = [self.draws.moments(part, variables)[1] for part in self.draws.parts(x, 2 * len(variables))]
         return np.concatenate([mean.mean(axis=-1) for mean in parts])
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
@@ -136,10 +134,6 @@ class BayesianCircuit(CircuitModel):
             own = numbers[rows] * n + places
             out[rows, places] = sample(circuit, np.ascontiguousarray(x[:, rows]), 1, seed, own)[:, 0]
         return out
-
-    def _parts(self, x: Array, width: int = 1) -> list[Array]:
-        at_a_time = self.draws.rows_at_a_time(width)
-        return [np.ascontiguousarray(x[:, first : first + at_a_time]) for first in range(0, x.shape[1], at_a_time)]
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
         """What answers the queries of each kind, given likelihoods of some variables."""
@@ -197,8 +191,6 @@ class BayesianCircuit(CircuitModel):
 def _scattered(seed: int, numbers: Integers) -> Integers:
     """Whole numbers from 0 to 2^31 that depend on a seed and a number each: SplitMix64."""
     with np.errstate(over="ignore"):
-        z = np.uint64(seed) + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    scattered: Integers = ((z ^ (z >> np.uint64(31))) >> np.uint64(33)).astype(np.int64)
+        counters = np.uint64(seed) + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN
+    scattered: Integers = (random_bits_at(counters) >> np.uint64(33)).astype(np.int64)
     return scattered

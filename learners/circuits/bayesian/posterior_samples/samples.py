@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from learners.circuits.bayesian.posterior_samples.kernels import DrawArrays, draw_logs, draw_posteriors
+from learners.circuits.bayesian.posterior_samples.summary import log_mean
 from learners.circuits.circuit import Circuit
-from learners.circuits.errors import ImpossibleEvidence, is_discrete, is_numeric
+from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.evaluate import as_rows, log_values
 from learners.circuits.evaluation.plan import ONE_ENTRY, Compiled, compiled
 from learners.circuits.evaluation.reweighted import Likelihoods, reweighted
@@ -132,30 +133,15 @@ class CircuitDraws:
         return logs
 
     def marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Floats]]:
-        """The distribution of each of some discrete variables by itself given each row, of every draw.
-
-        Parameters
-        ----------
-        x : (n_variables, n_rows) float64 or integers
-        variables : sequence of int
+        """As `answers.marginals`, of every draw.
 
         Returns
         -------
         logs : (n_rows, n_draws) float64
             As of `log_likelihoods`.
         marginals : list of (n_rows, n_values, n_draws) float64, one per variable
-
-        Raises
-        ------
-        InvalidEvidence
-            If the rows do not fit the circuit, or a variable is unknown or numeric.
-        ImpossibleEvidence
-            Naming a row that has probability zero in a draw.
         """
-        asked = answers.checked(self.circuit, variables)
-        sizes = self.circuit.n_values[list(asked)]
-        if not sizes.all():
-            raise is_numeric(asked[int(np.argmin(sizes))])
+        asked, sizes = answers.checked_discrete(self.circuit, variables)
         logs, out = self._posteriors(x, asked, sizes, moments=False)
         ends = np.cumsum(sizes).tolist()
         return logs, [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
@@ -178,33 +164,19 @@ class CircuitDraws:
         return found
 
     def conditional(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
-        """The joint distribution of some discrete variables given each row, of every draw.
-
-        Parameters
-        ----------
-        x : (n_variables, n_rows) float64 or integers
-        variables : sequence of int
+        """As `answers.conditional`, of every draw.
 
         Returns
         -------
         logs : (n_rows, n_draws) float64
         tables : (n_rows, n_cells, n_draws) float64
             The last variable varies fastest.
-
-        Raises
-        ------
-        InvalidEvidence
-            Also if the table has more than 65,536 cells.
-        ImpossibleEvidence
         """
-        asked = answers.checked(self.circuit, variables)
-        sizes = self.circuit.n_values[list(asked)].tolist()
-        if 0 in sizes:
-            raise is_numeric(asked[sizes.index(0)])
+        asked, sizes = answers.checked_discrete(self.circuit, variables)
         if len(asked) == 1:
             logs, (table,) = self.marginals(x, asked)
             return logs, table
-        n_cells = answers.n_joint_cells(sizes)
+        n_cells = answers.n_joint_cells(sizes.tolist())
         x = self._rows(x)
         tables = np.empty((x.shape[1], n_cells, self.n_draws))
         for row in range(x.shape[1]):
@@ -218,27 +190,14 @@ class CircuitDraws:
         return self.log_likelihoods(x), tables
 
     def moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats, Floats]:
-        """Expectation and variance of numeric variables given each row, of every draw.
-
-        Parameters
-        ----------
-        x : (n_variables, n_rows) float64
-        variables : sequence of int
+        """As `answers.moments`, of every draw.
 
         Returns
         -------
         logs : (n_rows, n_draws) float64
         mean, variance : (n_rows, len(variables), n_draws) float64
-
-        Raises
-        ------
-        InvalidEvidence, ImpossibleEvidence
-            As in `marginals`.
         """
-        asked = answers.checked(self.circuit, variables)
-        for v in asked:
-            if self.circuit.n_values[v]:
-                raise is_discrete(v)
+        asked = answers.checked_numeric(self.circuit, variables)
         logs, out = self._posteriors(x, asked, np.full(len(asked), 2, np.int64), moments=True)
         return logs, out[:, 0::2], out[:, 1::2]
 
@@ -278,9 +237,15 @@ class CircuitDraws:
         n_variables = self.circuit.n_variables
         return np.empty((n_variables, self.n_draws)), np.empty(self.n_draws), np.empty(n_variables, np.int64)
 
-    def rows_at_a_time(self, n_cells: int = 1) -> int:
-        """Rows whose answers of so many numbers for each draw fit in memory."""
-        return max(1, MOST_AT_A_TIME // (n_cells * self.n_draws))
+    def parts(self, x: Array, n_cells: int = 1) -> Iterator[Array]:
+        """The rows (n_variables, n_rows), so many at a time that answers of n_cells numbers for each draw fit in memory."""
+        at_a_time = max(1, MOST_AT_A_TIME // (n_cells * self.n_draws))
+        for first in range(0, x.shape[1], at_a_time):
+            yield np.ascontiguousarray(x[:, first : first + at_a_time])
+
+    def mean_logs(self, x: Array) -> Floats:
+        """(n_rows,) float64: log of the mean probability (density) of rows (n_variables, n_rows)."""
+        return np.concatenate([log_mean(self.log_likelihoods(part)) for part in self.parts(x)] or [np.empty(0)])
 
 
 def _arrays(circuit: Circuit, plan: Compiled, weight: Floats, parameter: Floats) -> DrawArrays:

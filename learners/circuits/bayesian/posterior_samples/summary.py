@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
+from learners.circuits.queries.named_answers import Summary
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats
 
 LEVEL = 0.9
-
-
-class Summary(NamedTuple):
-    """Of some numbers, each by its draws.
-
-    Attributes
-    ----------
-    mean : (...) float64
-    standard_error : (...) float64
-        Of the mean, as an estimate of the posterior's: how much it would differ with other draws.
-    low, high : (...) float64
-        Ends of the central credible interval.
-    """
-
-    mean: Floats
-    standard_error: Floats
-    low: Floats
-    high: Floats
 
 
 def summarised(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summary:
@@ -41,7 +23,6 @@ def summarised(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summa
     ----------
     values : (..., n_draws) float64
         Draws of the first chain, then of the second, and so on.
-    n_chains : int
     level : float
         Posterior probability of the interval, between 0 and 1.
 

@@ -71,8 +71,6 @@ class Run:
         Last state of each chain.
     trace : (n_chains, n_sweeps, 7) float64
         As in `store.Kept`.
-    diagnostics : Diagnostics
-    n_rows : int
     n_chains : int
         Whose draws hang together.
     """
@@ -146,15 +144,8 @@ def run_chains(
 
     Parameters
     ----------
-    prior : Prior
-    layout : Layout
-    store : Store
-    parameters : GibbsParameters
     make : callable
         Makes the sampler of a prior, rows and the number of a chain.
-    seed : tuple of int
-    threads : int
-    advance : callable
     """
     n_chains = parameters.chains
     per_chain = -(-parameters.draws // n_chains)

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from learners.circuits.bayesian.sampler.encode_kernels import add_noise
 from learners.circuits.bayesian.sampler.priors import Column
+from learners.circuits.queries.sampling_kernels import GOLDEN
 from learners.circuits.structures.densities import NARROWEST, check_numbers
 from learners.errors import SchemaError
-from learners.kernels.arrays import Array, Float32s, Floats
+from learners.kernels.arrays import Array, Float32s, Floats, Integers
+from learners.kernels.random import random_bits_at
 from learners.schema import Chunk, Schema
 from learners.schema.discretise import Histogram, numbers_of
 from learners.schema.schema import Attribute
@@ -50,8 +51,6 @@ class Coding:
 
         Parameters
         ----------
-        schema : Schema
-        chunk : Chunk
         first_row : int
             Number of the chunk's first row among all, on which its noise depends.
         """
@@ -67,8 +66,18 @@ class Coding:
             else:
                 assert chunk.numbers is not None
                 x[:, v] = chunk.numbers[continuous[v]] - column.centre
-        add_noise(x, np.array(self.noise), np.uint64(self.seed), first_row)
+        noisy = np.flatnonzero(self.noise)
+        numbers = (first_row + np.arange(chunk.n_rows)[:, np.newaxis]) * x.shape[1] + noisy
+        x[:, noisy] += np.array(self.noise)[noisy] * (_uniforms(self.seed, numbers) - 0.5)
         return x.astype(np.float32)
+
+
+def _uniforms(seed: int, numbers: Integers) -> Floats:
+    """Of each number what is uniform in (0, 1), never an end: a whole number with noise is rounded to itself."""
+    with np.errstate(over="ignore"):
+        first = random_bits_at(np.array([seed], np.uint64) + GOLDEN)
+        bits = random_bits_at(first + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN)
+    return ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def coded(
@@ -92,7 +101,6 @@ def coded(
         exponential where not negative, Poisson where also whole; without noise.
     in_intervals : collection of str
         Numeric columns whose intervals are values, whatever `leaves` says.
-    seed : int
 
     Raises
     ------

@@ -59,12 +59,6 @@ class Layout:
         logs[self.edge[::-1].ravel()] = np.log(vector[: self.edge.size])
         return Circuit(self.template._replace(log_weight=logs, leaf_parameters=vector[self.edge.size :]))
 
-    def log_weight(self, parameters: Parameters) -> Floats:
-        """(n_edges,) float64: of one draw."""
-        logs = np.zeros(self.template.children.size)
-        logs[self.edge] = np.log(parameters.weight)
-        return logs
-
     def leaf_parameters(self, parameters: Parameters) -> Floats:
         """(n_parameters,) float64: of one draw."""
         values = np.zeros(int(self.template.leaf_starts[-1]))
@@ -77,10 +71,7 @@ class Layout:
 
     def circuit(self, parameters: Parameters) -> Circuit:
         """The circuit of one draw."""
-        arrays = self.template
-        return Circuit(
-            arrays._replace(log_weight=self.log_weight(parameters), leaf_parameters=self.leaf_parameters(parameters))
-        )
+        return self.circuit_of(self.vector(parameters))
 
 
 def layout_of(prior: Prior) -> Layout:

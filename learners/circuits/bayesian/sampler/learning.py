@@ -57,12 +57,8 @@ class Sampling:
 
     Parameters
     ----------
-    schema : Schema
-    coding : Coding
-    parameters : GibbsParameters
     facts : mapping
         Of the model.
-    seed : int
     """
 
     schema: Schema

@@ -99,9 +99,6 @@ class Prior:
 
     Parameters
     ----------
-    shape : Shape
-    columns : tuple of Column
-    strengths : Strengths
     leaf : (n_leaf_sums * n_children, 8) float64, read-only
         The empty leaves, see `leaf_kernels`: leaf c of leaf sum s is number s n_children + c.
     """
@@ -133,15 +130,6 @@ class Prior:
         rises = [scipy.special.gammaln(a + n) - scipy.special.gammaln(a) for a in (own.exponential, own.alpha, whole)]
         return np.stack([shapes, gaussian, *rises])
 
-    def with_strengths(self, strengths: Strengths) -> Prior:
-        """The same leaves with other strengths: their means and variances stay."""
-        old, leaf = self.strengths, self.leaf.copy()
-        family = family_of(leaf)
-        leaf[family == GAUSSIAN, SECOND] *= strengths.gaussian / old.gaussian
-        leaf[family == EXPONENTIAL, FIRST] *= strengths.exponential / old.exponential
-        leaf[family == POISSON, FIRST] *= strengths.poisson / old.poisson
-        return replace(self, strengths=strengths, leaf=_closed(leaf, strengths))
-
 
 def family_of(leaf: Floats) -> Integers:
     """(n_leaves,) int64: the family of each leaf."""
@@ -155,9 +143,6 @@ def given_prior(
 
     Parameters
     ----------
-    shape : Shape
-    columns : sequence of Column
-    strengths : Strengths
     means, variances : (n_leaves,) float64
         Of what each numeric leaf expects, in the column's own numbers; those of categorical leaves are not read.
     seed : int
@@ -209,14 +194,10 @@ def empirical_prior(
 
     Parameters
     ----------
-    shape : Shape
-    columns : sequence of Column
-    strengths : Strengths
     sample : (n_rows, n_columns) float64
         Some of the rows, as the sampler gets them; NaN where missing.
     shares : (n_columns,) float64
         r_d in (0, 1]: small ones make leaves that differ.
-    seed : int
 
     References
     ----------

@@ -109,7 +109,6 @@ class Info(NamedTuple):
 
     Attributes
     ----------
-    log_joint : float
     proposals : (2, 3) int64
         Of whole trees and of subtrees: how many changed nothing, were rejected, and were accepted.
     """
@@ -159,9 +158,6 @@ def entered(
 
     Parameters
     ----------
-    random : Generator
-    prior : Prior
-    rows : RowBlocks
     moves : Moves
         Of each row when it has entered.
     known : (n_known, n_positions) uint8, optional

@@ -23,7 +23,6 @@ class Shape(NamedTuple):
 
     Attributes
     ----------
-    n_children : int
     place : (n_positions, 6) int64
         SIZE: columns of the sums at a position; 1 where they have leaves, and then all else is 0. RIGHT: position of the right
         half; that of the left one is the next. STRIDE, RIGHT_SUM, LEAF_STRIDE, RIGHT_LEAF: the sum at the left half of child c
@@ -79,7 +78,6 @@ def complete_shape(n_columns: int, n_children: int, seed: int = 0) -> Shape:
 
     Parameters
     ----------
-    n_columns : int
     n_children : int
         Of each sum; from 2 to 256.
     seed : int

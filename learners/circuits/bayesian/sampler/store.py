@@ -9,7 +9,7 @@ import shutil
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,6 @@ class Kept(NamedTuple):
 
     Attributes
     ----------
-    sweep : int
     choices : (n_rows, n_positions) uint8
     trace : (sweep, 7) float64
         Of each sweep log joint, then unchanged, rejected and accepted proposals of whole trees, and of subtrees.
@@ -55,22 +54,6 @@ class Kept(NamedTuple):
     trace: Floats
     n_draws: int
     best: float
-
-
-class Store(Protocol):
-    """Rows, and what chains have."""
-
-    def rows(self, chain: int) -> RowBlocks:
-        """The rows, for one chain."""
-
-    def draws(self, chain: int, n_draws: int, n_parameters: int) -> Floats:
-        """The chain's array (n_draws + 1, n_parameters) of draws."""
-
-    def load(self, chain: int) -> Kept | None:
-        """What was saved last; None if there is nothing."""
-
-    def save(self, chain: int, kept: Kept) -> None:
-        """Replace what was saved."""
 
 
 class MemoryStore:
@@ -189,6 +172,10 @@ class FileStore:
         folder = self.folder / f"chain-{chain}"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+
+# Where rows are, and what chains have.
+Store = MemoryStore | FileStore
 
 
 class _FileRows:

@@ -46,7 +46,6 @@ class Chosen:
 
     Parameters
     ----------
-    strengths : Strengths
     shares : tuple of float
         r_d of each column.
     trials : tuple of (float, dict)
@@ -85,15 +84,10 @@ def tuned(
 
     Parameters
     ----------
-    parameters : GibbsParameters
-    shape : Shape
-    coding : Coding
     sample : (n_rows, n_columns) float32
         Rows to learn from, and at the end to keep back.
-    seed : int
     kept : Path, optional
         A file of JSON lines.
-    advance : callable
 
     References
     ----------

@@ -16,7 +16,6 @@ class MaxProblem:
 
     Attributes
     ----------
-    arrays : MaxArrays
     log_bound : float
         Logarithm of an upper bound of the maximum: maxima at leaves, sums elsewhere; -inf if the evidence is impossible.
     variables : (n_variables,) int64

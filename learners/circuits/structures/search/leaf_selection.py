@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.kernels import SUM
+from learners.circuits.structures.circuit_builder import Blocks
 from learners.circuits.structures.densities import LEAF_KINDS, Densities, densities_of, narrowest
 from learners.circuits.structures.quantile_transforms import grid_of
 from learners.errors import SchemaError
@@ -38,7 +38,6 @@ class LeafChoice:
 
     Parameters
     ----------
-    distribution : Distribution
     step : float
         On which the column is recorded, whose cells have a probability; 0 if its leaves are densities.
     tried : dict of distribution to float
@@ -129,17 +128,8 @@ def _score(densities: Densities, fit: Floats, valid: Floats) -> float:
 
 def _mixture(densities: Densities) -> Circuit:
     """The column alone: a sum over its densities."""
-    parameters = densities.parameters
-    n, size = parameters.shape
-    return Circuit(
-        CircuitArrays(
-            np.array([*[LEAF_KINDS[densities.distribution]] * n, SUM], np.int8),
-            np.array([0] * (n + 1) + [n], np.int64),
-            np.arange(n),
-            np.full(n, -np.log(n)),
-            np.array([0] * n + [-1], np.int64),
-            np.array([*(size * np.arange(n + 1)), size * n], np.int64),
-            parameters.ravel(),
-            np.zeros(1, np.int64),
-        )
-    )
+    parameters, blocks = densities.parameters, Blocks([0])
+    n = len(parameters)
+    leaves = blocks.leaves(LEAF_KINDS[densities.distribution], np.zeros(n, np.int64), parameters)
+    blocks.sums(leaves[np.newaxis], np.full((1, n), -np.log(n)))
+    return blocks.circuit()

@@ -10,7 +10,7 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
 from learners.circuits.em.em import ExpectedCounts
-from learners.circuits.queries.answers import log_likelihood
+from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.structures import chow_liu
 from learners.circuits.structures.search.search import FEWEST_ROWS, Choice, Tried, choose
 from learners.counts.pairs.pairwise import PairwiseCounts
@@ -76,9 +76,6 @@ def polished(
 
     Parameters
     ----------
-    start : Circuit
-    n_passes : int
-    laplace : float
     make : callable
         Makes the statistic of a circuit.
     gains : callable
@@ -102,7 +99,7 @@ def likelihood_of(schema: Schema, valid: Chunk, circuit: Circuit) -> float:
     """Mean log likelihood of drawn rows; of circuits with densities it is not known, as drawn rows are codes: NaN."""
     if schema.continuous or not valid.n_rows:
         return float("nan")
-    return float(np.mean(log_likelihood(circuit, columns_of(circuit, schema).rows_of_chunk(valid))))
+    return float(np.mean(log_values(circuit, columns_of(circuit, schema).rows_of_chunk(valid))))
 
 
 def told_of(choice: Choice) -> Mapping[str, object]:

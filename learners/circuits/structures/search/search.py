@@ -43,7 +43,6 @@ class Candidate:
 
     Parameters
     ----------
-    name : str
     n_edges : float
         About how many it will have.
     make : callable
@@ -61,8 +60,6 @@ class Tried:
 
     Attributes
     ----------
-    name : str
-    n_edges, n_passes : int
     laplace : float
         Rows added to each count.
     valid : float
@@ -90,8 +87,6 @@ class Choice:
 
     Attributes
     ----------
-    circuit : Circuit
-    laplace : float
     tried : list of Tried
         The best first.
     """
@@ -128,15 +123,12 @@ def choose(
 
     Parameters
     ----------
-    schema : Schema
     fit, valid : Chunk
         Rows to fit and rows to choose by.
     pairs : PairwiseCounts, optional
         Of all rows; by default those of `fit`.
     minutes : float
         Of two threads of a usual server.
-    threads : int
-    seed : int
     states : sequence of int
         Of hidden Chow-Liu trees.
     told : callable

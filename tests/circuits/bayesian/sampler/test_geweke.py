@@ -14,6 +14,7 @@ from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, Tallies, lazy, tallied
 from tests.circuits.bayesian.sampler.problems import EXPONENTIAL, GAUSSIAN, POISSON, WORDS, prior_of
 from tests.naive import bayesian_circuits as naive
+from tests.naive.bayesian_circuits import with_strengths
 from tests.naive.reference_sampler import reference
 
 FAMILIES = {"gaussian": GAUSSIAN, "exponential": EXPONENTIAL, "poisson": POISSON, "categorical": WORDS}
@@ -154,6 +155,6 @@ def test_a_sampler_of_another_prior_is_noticed():
     model, random = Model(GAUSSIAN), np.random.default_rng(8)
 
     def of_another(prior, rows):
-        return lazily(prior.with_strengths(replace(prior.strengths, alpha=4.0)), rows)
+        return lazily(with_strengths(prior, replace(prior.strengths, alpha=4.0)), rows)
 
     assert np.abs(z_scores(simulated(model, random), in_turns(model, random, of_another))).max() > 6

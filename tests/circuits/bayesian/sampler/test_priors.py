@@ -9,6 +9,7 @@ from learners.circuits.bayesian.sampler.shape import complete_shape
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
 from learners.errors import InvalidParameter
 from tests.circuits.bayesian.sampler.problems import COUNTS, MIXED, THREE, rows_of
+from tests.naive.bayesian_circuits import with_strengths
 
 COLUMNS = (*THREE, *MIXED, *COUNTS)
 
@@ -64,7 +65,7 @@ def test_the_seed_decides():
 def test_other_strengths_keep_means_and_variances(gaussian, rate):
     prior, _ = prior_of_sample(np.full(len(COLUMNS), 0.3))
     strengths = Strengths(gaussian=gaussian, exponential=rate, poisson=rate, alpha=0.3)
-    changed = prior.with_strengths(strengths)
+    changed = with_strengths(prior, strengths)
     family = family_of(prior.leaf)
     for code, place, old, new in (
         (GAUSSIAN, SECOND, 2.0, gaussian),
@@ -74,7 +75,7 @@ def test_other_strengths_keep_means_and_variances(gaussian, rate):
         own = family == code
         assert np.allclose(changed.leaf[own, place] / new, prior.leaf[own, place] / old)
     assert not np.allclose(changed.leaf[:, LOG], prior.leaf[:, LOG])
-    assert np.allclose(changed.with_strengths(prior.strengths).leaf, prior.leaf)
+    assert np.allclose(with_strengths(changed, prior.strengths).leaf, prior.leaf)
 
 
 def test_no_prior_is_narrower_than_a_column_allows():

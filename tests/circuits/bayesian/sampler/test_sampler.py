@@ -21,6 +21,7 @@ from tests.circuits.bayesian.sampler.problems import (
     rows_of,
 )
 from tests.naive import bayesian_circuits as naive
+from tests.naive.bayesian_circuits import with_strengths
 from tests.naive.reference_sampler import reference
 
 SAMPLERS = {
@@ -75,7 +76,7 @@ def test_a_wrong_prior_is_noticed():
     columns, n_rows = PROBLEMS["mixed"]
     prior, x = prior_of(columns, seed=1), rows_of(columns, n_rows, seed=2)
     posterior = naive.posterior(prior, x)[0]
-    other = prior.with_strengths(Strengths(alpha=1.0, gaussian=1.5, rho=0.5, exponential=2.0, categorical=0.8))
+    other = with_strengths(prior, Strengths(alpha=1.0, gaussian=1.5, rho=0.5, exponential=2.0, categorical=0.8))
     sampler, random = lazy(other, InMemory(x)), np.random.default_rng(3)
     state, found = sampler.init(random), dict.fromkeys(posterior, 0)
     for _ in range(4000):

@@ -9,7 +9,7 @@ import pytest
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import batch_em
 from learners.circuits.em.in_memory_em import Fit, Rows
-from learners.circuits.queries.answers import log_likelihood
+from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.recipes import CircuitParameters
 from learners.circuits.structures import chow_liu
 from learners.circuits.structures.mixtures import clusters_of, mixture, mixture_of_clusters
@@ -48,8 +48,8 @@ def test_a_mixture_is_the_weighted_sum_of_its_parts() -> None:
     parts = [chow_liu(pairs_of(rows_of(200, seed))) for seed in range(3)]
     whole = mixture(parts, [1.0, 2.0, 5.0])
     x = rows_of(50, 9).x
-    expected = sum(w / 8 * np.exp(log_likelihood(part, x)) for w, part in zip([1, 2, 5], parts, strict=True))
-    np.testing.assert_allclose(np.exp(log_likelihood(whole, x)), expected, rtol=1e-12)
+    expected = sum(w / 8 * np.exp(log_values(part, x)) for w, part in zip([1, 2, 5], parts, strict=True))
+    np.testing.assert_allclose(np.exp(log_values(whole, x)), expected, rtol=1e-12)
     assert whole.n_nodes == 1 + sum(part.n_nodes for part in parts)
     with pytest.raises(InvalidParameter, match="one circuit or more"):
         mixture([], [])
@@ -107,7 +107,7 @@ def test_the_search_finds_the_groups_and_does_not_depend_on_threads() -> None:
     values = [each.valid for each in one.tried if not np.isnan(each.valid)]
     tree = next(each for each in one.tried if each.name == "Chow-Liu tree")
     assert values == sorted(values, reverse=True) and values[0] > tree.valid + 0.05
-    assert float(log_likelihood(one.circuit, valid.x).mean()) == pytest.approx(values[0])
+    assert float(log_values(one.circuit, valid.x).mean()) == pytest.approx(values[0])
     assert {each.how for each in one.tried} <= {"ended", "stopped", "out of work", "too large"}
     assert said and all(0 <= share <= 1.01 for share, _ in said)
     spent = sum(each.n_passes * each.n_edges * 3000.0 for each in one.tried)

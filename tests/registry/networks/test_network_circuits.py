@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.structures.from_network import NetworkTooLarge, network_circuit
+from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.classifiers.estimates.family_trees import trees_of
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.estimates.m_estimate import m_estimates
@@ -17,6 +17,7 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.registry.networks.of_models import network_circuit
 from learners.schema import Chunk
 from tests.naive import circuits as naive
 from tests.strategies import chunk_of, schema_of
