@@ -54,7 +54,6 @@ def network_text(model: Model, name: str, form: NetworkFormat = "bif") -> str:
 
     Parameters
     ----------
-    model : Model
     name : str
         Of the network.
     form : str

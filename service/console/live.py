@@ -34,7 +34,6 @@ class Live:
 
     Parameters
     ----------
-    workspace : Workspace
     is_over : callable
         Whether the server stops, and streams shall end.
     """

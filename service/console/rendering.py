@@ -31,8 +31,6 @@ class Call:
 
     Parameters
     ----------
-    method : str
-    path : str
     body : mapping, optional
     """
 
@@ -86,12 +84,10 @@ def respond(request: Request, template: str, page: JSONMapping, status: int = 20
 
     Parameters
     ----------
-    request : Request
     template : str
         Below `templates`.
     page : mapping
         What the template shows; plain values and dataclasses.
-    status : int
     """
     if wants_json(request):
         return Response(json.dumps(page, default=_plain), status, media_type="application/json")

@@ -93,7 +93,6 @@ class Guard:
     Parameters
     ----------
     app : ASGI application
-    settings : Settings
 
     Attributes
     ----------

@@ -17,7 +17,6 @@ class ForgivingStore:
 
     Parameters
     ----------
-    store : StatisticStore
     max_bytes : int
         The oldest statistics are removed when all take more.
     """
@@ -71,7 +70,6 @@ class JobCheckpoints:
 
     Parameters
     ----------
-    directory : Path
     every_s : float
         Time between two checkpoints of a pass.
     """

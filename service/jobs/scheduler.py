@@ -41,7 +41,6 @@ class Scheduler:
 
     Parameters
     ----------
-    workspace : Workspace
     submit : callable
         `submit(workspace, schedule, idempotency_key)` queues the job of a schedule.
     forget_old_jobs : callable

@@ -132,7 +132,6 @@ class Served:
         Parameters
         ----------
         records : iterable of mapping
-        ignore_unknown : bool
         way_out : str
             What else the caller can do, in its protocol.
 
@@ -179,7 +178,6 @@ class Predictor:
 
     Parameters
     ----------
-    control : Control
     max_mapped : int
         Model versions kept mapped, of those that some reference means; the least recently resolved goes first.
     observer : Observer, optional

@@ -54,7 +54,6 @@ class SliceFile:
 
     Parameters
     ----------
-    path : Path
     start, end : aware, UTC; of the hours
     process : who has written it; "day" of what was compacted
     layout : what the counts mean
@@ -88,7 +87,6 @@ class MonitoringFiles:
     Parameters
     ----------
     root : of the workspace
-    model : str
     """
 
     def __init__(self, root: Path, model: str) -> None:
@@ -331,7 +329,6 @@ class Alive:
     Parameters
     ----------
     root : of the workspace
-    process : str
     """
 
     def __init__(self, root: Path, process: str) -> None:

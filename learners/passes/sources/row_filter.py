@@ -30,7 +30,6 @@ class Since(Condition):
     ----------
     column : str
         Of timestamps or dates.
-    cut : datetime
     """
 
     column: str
@@ -177,7 +176,6 @@ def window(source: Source, length: str, timestamp: str | None) -> Selection:
 
     Parameters
     ----------
-    source : Source
     length : str
         "30d" (also w, h, m): rows whose time is less than that before the newest row's; without a time column, files
         that changed less than that before the newest file. "12f": the last 12 files in the order of their names.

@@ -38,8 +38,6 @@ class DatabaseQuery:
         As it is shown and kept, without secrets.
     place : str
         What is opened: the path of a DuckDB file, or the URI of a PostgreSQL server with its secret.
-    sql : str
-    is_duckdb : bool
     """
 
     uri: str

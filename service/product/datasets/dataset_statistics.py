@@ -31,7 +31,6 @@ class Ledger:
     ----------
     directory : Path
         Where rules and schemas are, whether or not statistics are kept.
-    store : ForgivingStore or None
     checkpoints : JobCheckpoints or None
         Of the job that trains.
     """

@@ -38,7 +38,6 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
 
     Parameters
     ----------
-    workspace : Workspace
     request : DatasetRequest
         Name, URIs, target and overrides.
     is_remote : bool

@@ -110,7 +110,6 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
         Its rules follow the files: one that was made for other data with the same files becomes a rule of these too.
     source : Source
         All files of the data set.
-    request : TrainRequest
     run : Run
         Gets the progress of a search for forgotten rows in files that are new.
 

@@ -202,7 +202,6 @@ def until(deadline: float, time_limit_s: float, kind: str = "query") -> Callable
 
     Parameters
     ----------
-    deadline : float
     time_limit_s : float
         To be named.
     kind : str
@@ -226,7 +225,6 @@ def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None]
 
     Parameters
     ----------
-    model : Model
     queries : sequence of Query
     pause : callable, optional
         Called again and again; what it raises ends the answering.

@@ -128,10 +128,8 @@ def look(workspace: Workspace, name: str, now: datetime | None = None) -> list[t
 
     Parameters
     ----------
-    workspace : Workspace
     name : str
         Of the model; what its bare name means is looked at.
-    now : datetime, optional
 
     Returns
     -------

@@ -143,7 +143,6 @@ def check_address(workspace: Workspace, url: str) -> str:
     ----------
     workspace : Workspace
         `FEWPASS_WEBHOOK_HOSTS` names hosts that are allowed all the same.
-    url : str
 
     Returns
     -------

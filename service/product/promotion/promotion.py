@@ -140,7 +140,6 @@ def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None
 
     Parameters
     ----------
-    rule : PromotionRule
     challenger, champion : Measured
         The champion is None if there is none.
     """

@@ -49,7 +49,6 @@ def prune(workspace: Workspace, name: str, keep: int | None = None, *, job_id: s
 
     Parameters
     ----------
-    name : str
     keep : int, optional
         By default what the model's retention says; a model without one is left as it is.
     job_id : str, optional

@@ -104,7 +104,6 @@ def read_export(path: Path, draft: Path, max_bytes: int) -> tuple[Manifest, Mapp
 
     Parameters
     ----------
-    path : Path
     draft : Path
         Where the model file goes.
     max_bytes : int

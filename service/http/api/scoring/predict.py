@@ -78,7 +78,6 @@ class Predict:
 
     Parameters
     ----------
-    settings : Settings
     in_flight : InFlight
         What the requests of the process hold.
 
