@@ -30,6 +30,7 @@ from service.serving.prediction_log import Keys
 from service.serving.rehearsal import rehearse
 from service.serving.usability import Unusable, usable
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
+from storage.control import change_counter
 from storage.control.control import Control
 from storage.errors import CorruptFile, NotFound
 from storage.models import models
@@ -194,7 +195,7 @@ class Predictor:
     def __init__(self, control: Control, max_mapped: int = 256, observer: Observer | None = None) -> None:
         self.control, self.observer = control, observer
         self.max_mapped = max_mapped
-        self.generation = models.generation(control)
+        self.generation = change_counter.generation(control)
         self.damaged: dict[str, str] = {}
         self._unusable = Unusable(max_mapped)
         self._served: dict[str, Served] = {}
@@ -237,7 +238,7 @@ class Predictor:
         bool
             Whether anything had changed.
         """
-        generation = models.generation(self.control)
+        generation = change_counter.generation(self.control)
         if generation == self.generation and not self.damaged:
             return False
         with self._lock:
