@@ -7,7 +7,7 @@ run is kept, so that none is forgotten.
 
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from time import monotonic, sleep
 
 import structlog
@@ -17,7 +17,7 @@ from service.jobs.cron import Cron
 from service.jobs.queue import Job, job_queue
 from service.requests.problems import Conflict, is_expected
 from service.workspace import Workspace
-from storage.control import schedules
+from storage.control import schedules, tables
 from storage.control.schedules import Outcome, Run, Schedule
 from storage.errors import ControlUnavailable, NotFound, Unwritable
 
@@ -29,11 +29,6 @@ TRANSIENT = (ControlUnavailable, Unwritable, OperationalError, InterfaceError)
 
 Clock = Callable[[], datetime]
 Submit = Callable[[Workspace, Schedule, str], tuple[Job, bool]]
-
-
-def wall_clock() -> datetime:
-    """The present moment, aware, in UTC."""
-    return datetime.now(UTC)
 
 
 class Scheduler:
@@ -54,7 +49,7 @@ class Scheduler:
         workspace: Workspace,
         submit: Submit,
         forget_old_jobs: Callable[[Workspace], int],
-        clock: Clock = wall_clock,
+        clock: Clock = tables.now,
     ) -> None:
         self.workspace = workspace
         self._submit, self._forget_old_jobs = submit, forget_old_jobs

@@ -254,6 +254,6 @@ def discard_forgotten(ledger: Ledger) -> int:
     for entry in ledger.store.entries():
         parts = [whole_and_part(identity) for identity in entry.files]
         if any(file in rules and not rules[file] <= set(conditions or ()) for file, conditions in parts):
-            ledger.store.store.discard(entry.key)
+            ledger.store.discard(entry.key)
             n_removed += 1
     return n_removed
