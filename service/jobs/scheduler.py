@@ -11,21 +11,20 @@ from datetime import datetime, timedelta
 from time import monotonic, sleep
 
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError
 
 from service.jobs.cron import Cron
+from service.jobs.leases import AWAY
 from service.jobs.queue import Job, job_queue
 from service.requests.problems import Conflict, is_expected
 from service.workspace import Workspace
 from storage.control import schedules, tables
 from storage.control.schedules import Outcome, Run, Schedule
-from storage.errors import ControlUnavailable, NotFound, Unwritable
+from storage.errors import NotFound
 
 TICK_S = 1.0
 ON_TIME = timedelta(minutes=1)  # a run that is submitted later than this was missed
 FORGET_S = 3600.0
 CLOCK_STEP = timedelta(seconds=2)
-TRANSIENT = (ControlUnavailable, Unwritable, OperationalError, InterfaceError)
 
 Clock = Callable[[], datetime]
 Submit = Callable[[Workspace, Schedule, str], tuple[Job, bool]]
@@ -72,7 +71,7 @@ class Scheduler:
                 self.tick()
                 self.forget_old_jobs()
                 is_away = False
-            except TRANSIENT as error:  # the next tick finds everything still due
+            except AWAY as error:  # the next tick finds everything still due
                 if not is_away:
                     self.log.warning("schedules cannot be read", reason=str(error))
                 is_away = True
@@ -89,7 +88,7 @@ class Scheduler:
         for schedule in schedules.due_schedules(self.workspace.control, now):
             try:
                 self._fire(schedule, now)
-            except TRANSIENT as error:
+            except AWAY as error:
                 self.log.warning("a schedule waits and stays due", schedule=schedule.name, reason=str(error))
                 return
             except Exception:
@@ -150,7 +149,7 @@ class Scheduler:
             job, _ = self._submit(self.workspace, schedule, f"schedule {schedule.id} due {due.isoformat()}")
         except Conflict as error:  # submitted by a worker that died before it could say so, and changed since
             return Run(due, outcome, str(error.fields["job"]), "")
-        except TRANSIENT:
+        except AWAY:
             raise
         except Exception as error:
             if not is_expected(error):
