@@ -50,7 +50,7 @@ for line in sys.stdin:
         model = drive(
             recipes.learner(learner, parameters, "class", Schema.from_json(schema.read_text())),
             Source.open(data),
-            store=ForgivingStore(StatisticStore(work / "statistics"), 2**32),
+            store=ForgivingStore(work / "statistics", 2**32),
             checkpoints=JobCheckpoints(work / "passes", every_s),
         )
         write_compiled(work / "model.arrow", *model.to_arrays(), replace=True)

@@ -50,6 +50,10 @@ def own_folder(folder: Path | None) -> Path | None:
     return folder
 
 
+Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
+OutputOption = Annotated[
+    str, typer.Option("--out", "-o", help="Parquet file to write, here or in a store such as s3://.")
+]
 WorkspaceOption = Annotated[
     Path | None,
     typer.Option(

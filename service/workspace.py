@@ -2,9 +2,9 @@
 
 import threading
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Protocol, Self, TypeVar, cast
+from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar, cast
 
 from service.settings import Settings
 from storage.control.control import Control, open_control
@@ -19,6 +19,8 @@ class Closable(Protocol):
 
 
 Opened = TypeVar("Opened", bound=Closable)
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 
 
 class Workspace:
@@ -86,3 +88,15 @@ class Workspace:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def on_control(
+    verb: Callable[Concatenate[Control, Arguments], Answer],
+) -> Callable[Concatenate[Workspace, Arguments], Answer]:
+    """A verb of the control database, as one of the workspace that it belongs to."""
+
+    @wraps(verb)
+    def on_workspace(workspace: Workspace, /, *given: Arguments.args, **named: Arguments.kwargs) -> Answer:
+        return verb(workspace.control, *given, **named)
+
+    return on_workspace

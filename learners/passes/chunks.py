@@ -24,7 +24,6 @@ class Chunks:
 
     Parameters
     ----------
-    encoder : Encoder
     n_rows : int
         Of each chunk but the last; 0 for a chunk of each batch.
     """

@@ -170,7 +170,6 @@ def collect(
     ----------
     statistic : Statistic
         An empty one; it says what to collect and is not changed.
-    source : Source
     threads : int, optional
         By default one per core. The result does not depend on it.
     on_progress : callable, optional

@@ -24,7 +24,6 @@ def infer_schema(
 
     Parameters
     ----------
-    source : Source
     target : str or None
         The class column; None for an unsupervised model.
     overrides : mapping, optional

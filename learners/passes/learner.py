@@ -91,7 +91,6 @@ class Learner:
 
     Parameters
     ----------
-    name : str
     passes : generator
     n_passes : int or None
         How many passes over the data it will make.
@@ -108,7 +107,6 @@ class Part:
 
     Parameters
     ----------
-    source : Source
     store : Store, optional
         Statistics found in it are not collected again; those collected are put there.
     selection : Selection, optional
@@ -135,7 +133,6 @@ def drive(
 
     Parameters
     ----------
-    learner : Learner
     source : Source or sequence of Part
         The model of several parts is that of all their rows, bit for bit: statistics add.
     threads : int, optional

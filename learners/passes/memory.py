@@ -23,7 +23,6 @@ class MemoryLimit:
 
     Parameters
     ----------
-    n_bytes : int
     directory : Path
         Of the files, which are removed with the statistics that wrote them.
     """

@@ -50,7 +50,6 @@ def shown(is_wanted: bool, on_progress: OnProgress | None) -> Iterator[OnProgres
 
     Parameters
     ----------
-    is_wanted : bool
     on_progress : callable, optional
         Called besides.
     """

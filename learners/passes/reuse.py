@@ -37,7 +37,6 @@ class Account:
         Rows read for it, those that were subtracted included; a pass that serves several statistics counts for each.
     n_rows_reused : int
         Rows of stored statistics that did not have to be read.
-    n_files_read, n_files_reused : int
     """
 
     stage: str
@@ -64,7 +63,6 @@ class Recall:
 
     Parameters
     ----------
-    supply : Supply
     store : Store or None
         Without one everything is collected.
     collect : callable

@@ -28,7 +28,6 @@ class Weight(Condition):
 
     Parameters
     ----------
-    column : str
     scale : float or None
         A row counts round(weight x scale) times; None: weights are whole numbers, and anything else is refused.
     of_values : tuple of pairs

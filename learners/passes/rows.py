@@ -22,8 +22,6 @@ class Rows:
 
     Parameters
     ----------
-    schema : Schema
-    sources : sequence of Source
     cluster : Cluster, optional
         Whose workers may read the rows instead.
     checkpoints : Checkpoints, optional

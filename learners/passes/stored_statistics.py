@@ -182,7 +182,6 @@ def best_plan(supply: Supply, entries: Sequence[Entry], *, can_subtract: bool) -
 
     Parameters
     ----------
-    supply : Supply
     entries : sequence of Entry
         Those that can be read as what is wanted.
     can_subtract : bool

@@ -55,7 +55,6 @@ def network_text(model: Model, name: str, form: NetworkFormat = "bif") -> str:
 
     Parameters
     ----------
-    model : Model
     name : str
         Of the network.
     form : str

@@ -56,7 +56,6 @@ def load_model(header: Mapping[str, object], arrays: Arrays, *, is_trusted: bool
 
     Parameters
     ----------
-    header, arrays
     is_trusted : bool
         Whether they are as we wrote them. If not, every index is looked at first: kernels would follow it anywhere.
 

@@ -12,6 +12,8 @@ from service.requests.json_values import JSONObject
 from service.terminal import (
     ForceOption,
     JsonOption,
+    OutputOption,
+    Reference,
     UrisArgument,
     WorkspaceOption,
     escape,
@@ -22,14 +24,11 @@ from service.terminal import (
     warn,
 )
 
-Model = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
-Output = Annotated[str, typer.Option("--out", "-o", help="Parquet file to write, here or in a store such as s3://.")]
-
 
 def score(
-    model: Model,
+    model: Reference,
     uris: UrisArgument,
-    output: Output,
+    output: OutputOption,
     keep: Annotated[list[str] | None, typer.Option("--keep", help="Input column to copy; may be repeated.")] = None,
     average: Annotated[
         bool, typer.Option("--average", help="Of a posterior over structures: average over its graphs.")
@@ -70,9 +69,9 @@ def _of_average(told: JSONObject) -> str:
 
 
 def impute(
-    model: Model,
+    model: Reference,
     uris: UrisArgument,
-    output: Output,
+    output: OutputOption,
     how: Annotated[str, typer.Option("--how", help="mode, mean (of numbers; else the mode) or draw.")] = "mode",
     columns: Annotated[
         list[str] | None,

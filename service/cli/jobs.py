@@ -15,6 +15,7 @@ from service.terminal import (
     EXIT_FAILED,
     ForceOption,
     JsonOption,
+    OutputOption,
     WorkspaceOption,
     describe,
     escape,
@@ -137,7 +138,7 @@ def log(
 @app.command()
 def output(
     job_id: JobId,
-    to: Annotated[str, typer.Option("--out", "-o", help="Parquet file to write, here or in a store such as s3://.")],
+    to: OutputOption,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,

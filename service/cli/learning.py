@@ -17,6 +17,8 @@ from service.requests.json_values import JSONObject
 from service.terminal import (
     ForceOption,
     JsonOption,
+    OutputOption,
+    Reference,
     UrisArgument,
     WorkspaceOption,
     escape,
@@ -32,6 +34,9 @@ from service.terminal import (
 
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+")
 TargetOption = Annotated[str | None, typer.Option("--target", "-t", help="The column to predict.")]
+ColumnsOption = Annotated[
+    str | None, typer.Option("--columns", help="What you know of columns: JSON, or a file of it.")
+]
 
 
 def train(
@@ -52,9 +57,7 @@ def train(
     holdout: Annotated[float, typer.Option("--holdout", min=0, max=0.99, help="Share of rows to evaluate on.")] = 0.2,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows are kept back.")] = 0,
     alias: Annotated[list[str] | None, typer.Option("--alias", help="Alias to point at the new version.")] = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", help="What you know of columns: JSON, or a file of it.")
-    ] = None,
+    columns: ColumnsOption = None,
     weight: Annotated[
         str | None, typer.Option("--weight", help="Column that says how often each row counts: whole numbers.")
     ] = None,
@@ -216,11 +219,9 @@ def _user() -> str:
 
 
 def predict(
-    model: Annotated[str, typer.Argument(help="name, name@version or name@alias.")],
+    model: Reference,
     uris: UrisArgument,
-    output: Annotated[
-        str, typer.Option("--out", "-o", help="Parquet file to write, here or in a store such as s3://.")
-    ],
+    output: OutputOption,
     keep: Annotated[list[str] | None, typer.Option("--keep", help="Input column to copy; may be repeated.")] = None,
     interval: Annotated[
         float | None, typer.Option("--interval", help="Add credible intervals of this probability, such as 0.9.")
@@ -291,9 +292,7 @@ def _is_reference(text: str) -> bool:
 def schema(
     uris: UrisArgument,
     target: TargetOption = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", help="What you know of columns: JSON, or a file of it.")
-    ] = None,
+    columns: ColumnsOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Show how columns would be learned, in one pass: kinds, values, missing values, and what is left out."""

@@ -14,6 +14,7 @@ from service.requests.json_values import JSONObject
 from service.terminal import (
     ForceOption,
     JsonOption,
+    Reference,
     WorkspaceOption,
     escape,
     opened,
@@ -28,7 +29,6 @@ from service.terminal import (
 
 app = typer.Typer(help="List, show, alias, tag, prune, export and import models.", invoke_without_command=True)
 MLFLOW = ("models:/", "runs:/")  # addresses of its models
-Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
 Name = Annotated[str, typer.Argument(help="Name of the model.")]
 
 

@@ -8,6 +8,7 @@ from service import product
 from service.requests.json_values import JSONObject
 from service.terminal import (
     JsonOption,
+    Reference,
     UrisArgument,
     WorkspaceOption,
     escape,
@@ -23,7 +24,7 @@ MOST_COLUMNS = 20
 
 
 def drift(
-    model: Annotated[str, typer.Argument(help="name, name@version or name@alias.")],
+    model: Reference,
     uris: UrisArgument,
     against: Annotated[
         list[str] | None,

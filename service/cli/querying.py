@@ -12,7 +12,7 @@ from service.product.inference.metric_words import interval
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.written_evidence import evidence_of, likely_of, scalar
-from service.terminal import JsonOption, WorkspaceOption, opened, out, show_json, show_records, show_table
+from service.terminal import JsonOption, Reference, WorkspaceOption, opened, out, show_json, show_records, show_table
 
 # What an answer may be in one number, and what it may say besides; each with its words.
 ONE_NUMBER = {
@@ -39,7 +39,7 @@ KINDS = "marginal, conditional, moments, sample, map, impute or surprise; of str
 
 
 def query(
-    model: Annotated[str, typer.Argument(help="name, name@version or name@alias.")],
+    model: Reference,
     kind: Annotated[str, typer.Argument(help=f"What to ask for: {KINDS}.")] = "conditional",
     variables: Annotated[
         list[str] | None, typer.Option("--of", help="A column to tell; may be repeated. By default all that can be.")

@@ -16,6 +16,7 @@ from service.requests.json_values import JSONObject
 from service.terminal import (
     ForceOption,
     JsonOption,
+    Reference,
     WorkspaceOption,
     escape,
     opened,
@@ -28,9 +29,7 @@ from service.terminal import (
 if TYPE_CHECKING:
     from service.workspace import Workspace
 
-Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
-
-OutputOption = Annotated[
+TextOutput = Annotated[
     str | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
 ]
 
@@ -76,7 +75,7 @@ def circuit(
     of: Annotated[
         CircuitOf, typer.Option("--of", help="graphs: of a posterior over structures, the parents of each column.")
     ] = CircuitOf.COLUMNS,
-    output: OutputOption = None,
+    output: TextOutput = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
@@ -130,7 +129,7 @@ def network(
         NetworkFormat | None,
         typer.Option("--format", "-f", help="xdsl is of GeNIe.", show_default="by the name of the file, else bif"),
     ] = None,
-    output: OutputOption = None,
+    output: TextOutput = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
@@ -162,7 +161,7 @@ def sql(
         list[str] | None,
         typer.Option("--absent", help="A column of the model that the table does not have; may be repeated."),
     ] = None,
-    output: OutputOption = None,
+    output: TextOutput = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:

@@ -7,10 +7,9 @@ import typer
 
 from service import product
 from service.cli.monitoring import EXIT_DRIFT, show_drift
-from service.terminal import JsonOption, WorkspaceOption, escape, opened, out, say, show_json, show_table
+from service.terminal import JsonOption, Reference, WorkspaceOption, escape, opened, out, say, show_json, show_table
 from storage.monitoring.records import AlertRecord
 
-Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
 app = typer.Typer(help="Send alerts to others.", no_args_is_help=True)
 
 

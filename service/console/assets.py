@@ -20,13 +20,7 @@ N_DIGITS = 12
 
 @dataclass(frozen=True)
 class Asset:
-    """One static file.
-
-    Parameters
-    ----------
-    content : bytes
-    media_type : str
-    """
+    """One static file."""
 
     content: bytes
     media_type: str

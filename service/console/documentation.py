@@ -49,14 +49,14 @@ def _operation(method: str, path: str, operation: JSONObject) -> JSONObject:
         ],
         "bodies": [(kind, _words(each.get("schema", {}))) for kind, each in content.items()],
         "answers": [
-            (status, answer.get("description", ""), [_words(each.get("schema", {})) for each in _contents(answer)])
+            (
+                status,
+                answer.get("description", ""),
+                [_words(each.get("schema", {})) for each in answer.get("content", {}).values()],
+            )
             for status, answer in operation["responses"].items()
         ],
     }
-
-
-def _contents(answer: JSONObject) -> list[JSONObject]:
-    return list(answer.get("content", {}).values())
 
 
 def _members(shape: JSONObject) -> JSONObject:

@@ -34,7 +34,6 @@ class Live:
 
     Parameters
     ----------
-    workspace : Workspace
     is_over : callable
         Whether the server stops, and streams shall end.
     """
@@ -132,16 +131,12 @@ async def events(request: Request) -> StreamingResponse:
                 yield b": still here\n\n"
                 continue
             marks |= fresh
-            told = _write_id(marks)
+            told = ",".join(f"{name}={mark}" for name, mark in sorted(marks.items()))
             for name, mark in fresh.items():
                 yield f"id: {told}\nevent: {name}\ndata: {mark}\n\n".encode()
 
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(stream(), headers=headers, media_type="text/event-stream")
-
-
-def _write_id(marks: Marks) -> str:
-    return ",".join(f"{name}={mark}" for name, mark in sorted(marks.items()))
 
 
 def _read_id(text: str) -> Marks:

@@ -9,6 +9,8 @@ from starlette.responses import Response
 from service.console.rendering import respond, wants_json
 from service.requests import problems
 from service.requests.json_values import JSONObject
+from service.requests.problems import NotReady
+from service.serving.predictor import Predictor, Served
 from service.workspace import Workspace
 
 Screen = Callable[[Request], JSONObject]
@@ -43,6 +45,21 @@ def workspace_of(request: Request) -> Workspace:
     """The workspace of the application."""
     workspace: Workspace = request.app.state.workspace
     return workspace
+
+
+def served_of(request: Request, reference: str) -> Served:
+    """The model of "name", "name@version" or "name@alias" as this process serves it.
+
+    Raises
+    ------
+    NotReady
+        If the server is starting.
+    NotFound, CorruptFile
+    """
+    predictor: Predictor | None = getattr(request.app.state, "predictor", None)
+    if predictor is None:
+        raise NotReady("The server is starting.")
+    return predictor.served(reference) or predictor.resolve(reference)
 
 
 def whole_number(text: str | None, default: int, most: int) -> int:

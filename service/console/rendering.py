@@ -31,8 +31,6 @@ class Call:
 
     Parameters
     ----------
-    method : str
-    path : str
     body : mapping, optional
     """
 
@@ -67,7 +65,7 @@ def environment() -> Environment:
         "digits": digits,
         "short": short,
         "moment": moment,
-        "metric": metric_word,
+        "metric": lambda name: METRIC_WORDS.get(name, name),
         "rows_measured": lambda value: ROWS_MEASURED.get(value, value),
         "interval": interval,
         "number_of": number_of,
@@ -86,12 +84,10 @@ def respond(request: Request, template: str, page: JSONMapping, status: int = 20
 
     Parameters
     ----------
-    request : Request
     template : str
         Below `templates`.
     page : mapping
         What the template shows; plain values and dataclasses.
-    status : int
     """
     if wants_json(request):
         return Response(json.dumps(page, default=_plain), status, media_type="application/json")
@@ -149,11 +145,6 @@ def digits(number: object, places: int = 4) -> str:
     if isinstance(number, float) and abs(number) < 10**places:
         return f"{number:.{places}g}"
     return f"{number:,.0f}"
-
-
-def metric_word(name: str) -> str:
-    """What a metric is called."""
-    return METRIC_WORDS.get(name, name)
 
 
 def short(text: object, length: int = 60) -> str:

@@ -108,7 +108,6 @@ class Connection(HttpToolsProtocol):
 
     Parameters
     ----------
-    config : ServerConfig
     given, named
         As uvicorn makes its own.
     """

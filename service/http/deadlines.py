@@ -20,7 +20,6 @@ class Deadlines:
     Parameters
     ----------
     app : ASGI application
-    timeout_s : float
     """
 
     def __init__(self, app: ASGIApp, timeout_s: float) -> None:

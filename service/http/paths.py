@@ -30,17 +30,20 @@ class Routes:
         return self.has(scope["method"], get_route_path(scope))
 
 
-PREDICTING = Routes(
+_OF_ROWS = (
     "POST /v1/models/{name}/predict",
     "POST /v1/models/{name}/explain",
-    "POST /v1/models/{name}/query",
     "POST /v1/models/{name}/score",
     "POST /v1/models/{name}/impute",
-    "POST /v1/models/{name}/whatif",
-    "POST /v1/models/{reference}/labels",
     "POST /v2/models/{name}/infer",
     "POST /v2/models/{name}/versions/{version}/infer",
     "POST /invocations",
+)
+PREDICTING = Routes(
+    *_OF_ROWS,
+    "POST /v1/models/{name}/query",
+    "POST /v1/models/{name}/whatif",
+    "POST /v1/models/{reference}/labels",
 )
 # Remove things, or bring in what others have made.
 ADMINISTERING = Routes(
@@ -69,15 +72,7 @@ ROWS = Routes(
 )
 KEYS = "/v1/keys"  # also what a later release puts below
 # They look themselves what their bodies will hold, which may be other than JSON.
-READING = Routes(
-    "POST /v1/models/{name}/predict",
-    "POST /v1/models/{name}/explain",
-    "POST /v1/models/{name}/score",
-    "POST /v1/models/{name}/impute",
-    "POST /v2/models/{name}/infer",
-    "POST /v2/models/{name}/versions/{version}/infer",
-    "POST /invocations",
-)
+READING = Routes(*_OF_ROWS)
 # Their bodies are read by Python on the event loop.
 QUERYING = Routes("POST /v1/models/{name}/query")
 # Go to the disk piece by piece, and have limits of their own.

@@ -23,10 +23,10 @@ from service.http.request_rates import RequestRates
 from service.http.sessions import Sessions, check_of_page, origin_of, session_cookie
 from service.requests.problems import Forbidden, KeyNeeded, TooManyRequests
 from service.settings import Settings
+from storage.control import change_counter
 from storage.control.control import Control
 from storage.control.keys import ApiKey, Role, hashed_keys
 from storage.errors import InvalidKey, StorageError
-from storage.models import models
 
 # What tells nothing about models and data: probes, and what the server can do.
 OPEN = frozenset(
@@ -93,7 +93,6 @@ class Guard:
     Parameters
     ----------
     app : ASGI application
-    settings : Settings
 
     Attributes
     ----------
@@ -124,7 +123,7 @@ class Guard:
         """Take over the keys as they are now."""
         with self._lock:  # or else one that has read earlier may write later
             self._control = control
-            generation = models.generation(control)  # before the keys: what changes in between is read again
+            generation = change_counter.generation(control)  # before the keys: what changes in between is read again
             self._holders = {
                 sha256: Holder.of(sha256, key) for sha256, key in hashed_keys(control).items()
             } | self._fixed

@@ -286,11 +286,11 @@ class Children:
             with self._lock:
                 is_kept = (is_warm or self.is_cheap) and len(self._kept) < self.n_kept
                 if is_kept:
+                    if self.is_cheap:
+                        child.start()  # before another thread can take it and start it, too
                     self._kept.append(child)
             if not is_kept:
                 child.end()
-            elif self.is_cheap:
-                child.start()
 
     def made(self) -> Child:
         """A new one, which starts with its first work."""

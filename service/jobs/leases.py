@@ -66,7 +66,6 @@ class LeaseKeeper:
     ----------
     control : Control
         Of this worker: what it writes is fenced from here on.
-    queue : JobQueue
     locks : Path
         Directory of the slot locks.
     slot : int
@@ -158,7 +157,6 @@ class Crew:
 
     Parameters
     ----------
-    alive : tuple of Lease
     gone : tuple of Lease
         Those whose slot is free, or that were silent for longer than their lease by the clock.
     n_waiting : int

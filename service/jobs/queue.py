@@ -23,6 +23,7 @@ from dbos import (
 from service.requests.json_values import JSONObject
 from service.requests.problems import Conflict, InvalidRequest
 from service.workspace import Workspace
+from storage.control.paging import Page
 from storage.control.sqlite_clock import bring_clock
 from storage.errors import NotFound
 
@@ -74,14 +75,6 @@ class Job:
     def is_finished(self) -> bool:
         """Whether the job will never change again."""
         return self.state in FINISHED
-
-
-@dataclass(frozen=True)
-class JobPage:
-    """Some jobs, newest first, and where to go on."""
-
-    items: tuple[Job, ...]
-    next_cursor: str | None
 
 
 class JobQueue:
@@ -177,7 +170,7 @@ class JobQueue:
         """One job with its latest progress; NotFound if there is none of this id."""
         return self._job(self._status(job_id))
 
-    def list(self, *, state: State | None = None, limit: int = 50, cursor: str | None = None) -> JobPage:
+    def list(self, *, state: State | None = None, limit: int = 50, cursor: str | None = None) -> Page[Job]:
         """Jobs, newest first, with progress if they run; a cursor keeps its place while new jobs arrive."""
         limit = min(max(limit, 1), MAX_PAGE)
         # Not "until now": a clock that was set back would hide the jobs of before.
@@ -193,9 +186,9 @@ class JobQueue:
         # A look-up per job: worth it only where progress still moves.
         jobs = tuple(self._job(status, with_progress=status.status == "PENDING") for status in statuses[:limit])
         if len(statuses) <= limit:
-            return JobPage(jobs, None)
+            return Page(jobs, None)
         newest = until or _time(statuses[0].created_at).isoformat()
-        return JobPage(jobs, _write_cursor(newest, offset + limit))
+        return Page(jobs, base64.urlsafe_b64encode(f"{newest}|{offset + limit}".encode()).decode())
 
     def unfinished(self) -> Iterator[Job]:
         """The jobs that are queued or running, without their progress."""
@@ -334,10 +327,6 @@ def _error(status: WorkflowStatus) -> JSONObject:
 
 def _time(epoch_ms: float) -> datetime:
     return datetime.fromtimestamp(epoch_ms / 1000, UTC)
-
-
-def _write_cursor(until: str, offset: int) -> str:
-    return base64.urlsafe_b64encode(f"{until}|{offset}".encode()).decode()
 
 
 def _read_cursor(cursor: str) -> tuple[str, int]:

@@ -7,33 +7,27 @@ run is kept, so that none is forgotten.
 
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from time import monotonic, sleep
 
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError
 
 from service.jobs.cron import Cron
+from service.jobs.leases import AWAY
 from service.jobs.queue import Job, job_queue
 from service.requests.problems import Conflict, is_expected
 from service.workspace import Workspace
-from storage.control import schedules
+from storage.control import schedules, tables
 from storage.control.schedules import Outcome, Run, Schedule
-from storage.errors import ControlUnavailable, NotFound, Unwritable
+from storage.errors import NotFound
 
 TICK_S = 1.0
 ON_TIME = timedelta(minutes=1)  # a run that is submitted later than this was missed
 FORGET_S = 3600.0
 CLOCK_STEP = timedelta(seconds=2)
-TRANSIENT = (ControlUnavailable, Unwritable, OperationalError, InterfaceError)
 
 Clock = Callable[[], datetime]
 Submit = Callable[[Workspace, Schedule, str], tuple[Job, bool]]
-
-
-def wall_clock() -> datetime:
-    """The present moment, aware, in UTC."""
-    return datetime.now(UTC)
 
 
 class Scheduler:
@@ -41,7 +35,6 @@ class Scheduler:
 
     Parameters
     ----------
-    workspace : Workspace
     submit : callable
         `submit(workspace, schedule, idempotency_key)` queues the job of a schedule.
     forget_old_jobs : callable
@@ -55,7 +48,7 @@ class Scheduler:
         workspace: Workspace,
         submit: Submit,
         forget_old_jobs: Callable[[Workspace], int],
-        clock: Clock = wall_clock,
+        clock: Clock = tables.now,
     ) -> None:
         self.workspace = workspace
         self._submit, self._forget_old_jobs = submit, forget_old_jobs
@@ -78,7 +71,7 @@ class Scheduler:
                 self.tick()
                 self.forget_old_jobs()
                 is_away = False
-            except TRANSIENT as error:  # the next tick finds everything still due
+            except AWAY as error:  # the next tick finds everything still due
                 if not is_away:
                     self.log.warning("schedules cannot be read", reason=str(error))
                 is_away = True
@@ -95,7 +88,7 @@ class Scheduler:
         for schedule in schedules.due_schedules(self.workspace.control, now):
             try:
                 self._fire(schedule, now)
-            except TRANSIENT as error:
+            except AWAY as error:
                 self.log.warning("a schedule waits and stays due", schedule=schedule.name, reason=str(error))
                 return
             except Exception:
@@ -156,7 +149,7 @@ class Scheduler:
             job, _ = self._submit(self.workspace, schedule, f"schedule {schedule.id} due {due.isoformat()}")
         except Conflict as error:  # submitted by a worker that died before it could say so, and changed since
             return Run(due, outcome, str(error.fields["job"]), "")
-        except TRANSIENT:
+        except AWAY:
             raise
         except Exception as error:
             if not is_expected(error):

@@ -92,11 +92,8 @@ class Attempt:
 
     Parameters
     ----------
-    job_id, kind : str
-    limits : Limits
     child : Child
         The process of the job.
-    budget : Budget
     """
 
     def __init__(self, job_id: str, kind: str, limits: Limits, child: Child, budget: Budget) -> None:
@@ -126,7 +123,6 @@ class Leftovers:
 
     Parameters
     ----------
-    queue : JobQueue
     unclean : callable
         The jobs of which files are there.
     clean : callable

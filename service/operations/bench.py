@@ -18,7 +18,7 @@ from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import record_classifier
-from service.operations.demo_data import write_synthetic
+from service.operations.demo_data import TARGET, write_synthetic
 from service.operations.measuring import apart, bare_scan, ratio
 from service.requests.problems import InvalidRequest
 
@@ -98,8 +98,9 @@ def bench(
 def bench_known_network(n_rows: int, learners: Sequence[str], *, threads: int, rounds: int) -> Iterator[Figures]:
     """`bench` on a table that is drawn from a known network of 20 attributes with 4 values each."""
     with tempfile.TemporaryDirectory(prefix="fewpass-bench-") as folder:
-        table = write_synthetic(Path(folder), n_rows, seed=0)
-        yield from bench([str(table.train)], table.target, learners, threads=threads, rounds=rounds)
+        path = Path(folder) / "train.parquet"
+        write_synthetic(path, n_rows, seed=0)
+        yield from bench([str(path)], TARGET, learners, threads=threads, rounds=rounds)
 
 
 def _measured(uris: list[str], target: str, spec: LearnerSpec, threads: int, rounds: int) -> Figures:

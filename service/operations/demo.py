@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from learners.evaluation.metrics import evaluate
+from learners.evaluation.raw_columns import RawColumns
 from learners.kernels.arrays import Codes, Floats
 from learners.passes.sources.source import Source
 from service import product
@@ -167,40 +168,18 @@ def boosted(files: Sequence[str], test: str, target: str, started: float) -> tup
     import xgboost
 
     pa.set_cpu_count(1)
-    table = pa.concat_tables([pq.read_table(path) for path in files])
-    words = {field.name: _words(table[field.name]) for field in table.schema if pa.types.is_string(field.type)}
-    y = _codes(table[target], words, target)
-    rows = _rows(table.drop_columns([target]), words)
-    del table
+    tables = [pq.read_table(path) for path in files]
+    whole = pa.concat_tables(tables)
+    classes = pa.array(sorted(whole[target].unique().to_pylist()))
+    y = pc.index_in(whole[target], classes).to_numpy()
+    columns = RawColumns(whole.drop_columns([target]))
+    rows = np.concatenate([columns.numbers_of(table).astype(np.float32) for table in tables])
+    del tables, whole
     settings = {"objective": "binary:logistic", "tree_method": "hist", "max_depth": DEPTH, "nthread": 1}
     booster = xgboost.train(settings, xgboost.QuantileDMatrix(rows, y, nthread=1), ROUNDS)
     cost = Cost.since(started)
-    p = booster.inplace_predict(_rows(pq.read_table(test).drop_columns([target]), words)).astype(np.float64)
+    p = booster.inplace_predict(columns.numbers_of(pq.read_table(test)).astype(np.float32)).astype(np.float64)
     return cost, np.stack([1 - p, p], axis=1)
-
-
-def _words(column: pa.ChunkedArray) -> pa.Array:
-    """The values of a column in alphabetical order."""
-    values = pc.unique(column)
-    return values.take(pc.array_sort_indices(values))
-
-
-def _codes(column: pa.ChunkedArray, words: Mapping[str, pa.Array], name: str) -> Floats:
-    codes: Floats = pc.index_in(column, words[name]).to_numpy().astype(np.float32)
-    return codes
-
-
-def _rows(table: pa.Table, words: Mapping[str, pa.Array]) -> Floats:
-    """(n_rows, n_columns) float32; what is null or new is NaN."""
-    columns = []
-    for name in table.column_names:
-        column = table[name]
-        if name in words:
-            columns.append(_codes(column, words, name))
-            continue
-        numbers = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-        columns.append(numbers.to_numpy().astype(np.float32))
-    return np.stack(columns, axis=1)
 
 
 def refresh(settings: Settings, orders: Orders) -> JSONObject:

@@ -169,10 +169,8 @@ class Shop:
 
         Parameters
         ----------
-        days : Days
         begin, end : float
             The part of the days, from 0 to 1.
-        n_rows : int
         first_id : int
             Number of the first.
         """
@@ -266,10 +264,8 @@ def write_orders(directory: Path, n_rows: int, seed: int) -> Orders:
 
     Parameters
     ----------
-    directory : Path
     n_rows : int
         Of the five weeks together.
-    seed : int
     """
     shop = Shop.opened(seed)
     directory.mkdir(parents=True, exist_ok=True)

@@ -54,7 +54,6 @@ def examine(settings: Settings, *, is_repairing: bool = False) -> list[Finding]:
 
     Parameters
     ----------
-    settings : Settings
     is_repairing : bool
         Rebuild damaged compiled forms from their DuckDB files; remove drafts of dead writers and files of no version.
     """

@@ -51,7 +51,6 @@ def bare_scan(paths: Sequence[str | Path], threads: int, filesystem: pafs.FileSy
     Parameters
     ----------
     paths : sequence of path
-    threads : int
     filesystem : pyarrow.fs.FileSystem, optional
         On which the paths are; by default this machine's.
     """

@@ -55,7 +55,6 @@ def compile_in_processes(n_processes: int, tasks: Sequence[Callable[[], object]]
 
     Parameters
     ----------
-    n_processes : int
     tasks : sequence of callable, optional
         By default all.
     """

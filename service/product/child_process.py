@@ -57,7 +57,8 @@ def aside(
                 f"What the request names takes longer than {time_limit_s:g} s to read.", timeout_s=time_limit_s
             )
 
-    pool = workspace.opened("aside", lambda: _pool(workspace.settings))
+    start = partial(_open, workspace.settings)
+    pool = workspace.opened("aside", lambda: Children(start, method="spawn", idle_s=IDLE_S))
     with pool.one() as child:
         try:
             answer: Answer = child.run(_called, call, arguments, memory=memory, check=check)
@@ -75,10 +76,6 @@ def aside(
             if not is_trusted:
                 child.end()
     return answer
-
-
-def _pool(settings: Settings) -> Children:
-    return Children(partial(_open, settings), method="spawn", idle_s=IDLE_S)
 
 
 def _open(settings: Settings) -> Workspace:

@@ -198,7 +198,6 @@ class ParquetDraft:
 
     Parameters
     ----------
-    path : Path
     copied : collection of str
         Columns of data, in which numbers repeat; those that a model answers hardly do.
     """

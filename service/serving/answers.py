@@ -35,7 +35,6 @@ def top_classes(probabilities: Floats, k: int) -> TopClasses:
     Parameters
     ----------
     probabilities : (n_rows, n_classes) float64
-    k : int
     """
     n_rows, n_classes = probabilities.shape
     k = min(k, n_classes)

@@ -40,7 +40,6 @@ class Watch:
 
     Parameters
     ----------
-    model : Model
     name, version : of it
     secret : of the workspace
     part : int

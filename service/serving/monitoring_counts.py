@@ -39,10 +39,8 @@ class Observer:
 
     Parameters
     ----------
-    settings : Settings
     choice_of : callable
         What is decided for a model, by its name; asked now and then.
-    clock : callable
     """
 
     def __init__(

@@ -47,8 +47,6 @@ def logged_rows(
     keys : sequence of bytes, or None
         Empty where a row has none.
     is_counted : (n_rows,) bool
-    moment : datetime
-    keeps_rows : bool
     """
     n_rows = x.shape[1]
     given = [b""] * n_rows if keys is None else list(keys)

@@ -30,6 +30,7 @@ from service.serving.prediction_log import Keys
 from service.serving.rehearsal import rehearse
 from service.serving.usability import Unusable, usable
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
+from storage.control import change_counter
 from storage.control.control import Control
 from storage.errors import CorruptFile, NotFound
 from storage.models import models
@@ -132,7 +133,6 @@ class Served:
         Parameters
         ----------
         records : iterable of mapping
-        ignore_unknown : bool
         way_out : str
             What else the caller can do, in its protocol.
 
@@ -179,7 +179,6 @@ class Predictor:
 
     Parameters
     ----------
-    control : Control
     max_mapped : int
         Model versions kept mapped, of those that some reference means; the least recently resolved goes first.
     observer : Observer, optional
@@ -196,7 +195,7 @@ class Predictor:
     def __init__(self, control: Control, max_mapped: int = 256, observer: Observer | None = None) -> None:
         self.control, self.observer = control, observer
         self.max_mapped = max_mapped
-        self.generation = models.generation(control)
+        self.generation = change_counter.generation(control)
         self.damaged: dict[str, str] = {}
         self._unusable = Unusable(max_mapped)
         self._served: dict[str, Served] = {}
@@ -239,7 +238,7 @@ class Predictor:
         bool
             Whether anything had changed.
         """
-        generation = models.generation(self.control)
+        generation = change_counter.generation(self.control)
         if generation == self.generation and not self.damaged:
             return False
         with self._lock:

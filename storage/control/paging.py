@@ -76,11 +76,8 @@ def page_of_rows(
     if len(rows) <= limit:
         return rows, None
     rows = rows[:limit]
-    return rows, _cursor_of(rows[-1]._mapping[key])
-
-
-def _cursor_of(key: object) -> str:
-    return base64.urlsafe_b64encode(json.dumps([key]).encode()).decode().rstrip("=")
+    last = json.dumps([rows[-1]._mapping[key]])
+    return rows, base64.urlsafe_b64encode(last.encode()).decode().rstrip("=")
 
 
 def _key_of(cursor: str, python_type: type) -> int | str:

@@ -24,8 +24,6 @@ def duckdb_rows(path: Path, query: str, spill: Path) -> Iterator[pa.RecordBatchR
 
     Parameters
     ----------
-    path : Path
-    query : str
     spill : Path
         Folder for what a large query does not hold in memory.
 
@@ -57,7 +55,6 @@ def postgres_rows(uri: str, query: str) -> Iterator[pa.RecordBatchReader]:
     ----------
     uri : str
         As libpq takes it.
-    query : str
 
     Raises
     ------

@@ -90,7 +90,6 @@ class Forgotten:
 
         Parameters
         ----------
-        where : str
         since : datetime, optional
             When the rule was made elsewhere, of which this is a copy: what was taken back here after that does not come back.
         """

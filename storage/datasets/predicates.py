@@ -75,7 +75,6 @@ class RowPredicate:
 
         Parameters
         ----------
-        rows : RecordBatch
         is_strict : bool
             Whether a value with which the condition cannot be computed is an error, and not a row that does not fulfil it.
 

@@ -24,7 +24,6 @@ def check_decoded_size(path: Path, max_bytes: int) -> int:
     Parameters
     ----------
     path : of the DuckDB file
-    max_bytes : int
 
     Raises
     ------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -79,7 +78,7 @@ def delete_alias(control: Control, name: str, alias: str) -> None:
         bump_generation(connection)
 
 
-def aliases(control: Control, name: str) -> Mapping[str, int]:
+def aliases(control: Control, name: str) -> dict[str, int]:
     """Alias -> version, in the order of the aliases; empty if the model has none."""
     if not is_name(name):
         return {}

@@ -31,22 +31,10 @@ from storage.files.workspace_layout import (
     verify_file,
     write_manifest,
 )
-from storage.models.compiled import Arrays, Header, array_bytes, header_json, map_compiled, write_compiled
+from storage.models.compiled import Arrays, Header, array_bytes, header_json, write_compiled
 from storage.names import checked_name
 
 Completed = Callable[[Mapping[str, object], Arrays], Mapping[str, np.ndarray]]
-
-__all__ = [
-    "ModelFiles",
-    "adopt_model",
-    "map_compiled",
-    "read_model",
-    "rebuild_compiled",
-    "remove_model",
-    "verify",
-    "write_compiled",
-    "write_model",
-]
 
 _RESERVED_TABLES = frozenset({"arrays", "header"})
 _LEFT = "then run fewpass doctor --repair, which removes it. It belongs to no version any more."
@@ -136,16 +124,15 @@ def _write_duckdb(
     _check_table_names(tables)
     text = header_json(dict(header))
     # Made before DuckDB takes them one by one, which would hide our error in its own.
-    blobs = [_blob(name, array) for name, array in arrays.items()]
+    blobs = [
+        Blob(name, np.asarray(array).dtype.str, np.shape(array), array_bytes(name, array))
+        for name, array in arrays.items()
+    ]
     with duckdb_files.writing(draft) as connection:
         duckdb_files.create(connection, "header", pa.table({"json": [text], "sha256": [_sha256(text)]}))
         write_blobs(connection, blobs)
         for name, table in tables.items():
             duckdb_files.create(connection, name, table)
-
-
-def _blob(name: str, array: np.ndarray) -> Blob:
-    return Blob(name, np.asarray(array).dtype.str, np.shape(array), array_bytes(name, array))
 
 
 def _sha256(text: str) -> str:
@@ -208,26 +195,6 @@ def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def read_provenance(duckdb_path: Path | str) -> dict[str, str]:
-    """The table ``provenance`` of a model file: name -> value as JSON; empty if the file has none.
-
-    Raises
-    ------
-    NotFound, CorruptFile
-    """
-    return _pairs(Path(duckdb_path), "provenance")
-
-
-def read_libraries(duckdb_path: Path | str) -> dict[str, str]:
-    """The table ``libraries`` of a model file: name -> version of what it was made with; empty if the file has none.
-
-    Raises
-    ------
-    NotFound, CorruptFile
-    """
-    return _pairs(Path(duckdb_path), "libraries")
-
-
 def read_table(duckdb_path: Path | str, table: str) -> pa.Table | None:
     """One of the tables for people; None if the file has none of that name.
 
@@ -243,7 +210,14 @@ def _has(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
     return (table,) in connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()
 
 
-def _pairs(path: Path, table: str) -> dict[str, str]:
+def read_pairs(duckdb_path: Path | str, table: str) -> dict[str, str]:
+    """What a table of names and texts holds: `provenance` (values as JSON) or `libraries` (versions); empty if the file has none.
+
+    Raises
+    ------
+    NotFound, CorruptFile
+    """
+    path = Path(duckdb_path)
     with _opened(path) as connection:
         pairs = dict(connection.sql(f"SELECT * FROM {table}").fetchall()) if _has(connection, table) else {}
     if not all(isinstance(text, str) for pair in pairs.items() for text in pair):

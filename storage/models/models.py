@@ -13,33 +13,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
-from storage.control.change_counter import bump_generation, generation
+from storage.control.change_counter import bump_generation
 from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, MOST_NAMES, Page, page_of_rows
 from storage.errors import Conflict, NotFound
-from storage.models.aliases import alias_history, alias_names, aliases, delete_alias, point_alias, roll_back, set_alias
-from storage.names import checked_name, is_name, is_version, known_name
-
-__all__ = [
-    "CHAMPION",
-    "LATEST",
-    "ModelVersion",
-    "RegisteredModel",
-    "add_version",
-    "alias_history",
-    "aliases",
-    "delete_alias",
-    "generation",
-    "get_version",
-    "list_models",
-    "list_versions",
-    "reserve_version",
-    "roll_back",
-    "served_since",
-    "set_alias",
-    "set_tag",
-    "set_tags",
-]
+from storage.models.aliases import alias_names, aliased_version, point_alias
+from storage.names import checked_name, is_version, known_name
 
 CHAMPION = "champion"
 LATEST = "latest"
@@ -147,8 +126,7 @@ def add_version(
     version = replace(version, created_at=tables.now())
     with control.writing() as connection:
         if version.job_id is not None:
-            of_job = sa.select(_VERSIONS).where(_VERSIONS.c.name == version.name, _VERSIONS.c.job_id == version.job_id)
-            row = connection.execute(of_job).one_or_none()
+            row = row_of_job(connection, version.name, version.job_id)
             if row is not None:
                 return version_of_row(control, row)
         label = f"{version.name}@{version.version}"
@@ -157,7 +135,7 @@ def add_version(
         ).scalar_one_or_none()
         if reserved is None or not 1 <= version.version <= reserved:
             raise Conflict("model version", label, "has a number that was not reserved. Take it from reserve_version.")
-        if _row_of(connection, version.name, version.version) is not None:
+        if row_of(connection, version.name, version.version) is not None:
             raise Conflict(
                 "model version", label, "is registered already, and versions never change. Reserve a new number."
             )
@@ -205,16 +183,16 @@ def resolved_row(connection: Connection, name: str, ref: str | int | None) -> ta
         sa.select(sa.func.max(_VERSIONS.c.version)).where(_VERSIONS.c.name == name)
     ).scalar_one()
     if latest is None:
-        raise NotFound("model", name, connection.scalars(sa.select(_VERSIONS.c.name).distinct().limit(MOST_NAMES)))
+        raise _no_model(connection, name)
     if ref is None:
-        number = _alias_target(connection, name, CHAMPION) or latest
+        number = aliased_version(connection, name, CHAMPION) or latest
     elif ref == LATEST:
         number = latest
     elif isinstance(ref, int) or (ref.isascii() and ref.isdigit() and len(ref) < 10):
         number = int(ref)
     else:
-        number = _alias_target(connection, name, ref) if is_name(ref) else None
-    row = _row_of(connection, name, number) if number is not None and is_version(number) else None
+        number = aliased_version(connection, name, ref)
+    row = row_of(connection, name, number) if number is not None and is_version(number) else None
     if row is None:
         known = alias_names(connection, name)
         raise NotFound("model version", f"{name}@{ref}", [f"{name}@{alias}" for alias in known])
@@ -277,22 +255,8 @@ def list_versions(
         query = sa.select(_VERSIONS).where(_VERSIONS.c.name == known_name("model", name))
         rows, next_cursor = page_of_rows(connection, query, _VERSIONS.c.version, limit, cursor, newest_first=True)
         if not rows and cursor is None:
-            known = connection.scalars(sa.select(_VERSIONS.c.name).distinct().limit(MOST_NAMES))
-            raise NotFound("model", name, known)
+            raise _no_model(connection, name)
     return Page(tuple(version_of_row(control, row) for row in rows), next_cursor)
-
-
-def set_tags(control: Control, name: str, version: int, tags: Mapping[str, str]) -> ModelVersion:
-    """Replace the tags of a version.
-
-    Raises
-    ------
-    NotFound
-    """
-    with control.writing() as connection:
-        chosen = (_VERSIONS.c.name == name) & (_VERSIONS.c.version == version)
-        connection.execute(sa.update(_VERSIONS).where(chosen).values(tags=dict(tags)))
-        return version_of_row(control, resolved_row(connection, name, version))
 
 
 def set_tag(control: Control, name: str, version: int, tag: str, value: str | None) -> ModelVersion:
@@ -313,27 +277,32 @@ def set_tag(control: Control, name: str, version: int, tag: str, value: str | No
         return version_of_row(control, resolved_row(connection, name, version))
 
 
-def _alias_target(connection: Connection, name: str, alias: str) -> int | None:
-    query = sa.select(_ALIASES.c.version).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias)
-    return connection.execute(query).scalar_one_or_none()
+def row_of(connection: Connection, name: str, version: int) -> tables.Row | None:
+    """The row of a version, if there is one."""
+    query = sa.select(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.version == version)
+    return connection.execute(query).one_or_none()
 
 
-def _row_of(connection: Connection, name: str, version: int) -> tables.Row | None:
-    return connection.execute(
-        sa.select(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.version == version)
-    ).one_or_none()
+def row_of_job(connection: Connection, name: str, job_id: str) -> tables.Row | None:
+    """The row of the version that a job has made, if it has."""
+    query = sa.select(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.job_id == job_id)
+    return connection.execute(query).one_or_none()
 
 
-def _is_undefined(metric: object) -> bool:
-    return isinstance(metric, float) and not math.isfinite(metric)
+def _no_model(connection: Connection, name: str) -> NotFound:
+    return NotFound("model", name, connection.scalars(sa.select(_VERSIONS.c.name).distinct().limit(MOST_NAMES)))
+
+
+def defined(metrics: Mapping[str, object]) -> dict[str, object]:
+    """A metric without a finite value is one that is not defined, and JSON's word for that is null."""
+    return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in metrics.items()}
 
 
 def _values(control: Control, version: ModelVersion) -> dict[str, object]:
     values = {column.name: getattr(version, column.name) for column in fields(version)}
     return values | {
         "parameters": dict(version.parameters),
-        # A metric without a finite value is one that is not defined, and JSON's word for that is null.
-        "metrics": {name: None if _is_undefined(value) else value for name, value in version.metrics.items()},
+        "metrics": defined(version.metrics),
         "files": [dict(file) for file in version.files],
         "tags": dict(version.tags),
         "duckdb_path": control.relative(version.duckdb_path),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +13,7 @@ from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict
 from storage.models.aliases import aliased_version, point_alias
+from storage.models.models import defined
 from storage.names import known_name
 
 _PROMOTIONS = tables.promotions
@@ -100,18 +100,11 @@ def list_promotions(
 def _values(promotion: Promotion) -> dict[str, object]:
     return vars(promotion) | {
         "rule": dict(promotion.rule),
-        "challenger_metrics": _finite(promotion.challenger_metrics),
-        "champion_metrics": _finite(promotion.champion_metrics),
+        "challenger_metrics": promotion.challenger_metrics and defined(promotion.challenger_metrics),
+        "champion_metrics": promotion.champion_metrics and defined(promotion.champion_metrics),
         "measured_on": dict(promotion.measured_on),
         "decided_at": tables.now(),
     }
-
-
-def _finite(metrics: Mapping[str, object] | None) -> dict[str, object] | None:
-    """A metric without a finite value is one that is not defined, and JSON's word for that is null."""
-    if metrics is None:
-        return None
-    return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in metrics.items()}
 
 
 def _promotion(row: tables.Row) -> Promotion:

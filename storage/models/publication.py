@@ -15,7 +15,7 @@ from storage.control.control import Control
 from storage.errors import LeaseLost, OutcomeUnknown, StorageError
 from storage.files.workspace_layout import Layout, make_folder, refusals_of_the_disk
 from storage.models.model_file import remove_model
-from storage.models.models import ModelVersion, add_version, version_of_row
+from storage.models.models import ModelVersion, add_version, row_of, row_of_job, version_of_row
 
 _VERSIONS = tables.versions
 _LOCK = ".publishing.lock"
@@ -85,9 +85,8 @@ def register(
 
 def version_of_job(control: Control, name: str, job_id: str) -> ModelVersion | None:
     """The version of a model that a job has registered already, if it has."""
-    query = sa.select(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.job_id == job_id)
     with control.reading() as connection:
-        row = connection.execute(query).one_or_none()
+        row = row_of_job(connection, name, job_id)
     return None if row is None else version_of_row(control, row)
 
 
@@ -136,7 +135,6 @@ def _known(control: Control, name: str) -> set[str]:
 
 def _registered(control: Control, version: ModelVersion) -> ModelVersion | None:
     """What is registered under the number; asked as a writer, who waits for a transaction whose end nobody has heard."""
-    chosen = (_VERSIONS.c.name == version.name) & (_VERSIONS.c.version == version.version)
     with control.writing() as connection:
-        row = connection.execute(sa.select(_VERSIONS).where(chosen)).one_or_none()
+        row = row_of(connection, version.name, version.version)
     return None if row is None else version_of_row(control, row)

@@ -13,7 +13,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -54,7 +54,6 @@ class SliceFile:
 
     Parameters
     ----------
-    path : Path
     start, end : aware, UTC; of the hours
     process : who has written it; "day" of what was compacted
     layout : what the counts mean
@@ -88,7 +87,6 @@ class MonitoringFiles:
     Parameters
     ----------
     root : of the workspace
-    model : str
     """
 
     def __init__(self, root: Path, model: str) -> None:
@@ -231,8 +229,7 @@ class MonitoringFiles:
                 if one.end <= counts:
                     one.path.unlink(missing_ok=True)
                     gone += 1
-            for kind in ("predictions",):
-                gone += _remove_old(self._parquets(self._version(version) / kind), rows)
+            gone += _remove_old(self._parquets(self._version(version) / "predictions"), rows)
         return gone + _remove_old(self._parquets(self.folder / "labels"), rows)
 
     def _version(self, version: int) -> Path:
@@ -254,8 +251,8 @@ def compact_old(files: MonitoringFiles, before: datetime) -> int:
     gone = 0
     for version in files.versions():
         found = files.slices(version, until=before)
-        for whole in (one for one in found if one.process.startswith(DAY_PROCESS)):
-            gone += _finish(whole, files.folder / str(version))
+        for whole_day in (one for one in found if one.process.startswith(DAY_PROCESS)):
+            gone += _remove_held(files.folder / str(version) / whole_day.path.name, list(whole_day.holds))
         days: dict[tuple[str, str], list[SliceFile]] = {}
         for one in files.slices(version, until=before):
             is_done = one.is_closed or not is_alive(files.folder.parents[1], one.process)
@@ -265,12 +262,12 @@ def compact_old(files: MonitoringFiles, before: datetime) -> int:
             if len(hours) > 1:
                 start = datetime.strptime(day, DAY).replace(tzinfo=UTC)
                 names = sorted(one.path.name for one in hours)
-                summed = _summed([one.counts() for one in hours])
+                whole = pa.concat_tables([one.counts() for one in hours]).group_by("cell").aggregate([("count", "sum")])
                 path = files.write_slice(
                     version,
                     start,
                     f"{DAY_PROCESS}-{secrets.token_hex(4)}",
-                    summed,
+                    whole.rename_columns(["cell", "count"]).sort_by("cell"),
                     layout,
                     covered_until=start + timedelta(days=1),
                     is_closed=True,
@@ -281,10 +278,6 @@ def compact_old(files: MonitoringFiles, before: datetime) -> int:
     return gone
 
 
-def _finish(whole: SliceFile, folder: Path) -> int:
-    return _remove_held(folder / whole.path.name, list(whole.holds))
-
-
 def _remove_held(path: Path, names: list[str]) -> int:
     gone = 0
     for name in names:
@@ -292,11 +285,6 @@ def _remove_held(path: Path, names: list[str]) -> int:
             (path.parent / name).unlink()
             gone += 1
     return gone
-
-
-def _summed(tables: list[pa.Table]) -> pa.Table:
-    whole = pa.concat_tables(tables).group_by("cell").aggregate([("count", "sum")])
-    return whole.rename_columns(["cell", "count"]).sort_by("cell")
 
 
 def monitored_models(root: Path) -> tuple[str, ...]:
@@ -331,7 +319,6 @@ class Alive:
     Parameters
     ----------
     root : of the workspace
-    process : str
     """
 
     def __init__(self, root: Path, process: str) -> None:
@@ -379,20 +366,21 @@ def _write(path: Path, table: pa.Table, told: Mapping[str, object]) -> None:
 
 
 def _read(path: Path, columns: list[str] | None = None) -> pa.Table:
-    try:
+    with _ours(path):
         return pq.read_table(path, columns=columns, partitioning=None)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise CorruptFile(path, f"it is not a file of monitoring ({error}). Remove it: its hour is lost.") from error
 
 
 def _told(path: Path) -> Mapping[str, object]:
+    with _ours(path):
+        found: Mapping[str, object] = json.loads((pq.read_schema(path).metadata or {})[META])
+        return found
+
+
+@contextmanager
+def _ours(path: Path) -> Iterator[None]:
     try:
-        metadata = pq.read_schema(path).metadata or {}
-        found: Mapping[str, object] = json.loads(metadata[META])
+        yield
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise CorruptFile(path, f"it is not a file of monitoring ({error}). Remove it: its hour is lost.") from error
-    return found

@@ -31,9 +31,10 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.datasets.forgotten import Forgotten
 from storage.errors import NotFound
+from storage.models import aliases as model_aliases
 from storage.models import models
 from storage.models.compiled import map_compiled
-from storage.models.model_file import read_model, read_provenance
+from storage.models.model_file import read_model, read_pairs
 from tests.service.conftest import weather
 
 KINDS = {"none": 0, "kill": 1, "once": 2, "from_then_on": 3}
@@ -145,7 +146,7 @@ def facts(folder: Path) -> dict[str, object]:
             for version in backup.all_versions(workspace.control)
         }
         names = {reference.partition("@")[0] for reference in versions}
-        aliases = {name: dict(models.aliases(workspace.control, name)) for name in sorted(names)}
+        aliases = {name: dict(model_aliases.aliases(workspace.control, name)) for name in sorted(names)}
         rules = sorted(
             rule.where
             for path in workspace.layout.models.glob("*/data/forgotten.json")
@@ -184,7 +185,7 @@ def read(folder: Path) -> dict[str, object]:
     with Workspace(settings_of(folder)) as workspace:
         path = product.find_version(workspace, "m").duckdb_path
     header, arrays = read_model(path)
-    return {"digest": digest_of(header, arrays), "provenance": read_provenance(path).get("request")}
+    return {"digest": digest_of(header, arrays), "provenance": read_pairs(path, "provenance").get("request")}
 
 
 def learned(folder: Path) -> dict[str, object]:

@@ -50,7 +50,7 @@ for line in sys.stdin:
     model = drive(
         recipes.learner("kdb", {"k": 2}, "class", None, {"user": "drop", "time": "drop"}),
         Source.open(data),
-        store=ForgivingStore(StatisticStore(work / "statistics"), 2**30),
+        store=ForgivingStore(work / "statistics", 2**30),
         checkpoints=JobCheckpoints(work / "passes", 0.0),
     )
     write_compiled(work / "model.arrow", *model.to_arrays(), replace=True)

@@ -10,10 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from storage.control.change_counter import generation
 from storage.control.control import open_control
 from storage.errors import Conflict, NotFound
 from storage.models.aliases import alias_history, aliases, delete_alias, roll_back, set_alias
-from storage.models.models import generation, get_version, list_versions
+from storage.models.models import get_version, list_versions
 from storage.models.promotions import Promotion, list_promotions, record_promotion
 from storage.models.removal import delete_model, delete_version, retain_versions
 from tests.storage.conftest import new_version

@@ -174,7 +174,6 @@ class Partitioned(Wrapper):
         Of the file itself.
     values : mapping of str to pyarrow.Scalar
         The value that all its rows have in each such column.
-    n_rows : int
     """
 
     values: Mapping[str, pa.Scalar]

@@ -30,7 +30,6 @@ def opened_files(
     Parameters
     ----------
     filesystem : pyarrow.fs.FileSystem
-    paths : sequence of str
     told : mapping of str to DataType
         Types of columns of CSV and JSON lines, and how they are written.
 

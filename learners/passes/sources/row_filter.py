@@ -30,7 +30,6 @@ class Since(Condition):
     ----------
     column : str
         Of timestamps or dates.
-    cut : datetime
     """
 
     column: str
@@ -50,7 +49,8 @@ class Since(Condition):
         """(n_rows,) bool."""
         del file, fragment, offset
         column = rows.column(rows.schema.names.index(self.column))
-        return _mask(pc.greater(column, _scalar(self.cut, column.type)))
+        found = pc.greater(column, _scalar(self.cut, column.type)).fill_null(False)
+        return np.asarray(found.to_numpy(zero_copy_only=False), bool)
 
     def implies(self, text: str) -> Condition | None:
         """The condition with that text, if it is an earlier moment of the same column."""
@@ -177,7 +177,6 @@ def window(source: Source, length: str, timestamp: str | None) -> Selection:
 
     Parameters
     ----------
-    source : Source
     length : str
         "30d" (also w, h, m): rows whose time is less than that before the newest row's; without a time column, files
         that changed less than that before the newest file. "12f": the last 12 files in the order of their names.
@@ -306,10 +305,6 @@ def _scalar(moment: datetime.datetime, kind: pa.DataType) -> pa.Scalar:
     if kind.unit == "ns":
         moment = max(moment, _FIRST_OF_NS.replace(tzinfo=moment.tzinfo))
     return pa.scalar(moment, kind)
-
-
-def _mask(found: pa.Array) -> Mask:
-    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), bool)
 
 
 def _texts(conditions: Sequence[Condition]) -> str:

@@ -335,7 +335,6 @@ class Source:
 
         Parameters
         ----------
-        fragment : Fragment
         columns : sequence of str, optional
             By default all.
         check_indices : bool

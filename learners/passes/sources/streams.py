@@ -35,7 +35,6 @@ def source_of_stream(
     Parameters
     ----------
     arrow_schema : pyarrow.Schema
-    batches : iterable of RecordBatch
     identity : str
         The key under which a store may keep statistics of the rows.
     held_bytes : int, optional

@@ -211,7 +211,6 @@ def inspected(
     Parameters
     ----------
     filesystem : pyarrow.fs.FileSystem
-    path : str
     kind : "CSV", "JSON lines", "Feather" or "ORC"
     told : mapping of str to DataType, optional
         Types of columns of text files that are not to be found.

@@ -64,7 +64,6 @@ class DiscreteNetwork:
         Of each variable.
     tables : tuple of float64 arrays
         p(x | parents): one axis for each parent in order, the last for the variable.
-    facts : mapping
     left_out : set of int
         Variables that the network does not have.
     """
@@ -130,14 +129,12 @@ class GaussianNetwork:
 
     Parameters
     ----------
-    schema : Schema
     parents : tuple of tuple of int
     intercepts : (d,) float64
     weights : (d, d) float64
         [i, j] the coefficient of j in i.
     variances : (d,) float64
         Of the noise.
-    facts : mapping
     """
 
     schema: Schema

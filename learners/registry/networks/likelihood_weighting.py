@@ -60,7 +60,6 @@ def sampled_answer(
 
     Parameters
     ----------
-    network : DiscreteNetwork
     query : Query
         Of evidence only: interventions are cut already.
     sampling : Sampling

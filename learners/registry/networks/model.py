@@ -26,10 +26,8 @@ class NetworkModel(CircuitModel):
 
     Parameters
     ----------
-    network : DiscreteNetwork
     circuit : Circuit, optional
         If it is compiled already.
-    max_edges : int
 
     Raises
     ------

@@ -32,7 +32,6 @@ def answer_all(
     ----------
     model : Model
         A network, a circuit, or a posterior over structures, which says by which `graph` it answers.
-    queries : sequence of Query
     compiled : callable
         Gives the model as a circuit; asked only if a query needs it.
     max_edges : int

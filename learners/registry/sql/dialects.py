@@ -37,7 +37,6 @@ class Dialect:
 
     Parameters
     ----------
-    name : str
     quote : str
         Around names.
     text, whole, real : str

@@ -29,9 +29,6 @@ def add_codes(
 
     Parameters
     ----------
-    query : Query
-    schema : Schema
-    used : sequence of int
     source : str
         Quoted name of the table.
     kept : sequence of str

@@ -17,8 +17,6 @@ class Query:
 
     Parameters
     ----------
-    dialect : Dialect
-    n_classes : int
     prefix : str
         Of the names of the tables that hold the model.
     """

@@ -60,7 +60,6 @@ def sql_script(
 
     Parameters
     ----------
-    model : Model
     name : str
         Of the view; the names of the tables begin with it. "schema.name" puts them into a schema.
     table : str

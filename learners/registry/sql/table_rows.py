@@ -17,8 +17,6 @@ def add_answers(query: Query, writable: Writable, table: str, shown: Sequence[st
 
     Parameters
     ----------
-    query : Query
-    writable : Writable
     table : str
         In quotes.
     shown : sequence of str

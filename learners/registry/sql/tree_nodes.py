@@ -33,7 +33,6 @@ class TreesInSQL:
 
     Parameters
     ----------
-    forest : Forest
     sizes : sequence of int
         Domains of the attributes; a code that is not below its size is missing.
     """
@@ -93,7 +92,6 @@ class TreesInSQL:
 
         Parameters
         ----------
-        query : Query
         source : str
             The step with `row_key` and the codes c0, c1, … of rows that differ.
         """

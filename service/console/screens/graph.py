@@ -1,6 +1,6 @@
 """The graph of a model, by which it is asked: columns in layers or regions of a circuit, and the table behind each column."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import cast
 from urllib.parse import quote, urlencode
@@ -12,7 +12,7 @@ from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.registry.networks.model import NetworkModel
 from service import product
-from service.console.pages import page, whole_number, workspace_of
+from service.console.pages import page, served_of, whole_number, workspace_of
 from service.console.rendering import Call
 from service.console.screens.monitoring import moment_of
 from service.console.screens.what_if import start_of
@@ -21,7 +21,7 @@ from service.product.views.graphs import ColumnGraph, family_of, graph_of, outli
 from service.product.views.regions import unfolded
 from service.product.views.structure_svg import to_svg
 from service.requests.json_values import JSONObject
-from service.serving.predictor import Predictor, Served
+from service.serving.predictor import Served
 from service.workspace import Workspace
 
 # From so many columns on, a neighbourhood is shown.
@@ -36,7 +36,8 @@ ASKED_OF_DRIFT = ("drift", "until", "against")
 @page("graph.html")
 def graph(request: Request) -> JSONObject:
     """All columns, or those around one, with a bar for each value; of a circuit its regions."""
-    served, reference = _served(request)
+    reference = request.path_params["reference"]
+    served = served_of(request, reference)
     if isinstance(served.model, CircuitModel) and not isinstance(served.model, NetworkModel):
         return _regions(request)
     told, bars = _explorer(request, served, reference)
@@ -49,12 +50,15 @@ def graph(request: Request) -> JSONObject:
         focus = whole.target or (whole.columns[0] if whole.columns else "")
     near = whole.around(focus, steps) if focus else whole
     has_tables = bool(whole.of_class)
-    link = _link(reference)
+
+    def link(column: str) -> str:
+        return f"/console/models/{quote(reference)}/graph/{quote(column, safe='')}"
+
     drift = {name: request.query_params[name] for name in ASKED_OF_DRIFT if request.query_params.get(name)}
     until = moment_of(drift.get("until"))
     blamed = blamed_columns(workspace_of(request), reference, drift, until) if "drift" in drift else {}
     name = f"{told['name']}@{served.version}"
-    picture = to_svg(near, name, link if has_tables else _nowhere, alone=False, blamed=blamed, bars=bars)
+    picture = to_svg(near, name, link if has_tables else lambda _: None, alone=False, blamed=blamed, bars=bars)
     return told | {
         "focus": focus,
         "window": drift.get("drift"),
@@ -86,7 +90,8 @@ def circuit(request: Request) -> JSONObject:
 
 
 def _regions(request: Request) -> JSONObject:
-    served, reference = _served(request)
+    reference = request.path_params["reference"]
+    served = served_of(request, reference)
     told, bars = _explorer(request, served, reference)
     asked = request.query_params.get("open")
     opened = None if asked is None else {int(each) for each in asked.split(",") if each.isdecimal()}
@@ -109,11 +114,6 @@ def _regions(request: Request) -> JSONObject:
     links = {number: link(name) for name, number in numbers.items()}
     calls = [*told["calls"], Call("GET", f"/v1/models/{reference}/circuit?format=json")]
     return told | found | {"picture": Markup(picture), "links": links, "calls": calls}
-
-
-def _served(request: Request) -> tuple[Served, str]:
-    reference, predictor = request.path_params["reference"], request.app.state.predictor
-    return predictor.served(reference) or predictor.resolve(reference), reference
 
 
 def _explorer(request: Request, served: Served, reference: str) -> tuple[JSONObject, dict[str, Bars]]:
@@ -166,22 +166,12 @@ def blamed_columns(
 def family(request: Request) -> JSONObject:
     """The table behind one column: rows and probabilities in each context of its parents."""
     reference, column = request.path_params["reference"], request.path_params["column"]
-    predictor: Predictor = request.app.state.predictor
-    model = (predictor.served(reference) or predictor.resolve(reference)).model
     shown = product.find_version(workspace_of(request), reference)
     return {
         "name": shown.name,
         "reference": reference,
         "shown": shown,
-        "family": family_of(model, column),
+        "family": family_of(served_of(request, reference).model, column),
         "around": f"/console/models/{quote(reference)}/graph?{urlencode({'around': column})}",
         "calls": [Call("GET", f"/v1/models/{reference}/families/{quote(column, safe='')}")],
     }
-
-
-def _link(reference: str) -> Callable[[str], str]:
-    return lambda column: f"/console/models/{quote(reference)}/graph/{quote(column, safe='')}"
-
-
-def _nowhere(column: str) -> None:
-    """There is no table behind a column."""

@@ -148,11 +148,7 @@ def _column(
     """The shares of each value in the window and in the reference; None of cells that are too small to show."""
     told = dict(product.monitoring_column(workspace, reference, column, window=window, until=until, against=against))
     for name in ("window", "expected"):
-        cells = [None if n is None else float(n) for n in _cells(told[name])]
+        cells = [None if n is None else float(n) for n in cast("list[int | None]", told[name])]
         total = sum(n for n in cells if n is not None) or 1.0
         told[f"{name}_shares"] = [None if n is None else n / total for n in cells]
     return told
-
-
-def _cells(told: object) -> list[float | None]:
-    return told if isinstance(told, list) else []

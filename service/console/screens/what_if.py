@@ -9,12 +9,12 @@ from learners.registry.networks.of_models import has_arcs
 from learners.schema import Attribute
 from learners.schema.labels import choices
 from service import product
-from service.console.pages import page, workspace_of
+from service.console.pages import page, served_of, workspace_of
 from service.console.rendering import Call, digits
 from service.product.inference.metric_words import interval
 from service.product.inference.what_if import asked_schema
 from service.requests.json_values import JSONObject
-from service.serving.predictor import Predictor, Served
+from service.serving.predictor import Served
 
 MOST_INTERVALS = 40
 DAY = len("2026-01-31")
@@ -25,8 +25,7 @@ MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)\S*")
 def explorer(request: Request) -> JSONObject:
     """The columns of a model with their values, for the explorer to begin with."""
     reference = request.path_params["reference"]
-    predictor: Predictor = request.app.state.predictor
-    served = predictor.served(reference) or predictor.resolve(reference)
+    served = served_of(request, reference)
     workspace = workspace_of(request)
     return {
         "name": served.name,

@@ -4,19 +4,17 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from service import product
-from service.http.api.bodies.shapes import Opening, PageShape, Shape, workspace_of
+from service.http.api.bodies.shapes import Limit, Opening, Ours, PageShape, Shape
 from service.http.api.bodies.uploads import BYTES_BODY, write_body
 from service.requests.json_values import JSONObject
 from service.requests.requests import DatasetRequest
-from service.workspace import Workspace
 from storage.files.workspace_layout import publish
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
-Ours = Annotated[Workspace, Depends(workspace_of)]
 
 
 class DatasetShape(Shape):
@@ -95,9 +93,7 @@ async def upload(
 
 
 @router.get("", summary="List data sets")
-def list_all(
-    workspace: Ours, limit: Annotated[int, Query(ge=1, le=1000)] = 100, cursor: str | None = None
-) -> PageShape[DatasetShape]:
+def list_all(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[DatasetShape]:
     """By name."""
     return PageShape[DatasetShape].model_validate(product.list_datasets(workspace, limit, cursor))
 

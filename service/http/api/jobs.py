@@ -14,14 +14,13 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
 from service import product
-from service.http.api.bodies.shapes import Opening, PageShape, Shape, answers, workspace_of
+from service.console.pages import workspace_of
+from service.http.api.bodies.shapes import Opening, Ours, PageShape, Shape, answers
 from service.jobs.queue import Job, Priority, State
 from service.requests.json_values import JSONObject
 from service.requests.requests import JobRequest
-from service.workspace import Workspace
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-Ours = Annotated[Workspace, Depends(workspace_of)]
 EVENT_POLL_S = 0.25
 
 

@@ -3,19 +3,17 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
 from service import product
-from service.http.api.bodies.shapes import PageShape, Shape, workspace_of
+from service.http.api.bodies.shapes import Limit, Ours, PageShape, Shape
 from service.http.security import Guard
 from service.requests.requests import Name
 from service.requests.requests import Request as RequestShape
-from service.workspace import Workspace
 from storage.control.keys import Role
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
-Ours = Annotated[Workspace, Depends(workspace_of)]
 
 
 class KeyRequest(RequestShape):
@@ -61,9 +59,7 @@ def create(request: KeyRequest, workspace: Ours, guard: Door) -> NewKeyShape:
 
 
 @router.get("", summary="List API keys")
-def list_all(
-    workspace: Ours, limit: Annotated[int, Query(ge=1, le=1000)] = 100, cursor: str | None = None
-) -> PageShape[KeyShape]:
+def list_all(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[KeyShape]:
     """By name, also the revoked ones; never the tokens."""
     return PageShape[KeyShape].model_validate(product.list_keys(workspace, limit, cursor))
 

@@ -11,18 +11,15 @@ from pydantic import BaseModel, Field
 from learners.orders.formats.network_files import FORMATS, NetworkFormat
 from learners.registry.sql.dialects import DialectName
 from service import product
-from service.http.api.bodies.shapes import ModelVersionShape, PageShape, Shape, answers, workspace_of
+from service.http.api.bodies.shapes import Limit, ModelVersionShape, Ours, PageShape, Shape, answers
 from service.http.api.bodies.uploads import TAR, TAR_BODY, Upload
 from service.product.views.circuit_export import MEDIA_TYPES, CircuitOf, Form
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Predictor
-from service.workspace import Workspace
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 Member = Annotated[int | None, Query(description="Of an ensemble: the number of one member.", ge=0)]
-Ours = Annotated[Workspace, Depends(workspace_of)]
-Limit = Annotated[int, Query(ge=1, le=1000)]
 Tag = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["checked-by"])]
 
 

@@ -4,19 +4,18 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from service import product
-from service.http.api.bodies.shapes import Shape, answers, workspace_of
+from service.http.api.bodies.shapes import Ours, Shape, answers
 from service.http.api.scoring.predict import ARROW
 from service.requests.first_findings import Body
-from service.workspace import Workspace
 from storage.monitoring.counts import MonitorChoice
 
 router = APIRouter(prefix="/v1/models", tags=["monitoring"])
-Ours = Annotated[Workspace, Depends(workspace_of)]
-Span = Annotated[str, Query(pattern=r"^[1-9][0-9]{0,3}[hdw]$", examples=["24h"])]
+SPAN = r"^[1-9][0-9]{0,3}[hdw]$"
+Span = Annotated[str, Query(pattern=SPAN, examples=["24h"])]
 Against = Annotated[
     str, Query(description="training, window:7d, same-hour:4w or version:3", max_length=64, examples=["training"])
 ]

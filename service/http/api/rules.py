@@ -1,18 +1,17 @@
 """/v1/datasets/{name}/rules, /v1/models/{name}/rules: rules of forgotten rows are taken back; for the role admin."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from pydantic import Field
 
 from service import product
-from service.http.api.bodies.shapes import Shape, workspace_of
+from service.http.api.bodies.shapes import Ours, Shape
 from service.requests.requests import Request as RequestShape
 from service.workspace import Workspace
 
 router = APIRouter(prefix="/v1")
-Ours = Annotated[Workspace, Depends(workspace_of)]
 NO_KEY = "a request without a key"
 
 

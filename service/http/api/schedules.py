@@ -3,19 +3,16 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import APIRouter, Header, Response
 from pydantic import Field
 
 from service import product
-from service.http.api.bodies.shapes import Opening, PageShape, Shape, workspace_of
+from service.http.api.bodies.shapes import Limit, Opening, Ours, PageShape, Shape
 from service.http.api.jobs import JobShape
 from service.requests.json_values import JSONObject
 from service.requests.requests import Missed, ScheduleChange, ScheduleRequest
-from service.workspace import Workspace
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
-Ours = Annotated[Workspace, Depends(workspace_of)]
-Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
 class RunShape(Shape):

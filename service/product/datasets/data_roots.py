@@ -36,10 +36,8 @@ def open_source(
 
     Parameters
     ----------
-    workspace : Workspace
     uris : sequence of str, optional
         Files, globs, folders or URIs; else those of `dataset`.
-    dataset : str, optional
     is_remote : bool
         Whether they came over REST: then they, and the files that they lead to, must lie in the data roots.
     columns : mapping, optional

@@ -20,6 +20,7 @@ from service.product.datasets.data_roots import refuse_secrets
 from service.requests.json_values import JSONObject
 from service.workspace import Workspace
 from storage.datasets.databases import UnreadableDatabase, duckdb_rows, postgres_rows
+from storage.files.duckdb_files import quoted
 from storage.files.workspace_layout import publish
 
 _POSTGRES = ("postgresql", "postgres")
@@ -38,8 +39,6 @@ class DatabaseQuery:
         As it is shown and kept, without secrets.
     place : str
         What is opened: the path of a DuckDB file, or the URI of a PostgreSQL server with its secret.
-    sql : str
-    is_duckdb : bool
     """
 
     uri: str
@@ -85,7 +84,7 @@ def database_query(uri: str) -> DatabaseQuery:
         raise SourceError(uri, "asks for nothing. End it with ?table=NAME or ?query=SELECT ….")
     kind, base = asked[1].lower(), uri[: asked.start()]
     text = text if " " in text else unquote(text)
-    sql = text if kind == "query" else f"SELECT * FROM {'.'.join(_quoted(part) for part in text.split('.'))}"
+    sql = text if kind == "query" else f"SELECT * FROM {'.'.join(map(quoted, text.split('.')))}"
     place = place_of(base) if base.partition("://")[0].lower() == CREDENTIALS else base
     scheme = place.partition("://")[0].lower()
     if scheme == "duckdb":
@@ -95,10 +94,6 @@ def database_query(uri: str) -> DatabaseQuery:
     if scheme not in _POSTGRES:
         raise SourceError(uri, "is no database: its credentials hold neither duckdb:// nor postgresql://.")
     return DatabaseQuery(f"{base}{asked[0][0]}{kind}={text}", place, sql, False)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def with_rows_of_databases(workspace: Workspace, uris: Sequence[str]) -> list[str]:

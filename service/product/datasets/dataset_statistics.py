@@ -13,7 +13,6 @@ from service.requests.json_values import JSONMapping
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
 from storage.datasets.forgotten import Forgotten
-from storage.datasets.statistics import StatisticStore
 from storage.errors import CorruptFile
 from storage.files.checksums import checked_document, with_sum
 from storage.files.workspace_layout import publish
@@ -31,7 +30,6 @@ class Ledger:
     ----------
     directory : Path
         Where rules and schemas are, whether or not statistics are kept.
-    store : ForgivingStore or None
     checkpoints : JobCheckpoints or None
         Of the job that trains.
     """
@@ -113,5 +111,5 @@ def ledger_of(workspace: Workspace, request: TrainRequest, run: Run) -> Ledger:
     place: Path | None = directory
     if request.dataset is None and not request.update:
         place = None if run.is_local else scratch
-    store = None if place is None else ForgivingStore(StatisticStore(place / STATISTICS), settings.statistics_bytes)
+    store = None if place is None else ForgivingStore(place / STATISTICS, settings.statistics_bytes)
     return Ledger(directory, store, checkpoints)

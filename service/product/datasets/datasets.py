@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from learners.errors import UnknownColumn
@@ -25,12 +26,14 @@ from service.product.progress import Report, reporting, silent
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, SchemaRequest
-from service.settings import Settings, available_threads
-from service.workspace import Workspace
-from storage.control.paging import Page
+from service.settings import available_threads
+from service.workspace import Workspace, on_control
 from storage.datasets import datasets
 from storage.datasets.datasets import Dataset
 from storage.errors import NotFound
+
+get_dataset = on_control(datasets.get_dataset)
+list_datasets = on_control(datasets.list_datasets)
 
 
 def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote: bool = False) -> Dataset:
@@ -38,7 +41,6 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
 
     Parameters
     ----------
-    workspace : Workspace
     request : DatasetRequest
         Name, URIs, target and overrides.
     is_remote : bool
@@ -50,7 +52,12 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
     """
     control = workspace.control
     if is_remote and not children.is_child:  # a server reads nothing itself
-        return aside(workspace, _registered_remotely, request, time_limit_s=workspace.settings.request_timeout_s)
+        return aside(
+            workspace,
+            partial(register_dataset, is_remote=True),
+            request,
+            time_limit_s=workspace.settings.request_timeout_s,
+        )
     source = open_source(workspace, request.uris, is_remote=is_remote, columns=request.columns)
     if request.target is not None and request.target not in source.arrow_schema.names:
         raise UnknownColumn(request.target, source.arrow_schema.names)
@@ -62,7 +69,8 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
     check_rules(read_rules(workspace, place / RULES), request.name, source)
     # A data set that nothing can be learned from is refused here, not by the first job.
     source, schema = source.ordered(column_order(workspace, request.name)), None
-    if _is_modest(source, workspace.settings):
+    # A pass is made at once, while somebody waits, over few cells.
+    if source.n_rows * len(source.arrow_schema) <= workspace.settings.inline_schema_cells:
         schema = schema_of(source, request.target, request.columns, available_threads(workspace.settings), silent)
     files = tuple(map(file_facts, source.files))
     dataset = datasets.register_dataset(
@@ -80,25 +88,6 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
         return dataset
     datasets.describe_dataset(control, request.name, schema.to_json(), list(files))
     return datasets.get_dataset(control, request.name)
-
-
-def _registered_remotely(workspace: Workspace, request: DatasetRequest) -> Dataset:
-    return register_dataset(workspace, request, is_remote=True)
-
-
-def _is_modest(source: Source, settings: Settings) -> bool:
-    """Whether a pass over the rows may be made at once, while somebody waits: few cells."""
-    return source.n_rows * len(source.arrow_schema) <= settings.inline_schema_cells
-
-
-def get_dataset(workspace: Workspace, name: str) -> Dataset:
-    """One registered data set."""
-    return datasets.get_dataset(workspace.control, name)
-
-
-def list_datasets(workspace: Workspace, limit: int = 100, cursor: str | None = None) -> Page[Dataset]:
-    """Registered data sets by name."""
-    return datasets.list_datasets(workspace.control, limit, cursor)
 
 
 def delete_dataset(workspace: Workspace, name: str) -> None:

@@ -51,7 +51,7 @@ def verify_files(source: Source, ledger: Ledger, report: Report) -> None:
     if ledger.store is not None:
         for entry in ledger.store.entries():
             if any(whole_and_part(identity)[0] in found for identity in entry.files):
-                ledger.store.store.discard(entry.key)
+                ledger.store.discard(entry.key)
 
 
 def as_verified(source: Source, ledger: Ledger) -> Source:

@@ -33,8 +33,6 @@ def dataset_profile(workspace: Workspace, name: str, target: str | None = None, 
 
     Parameters
     ----------
-    workspace : Workspace
-    name : str
     target : str, optional
         The column of classes; else that of the data set, if it has one.
     search : str

@@ -110,7 +110,6 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
         Its rules follow the files: one that was made for other data with the same files becomes a rule of these too.
     source : Source
         All files of the data set.
-    request : TrainRequest
     run : Run
         Gets the progress of a search for forgotten rows in files that are new.
 
@@ -255,6 +254,6 @@ def discard_forgotten(ledger: Ledger) -> int:
     for entry in ledger.store.entries():
         parts = [whole_and_part(identity) for identity in entry.files]
         if any(file in rules and not rules[file] <= set(conditions or ()) for file, conditions in parts):
-            ledger.store.store.discard(entry.key)
+            ledger.store.discard(entry.key)
             n_removed += 1
     return n_removed

@@ -44,7 +44,7 @@ from storage.datasets.forgotten import rule_sha256
 from storage.datasets.predicates import RowPredicate
 from storage.errors import CorruptFile, NotFound
 from storage.models.compiled import map_compiled
-from storage.models.model_file import read_provenance
+from storage.models.model_file import read_pairs
 from storage.models.models import ModelVersion
 
 ATTEMPTS = 3  # as often a model is trained again when other rows are forgotten in between
@@ -225,7 +225,7 @@ def affected_models(workspace: Workspace, request: ForgetRequest) -> list[ModelV
 
 
 def _request_of(version: ModelVersion) -> JSONObject:
-    asked = read_provenance(version.duckdb_path).get("request")
+    asked = read_pairs(version.duckdb_path, "provenance").get("request")
     try:
         return TrainRequest(**json.loads(asked or "")).model_dump()
     except (ValueError, TypeError, ValidationError) as error:
@@ -255,7 +255,7 @@ def _place(
 
 def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
     """Whether the version equals a model of the remaining rows that no stored statistic had a part in."""
-    told = read_provenance(version.duckdb_path).get("snapshot")
+    told = read_pairs(version.duckdb_path, "provenance").get("snapshot")
     request = provenance.of_snapshot(TrainRequest(**_request_of(version)), json.loads(told or "null"))
     if not run.is_local:
         check_roots(files_of(request.parameters), workspace.settings)
@@ -300,7 +300,7 @@ def _holding(workspace: Workspace, request: ForgetRequest, searched: Mapping[str
 def _rules_of(version: ModelVersion) -> list[str]:
     """The SHA-256 of the rules that stood when a version was learned; none can be told of one whose file is damaged."""
     try:
-        return list(json.loads(read_provenance(version.duckdb_path).get("forgotten", "[]")))
+        return list(json.loads(read_pairs(version.duckdb_path, "provenance").get("forgotten", "[]")))
     except CorruptFile:
         return []
 

@@ -31,13 +31,10 @@ def forget_served(
 
     Parameters
     ----------
-    workspace : Workspace
     models : sequence of str
         That may have predicted them.
-    source : Source
     predicate : RowPredicate
         Which rows.
-    column : str
     dry_run : bool
         Only count.
 

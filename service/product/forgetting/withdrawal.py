@@ -27,7 +27,6 @@ def withdraw_rule(
 
     Parameters
     ----------
-    workspace : Workspace
     name, kind
         A data set, one that was deleted included, or a model that was trained on files; without a kind whichever has the rule.
     where : str

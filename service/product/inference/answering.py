@@ -131,13 +131,6 @@ def evaluate_beside(
 ) -> JSONObject:
     """Measure several versions on the same rows, which are read once for each.
 
-    Parameters
-    ----------
-    workspace : Workspace
-    references : sequence of str
-    uris : sequence of str
-    report : callable
-
     Returns
     -------
     dict

@@ -36,7 +36,6 @@ class Filling:
         Columns to fill; none named: those of the model that the data has.
     draws : int
         Completed rows for each row, with a column `draw` from 1 where there are several.
-    seed : int
 
     Raises
     ------

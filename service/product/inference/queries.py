@@ -202,7 +202,6 @@ def until(deadline: float, time_limit_s: float, kind: str = "query") -> Callable
 
     Parameters
     ----------
-    deadline : float
     time_limit_s : float
         To be named.
     kind : str
@@ -226,7 +225,6 @@ def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None]
 
     Parameters
     ----------
-    model : Model
     queries : sequence of Query
     pause : callable, optional
         Called again and again; what it raises ends the answering.
@@ -245,7 +243,7 @@ def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None]
     with _adding_up if isinstance(model, OrderModel) and (structures or any(map(_average, asked))) else nullcontext():
         about = iter(model.answer(structures, pause) if isinstance(model, OrderModel) else [])
         joint = iter(answer_all(own, asked, partial(queryable, own), pause=pause) if asked else [])
-    told = [_finite(next(about if isinstance(query, StructureQuery) else joint)) for query in queries]
+    told = [finite(next(about if isinstance(query, StructureQuery) else joint)) for query in queries]
     return [answer | {"member": "joint"} for answer in told] if isinstance(model, EnsembleModel) else told
 
 
@@ -253,9 +251,10 @@ def _average(query: AnyQuery) -> Average | None:
     return query.graph if isinstance(query, Given) and isinstance(query.graph, Average) else None
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """A value as JSON has it: None in place of what is not finite."""
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: finite(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_finite(each) for each in value]
+        return [finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -83,17 +83,12 @@ def write_scores(
 
     Parameters
     ----------
-    model : CircuitModel
-    source : Source
     output : path or address
         A Parquet file, which appears when it is complete.
     keep : sequence of str
         Columns of the data to copy.
     over : GraphAverage, optional
         Of a posterior over structures, whose best graph `model` is. Rows that lack a value have null in both columns.
-    replace : bool
-    threads : int
-    report, warn : callable
 
     Returns
     -------

@@ -23,7 +23,7 @@ from learners.orders.model import OrderModel
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.records import encode_records, number_reader
 from learners.schema.labels import labels_of
-from service.product.inference.queries import answers, queryable
+from service.product.inference.queries import answers, finite, queryable
 from service.serving.predictor import Served, intervals_of
 
 Part = Literal["prediction", "interval", "contributions", "posterior", "completion", "edges"]
@@ -236,14 +236,14 @@ def _contributions(served: Served, chunk: Chunk) -> Told:
     own = found.contributions[0]
     names = [attribute.name for attribute in served.schema.attributes]
     told = [
-        {"column": name, "log_odds": _finite(value)} for name, value in zip(names, own.tolist(), strict=True) if value
+        {"column": name, "log_odds": finite(value)} for name, value in zip(names, own.tolist(), strict=True) if value
     ]
     told.sort(key=lambda each: -abs(cast("float", each["log_odds"] if each["log_odds"] is not None else math.inf)))
     return {
         "prediction": served.classes[int(found.predicted[0])],
         "against": served.classes[int(found.against[0])],
-        "log_odds": _finite(float(found.log_odds[0])),
-        "prior": _finite(float(found.prior[0])),
+        "log_odds": finite(float(found.log_odds[0])),
+        "prior": finite(float(found.prior[0])),
         "contributions": told,
     }
 
@@ -361,7 +361,3 @@ def _entropy(probabilities: np.ndarray) -> float:
     """In nats."""
     positive = probabilities[probabilities > 0]
     return float(-(positive * np.log(positive)).sum())
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

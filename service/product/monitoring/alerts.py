@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import cast
 
 from learners.monitoring.drift_tests import Limits
@@ -11,6 +11,7 @@ from service.product.monitoring.windows import monitor
 from service.product.versions.registry import find_version
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
+from storage.control.tables import now
 from storage.errors import NotFound
 from storage.monitoring.records import AlertRecord, RuleRecord, records_of, with_records
 
@@ -81,7 +82,7 @@ def acknowledge_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
     NotFound
     """
     with _changing(workspace, alert_id) as alert:
-        alert["acknowledged_at"] = alert["acknowledged_at"] or _now().isoformat()
+        alert["acknowledged_at"] = alert["acknowledged_at"] or now().isoformat()
     return alert
 
 
@@ -93,7 +94,7 @@ def mute_alert(workspace: Workspace, alert_id: str, *, is_muted: bool = True) ->
     NotFound
     """
     with _changing(workspace, alert_id) as alert:
-        alert["muted_at"] = (alert.get("muted_at") or _now().isoformat()) if is_muted else None
+        alert["muted_at"] = (alert.get("muted_at") or now().isoformat()) if is_muted else None
         alert["is_muted"] = is_muted
     return alert
 
@@ -107,7 +108,7 @@ def resolve_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
     """
     with _changing(workspace, alert_id) as alert:
         if alert["resolved_at"] is None:
-            alert["resolved_at"], alert["is_sent"] = _now().isoformat(), False
+            alert["resolved_at"], alert["is_sent"] = now().isoformat(), False
             with with_records(workspace.layout.root, "looks") as looks:
                 own = looks.get(f"{alert['model']}@{alert['version']}", {"last": []})
                 own["last"] = [[subject for subject in seen if subject != alert["subject"]] for seen in own["last"]]
@@ -123,22 +124,20 @@ def _changing(workspace: Workspace, alert_id: str) -> Iterator[AlertRecord]:
         yield alert
 
 
-def look(workspace: Workspace, name: str, now: datetime | None = None) -> list[tuple[str, AlertRecord]]:
+def look(workspace: Workspace, name: str, at: datetime | None = None) -> list[tuple[str, AlertRecord]]:
     """Test the present window of a model, once an hour, and fire or resolve alerts.
 
     Parameters
     ----------
-    workspace : Workspace
     name : str
         Of the model; what its bare name means is looked at.
-    now : datetime, optional
 
     Returns
     -------
     list of ("fired" or "resolved", alert)
         What has changed.
     """
-    moment = now or _now()
+    moment = at or now()
     rule = alert_rule(workspace, name)
     limits = Limits(rule["q"], rule["nats"], rule["points"])
     try:
@@ -208,7 +207,3 @@ def _change(
 
 def _subject(cause: Mapping[str, object]) -> str:
     return " ".join([str(cause["kind"]), *map(str, cast("Sequence[object]", cause["columns"]))])
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -34,10 +34,8 @@ def drift(
 
     Parameters
     ----------
-    workspace : Workspace
     reference : str
         Of the model: name, name@version or name@alias.
-    uris : sequence of str
     against : sequence of str
         Other files to compare with; those of the training unless given.
     limits : Limits, optional

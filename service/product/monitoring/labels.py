@@ -31,7 +31,6 @@ class Label:
     ----------
     kind : "id" or "key"
         Whether `text` is the id that the prediction was answered with, or the client's own key.
-    text : str
     label : str, int or bool
     at : aware, when it was known; now unless given
     """
@@ -47,10 +46,8 @@ def add_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) ->
 
     Parameters
     ----------
-    workspace : Workspace
     reference : str
         Of the model; labels find the version that made the prediction.
-    labels : sequence of Label
 
     Returns
     -------
@@ -179,7 +176,6 @@ def realised(found: Labelled, measured: Mapping[str, object]) -> dict[str, objec
 
     Parameters
     ----------
-    found : Labelled
     measured : mapping
         The version's metrics.
     """

@@ -19,9 +19,6 @@ def monitoring_predictions(
 
     Parameters
     ----------
-    workspace : Workspace
-    reference : str
-    window : str
     until : datetime, optional
         The end of the window; now unless given.
 

@@ -50,7 +50,8 @@ def create_webhook(workspace: Workspace, url: str, models: list[str], secret: st
 
 def list_webhooks(workspace: Workspace) -> list[dict[str, object]]:
     """The webhooks, without their secrets."""
-    return [_shown(one) for one in records_of(workspace.layout.root, "webhooks").values()]
+    webhooks = records_of(workspace.layout.root, "webhooks").values()
+    return [{name: value for name, value in webhook.items() if name != "secret"} for webhook in webhooks]
 
 
 def delete_webhook(workspace: Workspace, webhook: str) -> None:
@@ -143,7 +144,6 @@ def check_address(workspace: Workspace, url: str) -> str:
     ----------
     workspace : Workspace
         `FEWPASS_WEBHOOK_HOSTS` names hosts that are allowed all the same.
-    url : str
 
     Returns
     -------
@@ -244,10 +244,6 @@ def _webhook(workspace: Workspace, webhook: str) -> WebhookRecord:
     if webhook not in found:
         raise NotFound("webhook", webhook)
     return cast("WebhookRecord", found[webhook])
-
-
-def _shown(webhook: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in webhook.items() if name != "secret"}
 
 
 def _now() -> str:

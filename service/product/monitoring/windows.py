@@ -35,7 +35,6 @@ class Window:
 
     Parameters
     ----------
-    counts : ServedCounts
     since, until : aware, UTC
     gaps : sequence of dict
         Processes that did not end as they should, and from when on their rows may be missing.
@@ -55,7 +54,6 @@ class Watching:
 
     Parameters
     ----------
-    workspace : Workspace
     reference : str
         name, name@version or name@alias.
     """
@@ -175,7 +173,6 @@ def monitor(
 
     Parameters
     ----------
-    workspace : Workspace
     reference : str
         name, name@version or name@alias.
     window : str
@@ -184,7 +181,6 @@ def monitor(
         The end of the window; now unless given.
     against : str
         training, window:7d, same-hour:4w or version:3.
-    limits : Limits, optional
 
     Returns
     -------
@@ -256,11 +252,8 @@ def monitoring_windows(
 
     Parameters
     ----------
-    workspace, reference
     since : str
         How far back, such as 24h or 30d.
-    step : str
-    until : datetime, optional
     against : str
         As in `monitoring`; steps are tested only where there are at most 72, as each has its own tests.
 

@@ -20,6 +20,7 @@ from service.product.promotion.refresh_gate import inspect
 from service.product.training.provenance import of_snapshot
 from service.product.training.training import target_of, train_steps
 from service.product.versions.deletion import prune
+from service.product.versions.registry import aliases_of
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import PromotionRule, RefreshRequest, TrainRequest
@@ -105,7 +106,7 @@ def decide(workspace: Workspace, run: Run) -> JSONObject:
     read, measured_on = _rows(workspace, request, run, _schema(workspace, name, number))
     challenger = _measured(workspace, name, number, read, run)
     for attempt in range(DECISIONS):
-        champion = _champion(workspace, name, request.promotion.alias)
+        champion = aliases_of(workspace, name).get(request.promotion.alias)
         against = None if champion is None else _measured(workspace, name, champion, read, run)
         is_promoted, reason = verdict(request.promotion, challenger, against)
         decision = Promotion(
@@ -140,7 +141,6 @@ def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None
 
     Parameters
     ----------
-    rule : PromotionRule
     challenger, champion : Measured
         The champion is None if there is none.
     """
@@ -204,10 +204,6 @@ def _loss(metrics: JSONMapping, metric: str) -> float | None:
     if metric == JOINT_METRIC and "log_likelihood" in metrics:
         return math.inf if metrics["n_impossible"] else -metrics["log_likelihood"]
     return metrics.get(metric)
-
-
-def _champion(workspace: Workspace, name: str, alias: str) -> int | None:
-    return models.aliases(workspace.control, name).get(alias)
 
 
 def _measured(workspace: Workspace, name: str, number: int, read: Read, run: Run) -> Measured:

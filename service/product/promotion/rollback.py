@@ -26,11 +26,8 @@ def judged(workspace: Workspace, name: str, min_labels: int, now: datetime | Non
 
     Parameters
     ----------
-    workspace : Workspace
-    name : str
     min_labels : int
         Fewer decide nothing.
-    now : datetime, optional
 
     Returns
     -------

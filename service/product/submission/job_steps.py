@@ -54,7 +54,6 @@ def train(workspace: Workspace, request: TrainRequest, report: Report = silent) 
 
     Parameters
     ----------
-    workspace : Workspace
     request : TrainRequest
         Data, learner, parameters and how to evaluate.
     report : callable

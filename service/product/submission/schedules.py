@@ -10,13 +10,17 @@ from service.jobs.queue import Job
 from service.product.submission.prechecks import check_request
 from service.product.submission.submitting import submit
 from service.requests.requests import ScheduleChange, ScheduledRequest, ScheduleRequest
-from service.workspace import Workspace
+from service.workspace import Workspace, on_control
 from storage.control import schedules
-from storage.control.paging import Page
 from storage.control.schedules import Run, Schedule
 from storage.control.tables import now
 
 REQUESTS: TypeAdapter[Any] = TypeAdapter(ScheduledRequest)
+
+get_schedule = on_control(schedules.get_schedule)
+list_schedules = on_control(schedules.list_schedules)
+list_schedule_runs = on_control(schedules.list_runs)
+delete_schedule = on_control(schedules.delete_schedule)
 
 
 def create_schedule(workspace: Workspace, request: ScheduleRequest, *, is_remote: bool = False) -> Schedule:
@@ -37,21 +41,6 @@ def create_schedule(workspace: Workspace, request: ScheduleRequest, *, is_remote
         next_due_at=cron.after(now()),
     )
     return schedules.create_schedule(workspace.control, schedule)
-
-
-def get_schedule(workspace: Workspace, name: str) -> Schedule:
-    """One schedule with its newest run."""
-    return schedules.get_schedule(workspace.control, name)
-
-
-def list_schedules(workspace: Workspace, limit: int = 100, cursor: str | None = None) -> Page[Schedule]:
-    """All schedules by name."""
-    return schedules.list_schedules(workspace.control, limit, cursor)
-
-
-def list_schedule_runs(workspace: Workspace, name: str, limit: int = 100, cursor: str | None = None) -> Page[Run]:
-    """What came of the times that a schedule was due, newest first."""
-    return schedules.list_runs(workspace.control, name, limit, cursor)
 
 
 def change_schedule(workspace: Workspace, name: str, change: ScheduleChange, *, is_remote: bool = False) -> Schedule:
@@ -83,11 +72,6 @@ def _set_paused(workspace: Workspace, name: str, is_paused: bool) -> Schedule:
     due = None if is_paused else Cron(before.cron, before.timezone).after(now())
     after = replace(before, is_paused=is_paused, next_due_at=due)
     return schedules.change_schedule(workspace.control, before, after)
-
-
-def delete_schedule(workspace: Workspace, name: str) -> None:
-    """Forget a schedule; its jobs and models stay."""
-    schedules.delete_schedule(workspace.control, name)
 
 
 def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = None) -> Job:

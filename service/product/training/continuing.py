@@ -62,9 +62,6 @@ def continuation(
 
     Parameters
     ----------
-    workspace : Workspace
-    request : TrainRequest
-    rows : TrainingRows
     how : str
         As `chosen` says.
 

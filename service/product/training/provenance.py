@@ -17,12 +17,10 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
 
     Parameters
     ----------
-    request : TrainRequest
     learned : mapping
         Receipt of the step that learned: `files`, `n_rows`, `passes`, the rules of `forgotten` rows, the `snapshot` of a lake
         table, and of files that hold rows of `databases` from where.
     metrics : mapping
-    job_id : str
 
     Returns
     -------

@@ -30,7 +30,7 @@ def delete_model(workspace: Workspace, name: str) -> list[int]:
     Conflict
         If a job that has not ended is at work on it.
     """
-    busy = [job.id for job in _queue(workspace).unfinished() if _model_of(job) == name]
+    busy = [job.id for job in _queue(workspace).unfinished() if _model_and_version(job)[0] == name]
     if busy:
         raise Conflict(f"Job {busy[0]} is working on {name!r}. Wait until it ends, or cancel it.", job=busy[0])
     gone = removal.delete_model(workspace.control, name)
@@ -49,7 +49,6 @@ def prune(workspace: Workspace, name: str, keep: int | None = None, *, job_id: s
 
     Parameters
     ----------
-    name : str
     keep : int, optional
         By default what the model's retention says; a model without one is left as it is.
     job_id : str, optional
@@ -83,8 +82,8 @@ def _is_unfinished(workspace: Workspace, job_id: str | None) -> bool:
 
 def _named_by_jobs(workspace: Workspace, name: str) -> set[int]:
     """The versions that jobs name by number, such as "name@3", and that have not ended."""
-    references = (str(job.request.get("model")).partition("@") for job in _queue(workspace).unfinished())
-    return {int(number) for model, _, number in references if model == name and number.isdecimal()}
+    references = map(_model_and_version, _queue(workspace).unfinished())
+    return {int(number) for model, number in references if model == name and number.isdecimal()}
 
 
 def _queue(workspace: Workspace) -> "JobQueue":
@@ -93,6 +92,7 @@ def _queue(workspace: Workspace) -> "JobQueue":
     return job_queue(workspace)
 
 
-def _model_of(job: "Job") -> str:
-    """The name of the model that a job makes or asks."""
-    return str(job.request.get("model")).partition("@")[0]
+def _model_and_version(job: "Job") -> tuple[str, str]:
+    """The model that a job makes or asks, and its version if the job names one."""
+    model, _, version = str(job.request.get("model")).partition("@")
+    return model, version

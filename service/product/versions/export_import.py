@@ -104,7 +104,6 @@ def read_export(path: Path, draft: Path, max_bytes: int) -> tuple[Manifest, Mapp
 
     Parameters
     ----------
-    path : Path
     draft : Path
         Where the model file goes.
     max_bytes : int
@@ -153,9 +152,9 @@ def _checked(path: Path, manifest: JSONMapping) -> Manifest:
 
 def _check_lineage(path: Path, model: Path) -> None:
     """Read what the file says of its making, as lists and lineages will."""
-    model_file.read_libraries(model)
+    model_file.read_pairs(model, "libraries")
     try:
-        for text in model_file.read_provenance(model).values():
+        for text in model_file.read_pairs(model, "provenance").values():
             json.dumps(json.loads(text), ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise CorruptFile(path, f"its provenance cannot be read ({error}).") from error

@@ -42,7 +42,6 @@ class Fitted:
 
     Parameters
     ----------
-    model : Model
     learner : str
         A key of `learners.registry.recipes.LEARNERS`, or what else made it.
     parameters : mapping
@@ -52,7 +51,6 @@ class Fitted:
     is_named : bool
         Whether the caller had named them; those of an array are known by their position.
     metrics : mapping
-    tags : mapping of str to str
     """
 
     model: Model

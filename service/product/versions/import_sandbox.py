@@ -37,7 +37,6 @@ def try_model(workspace: Workspace, path: Path, draft: Path, header: Mapping[str
 
     Parameters
     ----------
-    workspace : Workspace
     path : Path
         Of the imported file, for messages.
     draft : Path

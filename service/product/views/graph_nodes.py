@@ -46,8 +46,6 @@ class Box(NamedTuple):
 
     Parameters
     ----------
-    name : str
-    bars : Bars or None
     told : str
         Its title says this.
     kind : str

@@ -38,7 +38,6 @@ class GraphEdge:
 
     Parameters
     ----------
-    source, sink : str
     weight : float
         In nats what the parent tells of the child, given the class and the parents before it; of a posterior over
         structures the probability of the edge.
@@ -59,7 +58,6 @@ class ColumnGraph:
         The class; each column has it as a parent, and those edges are in `of_class`, not in `edges`.
     columns : tuple of str
         Without the class.
-    edges : tuple of GraphEdge
     of_class : mapping of str to float
         In nats what the class tells of each column.
     unit : str
@@ -183,9 +181,6 @@ def family(workspace: Workspace, reference: str, column: str, limit: int = MAX_C
 
     Parameters
     ----------
-    workspace : Workspace
-    reference : str
-    column : str
     limit : int
         Contexts.
 

@@ -115,8 +115,6 @@ def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tupl
 
     Parameters
     ----------
-    workspace : Workspace
-    reference : str
     address : str
         `models:/NAME`, of the registry that MLflow's own settings name.
 

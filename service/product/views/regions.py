@@ -23,7 +23,6 @@ def unfolded(model: Model, opened: Collection[int] | None = None) -> JSONObject:
 
     Parameters
     ----------
-    model : Model
     opened : collection of int, optional
         The regions that are unfolded; unless given, those nearest the root, as long as few are drawn.
 

@@ -41,8 +41,6 @@ def report_page(report: ModelReport, *, title: str, learner: str, call: str, whe
 
     Parameters
     ----------
-    report : ModelReport
-    title : str
     learner : str
         Of the model.
     call : str

@@ -38,8 +38,6 @@ def to_svg(
 
     Parameters
     ----------
-    graph : ColumnGraph
-    title : str
     link : callable, optional
         Where a click on a column's name leads.
     alone : bool

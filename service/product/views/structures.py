@@ -34,8 +34,6 @@ def draw_posterior(
 
     Parameters
     ----------
-    workspace : Workspace
-    reference : str
     picture : 'edges' or 'graph'
     present, absent : sequence of str
         Known edges, each as "parent->child".

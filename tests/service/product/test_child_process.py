@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from service.jobs.children import Child, Children
 from service.jobs.limits import NICENESS
 from service.product.child_process import aside
 from service.requests.problems import TooSlow
@@ -31,3 +33,33 @@ def test_a_reader_gives_way_and_ends_with_its_time(tmp_path: Path) -> None:
         with pytest.raises(TooSlow, match=r"takes longer than 0\.2 s to read\."):
             aside(workspace, sleep, time_limit_s=0.2)
         wait_for(lambda: ended([pid]))
+
+
+class SlowlyStarting(Child):
+    n_starting = 0
+
+    def start(self) -> None:
+        self.n_starting += 1
+        assert self.n_starting == 1, "two threads start the same process"
+        time.sleep(0.05)
+        super().start()
+        self.n_starting -= 1
+
+
+class SlowlyStartingChildren(Children):
+    def made(self) -> Child:
+        return SlowlyStarting(self.opener, self.context, self.silence_s)
+
+
+def test_a_process_that_starts_for_the_next_work_is_taken_once_it_has_started() -> None:
+    children = SlowlyStartingChildren(os.getpid)
+
+    def work(_: int) -> None:
+        with children.one() as child:
+            child.start()
+
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(work, range(6)))
+    finally:
+        children.close()

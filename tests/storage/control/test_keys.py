@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from storage.control import tables
+from storage.control.change_counter import generation
 from storage.control.keys import Role, authenticate, create_key, list_keys, revoke_key
 from storage.errors import Conflict, InvalidKey, InvalidName, NotFound
-from storage.models.models import generation
 
 
 def test_a_token_authenticates_until_it_is_revoked(control):

@@ -30,8 +30,8 @@ from storage.control.schedules import (
     set_next_due,
 )
 from storage.errors import Conflict, InvalidName, NotFound
-from storage.models.aliases import alias_history, aliases, roll_back
-from storage.models.models import CHAMPION, list_versions, set_alias, set_tag
+from storage.models.aliases import alias_history, aliases, roll_back, set_alias
+from storage.models.models import CHAMPION, list_versions, set_tag
 from storage.models.promotions import Promotion, list_promotions, record_promotion
 from storage.models.removal import retain_versions
 from storage.models.retention import retention, set_retention

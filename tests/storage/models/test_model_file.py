@@ -21,15 +21,8 @@ from hypothesis.extra import numpy as npst
 from storage.errors import Conflict, CorruptFile, InvalidName, NotFound, Unstorable, Unwritable
 from storage.files import workspace_layout
 from storage.files.duckdb_files import MEMORY_LIMIT_BYTES
-from storage.models.model_file import (
-    map_compiled,
-    read_model,
-    rebuild_compiled,
-    remove_model,
-    verify,
-    write_compiled,
-    write_model,
-)
+from storage.models.compiled import map_compiled, write_compiled
+from storage.models.model_file import read_model, rebuild_compiled, remove_model, verify, write_model
 
 ROOT = Path(__file__).parents[3]
 HEADER = {"kind": "lookup", "classes": ["no", "yes", "née"], "m": 0.1, "nested": {"a": [1, None, True]}}
@@ -133,7 +126,7 @@ def _holds(line: str, address: int) -> bool:
 
 READER = """
 import sys
-from storage.models.model_file import map_compiled
+from storage.models.compiled import map_compiled
 header, arrays = map_compiled(sys.argv[1])
 print(arrays["counts"].sum(), "duckdb" in sys.modules, "sqlalchemy" in sys.modules)
 """

@@ -7,22 +7,18 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
+from storage.control.change_counter import generation
 from storage.control.control import open_control
 from storage.errors import Conflict, CorruptFile, InvalidName, NotFound, Unstorable
+from storage.models.aliases import alias_history, aliases, delete_alias, roll_back, set_alias
 from storage.models.models import (
     add_version,
-    alias_history,
-    aliases,
-    delete_alias,
-    generation,
     get_version,
     list_models,
     list_versions,
     reserve_version,
-    roll_back,
     served_since,
-    set_alias,
-    set_tags,
+    set_tag,
 )
 from storage.models.removal import delete_model, delete_version, retain_versions
 from tests.storage.conftest import new_version
@@ -200,9 +196,10 @@ def test_retention_keeps_the_newest_and_those_in_use(control):
 
 def test_tags_are_all_that_changes(control):
     version = new_version(control, tags={"a": "1"})
-    assert set_tags(control, "adult", 1, {"b": "2"}) == replace(version, tags={"b": "2"})
+    assert set_tag(control, "adult", 1, "b", "2") == replace(version, tags={"a": "1", "b": "2"})
+    assert set_tag(control, "adult", 1, "a", None) == replace(version, tags={"b": "2"})
     with pytest.raises(NotFound, match="There is no"):
-        set_tags(control, "adult", 2, {})
+        set_tag(control, "adult", 2, "b", None)
 
 
 def test_a_moved_workspace_still_finds_its_files(layout):

@@ -13,8 +13,9 @@ from storage.control.leases import end_lease, take_lease
 from storage.errors import LeaseLost, NotFound, Unwritable
 from storage.files.workspace_layout import Layout
 from storage.models import model_file, publication
+from storage.models.aliases import aliases
 from storage.models.model_file import write_model
-from storage.models.models import ModelVersion, add_version, aliases, get_version, reserve_version
+from storage.models.models import ModelVersion, add_version, get_version, reserve_version
 from storage.models.publication import abandoned_files, publishing, register, version_of_job
 
 NO_SPACE = Unwritable("control.sqlite", "No space left on device.")

@@ -22,8 +22,6 @@ def one_shape(
 
     Parameters
     ----------
-    files : sequence of SourceFile
-    contents : sequence of Content
     told : mapping of str to DataType or Reading
         Which columns are dropped, and by what rule others count where files differ: those of any file, of all, of the first.
 

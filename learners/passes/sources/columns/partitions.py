@@ -40,7 +40,6 @@ def partition_values(
 
     Parameters
     ----------
-    paths : sequence of str
     own : sequence of sequences of str
         The columns that each file has itself; they are taken from the file.
     told : mapping of str to DataType or Reading, optional

@@ -34,7 +34,6 @@ class Header:
     ----------
     dialect : Dialect
         With its delimiter and its encoding.
-    names : tuple of str
     n_skipped : int
         Lines of the file above the names.
     are_written : bool

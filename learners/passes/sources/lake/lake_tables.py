@@ -102,10 +102,8 @@ def changes_since(
     Parameters
     ----------
     filesystem : pyarrow.fs.FileSystem
-    snapshot : Snapshot
     files : sequence of SourceFile
         Those of the snapshot, in its order.
-    known : KnownSnapshot
     """
     is_same = (known.kind, known.folder) == (snapshot.kind, snapshot.folder)
     if not is_same or known.version == snapshot.version:

@@ -86,8 +86,6 @@ def decoded(decode: Callable[[bytes], Decoded], body: bytes, wanted: str) -> Dec
 
     Parameters
     ----------
-    decode : callable
-    body : bytes
     wanted : str
         What to send instead, in a sentence.
 

@@ -18,7 +18,6 @@ def check_json(body: bytes, max_bytes: int, *, is_shaped: bool = False) -> int:
 
     Parameters
     ----------
-    body : bytes
     max_bytes : int
         That it may take decoded.
     is_shaped : bool

@@ -59,7 +59,6 @@ def row_reader(shape: type[Rows], max_rows: int) -> Callable[[bytes], Rows]:
     ----------
     shape : class
         A struct of msgspec.
-    max_rows : int
     """
     fields = [(name, RAW[name], None) for name in shape.__struct_fields__ if name in RAW]
     raw_shape = msgspec.defstruct(shape.__name__, fields, bases=(shape,), forbid_unknown_fields=True)

@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Annotated, Generic, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.console.pages import workspace_of
 from service.http.threads import Openings
 from service.requests.json_values import JSONObject
 from service.workspace import Workspace
@@ -62,10 +63,8 @@ def answers(*media_types: str) -> dict[int | str, JSONObject]:
     return {200: {"content": {each: {"schema": schema} for each, schema in schemas.items()}}}
 
 
-def workspace_of(request: Request) -> Workspace:
-    """The workspace of the application that the request came to."""
-    workspace: Workspace = request.app.state.workspace
-    return workspace
+Ours = Annotated[Workspace, Depends(workspace_of)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
 async def opening_of(request: Request) -> Openings:

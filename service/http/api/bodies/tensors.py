@@ -107,10 +107,8 @@ def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tupl
 
     Parameters
     ----------
-    body : bytes
     header_bytes : bytes, optional
         The header Inference-Header-Content-Length: how much of the body is JSON; the rest are binary tensors.
-    max_rows : int
 
     Raises
     ------
@@ -204,7 +202,6 @@ def write_response(
         Model name and version.
     outputs : list of (name, datatype, values)
         All there are; those that the request names are sent.
-    request : InferRequest
     """
     by_default = bool(request.parameters.get("binary_data_output", False))
     wanted = {output.name: output.parameters for output in request.outputs or ()}

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from service.console.pages import workspace_of
 from service.http.api.bodies.bodies import content_length
-from service.http.api.bodies.shapes import workspace_of
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, UnsupportedMediaType
 from storage.files.workspace_layout import drafting

@@ -12,7 +12,7 @@ from learners.monitoring.raw import ColumnRows
 from learners.schema.encoding.records import encode_columns
 from learners.schema.schema import Attribute
 from service import product
-from service.http.api.bodies.shapes import workspace_of
+from service.http.api.bodies.shapes import Ours
 from service.http.api.bodies.tensors import LENGTH, decoded_bytes, read_request, write_response
 from service.http.api.scoring.predict import JSON, Predict
 from service.http.memory_in_flight import Hold
@@ -20,10 +20,8 @@ from service.requests.problems import NotReady
 from service.serving.answers import check_size
 from service.serving.predictor import Served
 from service.version import VERSION
-from service.workspace import Workspace
 
 router = APIRouter(prefix="/v2", tags=["open inference protocol"])
-Ours = Annotated[Workspace, Depends(workspace_of)]
 PATHS = ("/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer")
 WAY_OUT = 'or send the request parameter "ignore_unknown": true'
 EXTENSIONS = ["binary_tensor_data"]

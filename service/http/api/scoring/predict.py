@@ -78,7 +78,6 @@ class Predict:
 
     Parameters
     ----------
-    settings : Settings
     in_flight : InFlight
         What the requests of the process hold.
 
@@ -300,15 +299,12 @@ def headers_of(scope: Scope) -> tuple[str, str, int | None]:
     """Content type, wanted content type, and length."""
     headers = scope["fewpass.headers"]
     content_type = headers.get(b"content-type", b"application/json")
-    given = JSON if content_type == b"application/json" else _media_type(content_type)
+    is_json = content_type == b"application/json"
+    given = JSON if is_json else content_type.decode("latin-1").partition(";")[0].strip().lower()
     accept = headers.get(b"accept", b"")
     wanted = ARROW if ARROW.encode() in accept else JSON if JSON.encode() in accept else ""
     length = headers.get(b"content-length")
     return given, wanted, None if length is None else int(length)
-
-
-def _media_type(value: bytes) -> str:
-    return value.decode("latin-1").partition(";")[0].strip().lower()
 
 
 def check_form(request: PredictRequest, max_rows: int) -> None:

@@ -7,12 +7,11 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from learners.models.query import AnyQuery
+from service.console.pages import served_of
 from service.product.inference import queries
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
-from service.requests.problems import NotReady
 from service.requests.requests import MAX_QUERIES
-from service.serving.predictor import Predictor
 from service.settings import Settings
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
@@ -52,10 +51,7 @@ def query(name: str, body: QueryRequest, request: Request) -> QueryResponse:
     """Of a joint distribution, any columns may be given, asked for, or left out; of a posterior over structures, any edges."""
     settings: Settings = request.app.state.settings
     pause = queries.until(time.monotonic() + settings.query_s, settings.query_s)
-    predictor: Predictor | None = getattr(request.app.state, "predictor", None)
-    if predictor is None:
-        raise NotReady("The server is starting.")
-    served = predictor.served(name) or predictor.resolve(name)
+    served = served_of(request, name)
     asked = queries.limited(served.model, body.queries, settings.max_rows, settings.query_s)
     queries.check_size(served.model, asked, settings.max_rows)
     return QueryResponse(model=served.name, version=served.version, answers=queries.answers(served.model, asked, pause))

@@ -4,11 +4,10 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from learners.models.evidence import Known, RawValue
+from service.console.pages import served_of
 from service.product.inference.what_if import PARTS, Case, Part, what_if
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
-from service.requests.problems import NotReady
-from service.serving.predictor import Predictor
 from service.settings import Settings
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
@@ -70,10 +69,7 @@ def ask(name: str, body: WhatIfRequest, request: Request) -> WhatIfResponse:
     Each is what predict, explain and query answer; a part that this model has not is told with the reason.
     """
     settings: Settings = request.app.state.settings
-    predictor: Predictor | None = getattr(request.app.state, "predictor", None)
-    if predictor is None:
-        raise NotReady("The server is starting.")
-    served = predictor.served(name) or predictor.resolve(name)
+    served = served_of(request, name)
     limit_s = min(body.time_limit_s, settings.query_s)
     told = {name: getattr(body, name) for name in WhatIfRequest.model_fields}
     case = Case(**(told | {"time_limit_s": limit_s}))
