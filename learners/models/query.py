@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from types import UnionType
+from typing import Literal, get_args
 
 from learners.errors import InvalidParameter
 from learners.models.estimation import MAX_GRAPHS, GraphPrior, check_seed
@@ -352,3 +353,15 @@ Asked = Marginal | Conditional | Moments | Sample | Map | Impute
 Query = Asked | Surprise
 StructureQuery = Edges | Graph | Graphs | Paths | Effects | Score
 AnyQuery = Query | StructureQuery
+
+
+def check_kind(query: object, allowed: UnionType = Query) -> None:
+    """Refuse what is no query, or none of these.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+    if not isinstance(query, allowed):
+        *names, last = (kind.__name__ for kind in get_args(allowed))
+        raise InvalidParameter("query", type(query).__name__, f"give a {', '.join(names)} or {last} of fewpass")
