@@ -8,13 +8,12 @@ from pydantic import Field, model_validator
 
 from service import product
 from service.http.api.bodies.shapes import workspace_of
-from service.http.api.monitoring import Answer
+from service.http.api.monitoring import SPAN, Answer
 from service.product.monitoring.labels import Label
 from service.requests.first_findings import Body
 from service.workspace import Workspace
 from storage.monitoring.records import RuleRecord
 
-SPAN = r"^[1-9][0-9]{0,3}[hdw]$"
 router = APIRouter(tags=["monitoring"])
 Ours = Annotated[Workspace, Depends(workspace_of)]
 MOST_LABELS = 100_000
@@ -49,7 +48,7 @@ class LabelsRequest(Body, extra="forbid"):
 class RuleRequest(Body, extra="forbid"):
     """When a model alerts; what is left out stays as it is."""
 
-    window: str | None = Field(default=None, pattern=r"^[1-9][0-9]{0,3}[hdw]$", examples=["24h"])
+    window: str | None = Field(default=None, pattern=SPAN, examples=["24h"])
     against: str | None = Field(default=None, max_length=64, examples=["same-hour:4w"])
     q: float | None = Field(default=None, gt=0, lt=1)
     nats: float | None = Field(default=None, ge=0, le=100)

@@ -16,7 +16,8 @@ from storage.monitoring.counts import MonitorChoice
 
 router = APIRouter(prefix="/v1/models", tags=["monitoring"])
 Ours = Annotated[Workspace, Depends(workspace_of)]
-Span = Annotated[str, Query(pattern=r"^[1-9][0-9]{0,3}[hdw]$", examples=["24h"])]
+SPAN = r"^[1-9][0-9]{0,3}[hdw]$"
+Span = Annotated[str, Query(pattern=SPAN, examples=["24h"])]
 Against = Annotated[
     str, Query(description="training, window:7d, same-hour:4w or version:3", max_length=64, examples=["training"])
 ]
