@@ -80,6 +80,12 @@ def test_the_command_line_says_what_is_allowed(site, arguments, code, words):
         ("PUT", "/v1/models/weather/aliases/7", {"version": 1}, ["'7' is not a name for an alias"]),
         ("POST", "/v1/models/weather/predict?interval=2", {}, ["interval='2' is not allowed", "above 0 and below 1"]),
         ("POST", "/v1/models/weather/predict", {"records": [{"zz": 1}]}, ["knows no column 'zz'. Rename it"]),
+        (
+            "POST",
+            "/v1/models/weather/predict",
+            {"records": [{}, {"windy": True, "outlook": [1]}]},
+            ["records[1]['outlook']"],
+        ),
         ("POST", "/v1/models/weather/whatif", {"columns": ["outlok"]}, ["Column 'outlok' is not", "outlook"]),
         ("GET", "/v1/jobs?limit=x", None, ["query.limit: 'x' must be a whole number"]),
     ],

@@ -93,7 +93,7 @@ def _rows(name: str, raw: Any, max_rows: int) -> Any:
         return Split(raw.columns, _listed(DECODE_ROWS, raw.data, f"$.{name}.data", max_rows))
     if isinstance(raw, dict):
         decode: Callable[[bytes | msgspec.Raw], Any] = DECODE_COLUMN if name == "columns" else DECODE_VALUES
-        return {column: _decoded(decode, values, f"$.{name}[{column!r}]", 0) for column, values in raw.items()}
+        return {column: _decoded(decode, values, f"$.{name}[...]", 0) for column, values in raw.items()}
     return raw
 
 
