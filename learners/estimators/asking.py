@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.circuits.model import CircuitModel
 from learners.models.model import Model
-from learners.models.query import Query
+from learners.models.query import Query, check_kind
 from learners.registry.networks.network_answers import answer_all
 from learners.registry.networks.of_models import compiled
 
@@ -23,10 +23,11 @@ class Querying:
 
         Raises
         ------
-        UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError
+        InvalidParameter, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError
         NetworkTooLarge, TablesTooLarge
         """
         check_is_fitted(self, "model_")
+        check_kind(query)
         model: Model = vars(self)["model_"]
 
         def circuit() -> CircuitModel:

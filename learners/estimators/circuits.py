@@ -27,7 +27,7 @@ from learners.estimators.forms import Rows, are_paths, column_of, is_pandas_fram
 from learners.estimators.labels import with_class_column
 from learners.kernels.arrays import Array, Floats
 from learners.models.evidence import RawValue
-from learners.models.query import How, Query
+from learners.models.query import How, Query, check_kind
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
 from learners.passes.progress_bar import shown
@@ -219,6 +219,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         ------
         UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError
         """
+        check_kind(query)
         return self._model().answer([query])[0]
 
     def impute(self, X: Any, how: How = "mode", seed: int = 0) -> Any:

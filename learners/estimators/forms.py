@@ -13,6 +13,7 @@ import pyarrow.dataset as pads
 
 from learners.errors import InvalidParameter, SchemaError, SourceError, one_line
 from learners.passes.sources.source import Source
+from learners.schema.checks import check_lengths
 
 SLICE_ROWS = 65_536
 ENTRY = {"y": "class", "sample_weight": "weight"}  # what each argument gives for a row
@@ -156,7 +157,7 @@ def rows_of(X: Any, estimator: Any) -> Rows:
         return _of_table(X)
     if isinstance(X, pads.Dataset | pads.Scanner):
         scanner = X.scanner() if isinstance(X, pads.Dataset) else X
-        return _of_reader(_opened(scanner.to_reader), "The dataset")
+        return _of_reader(_opened(X, scanner.to_reader), "The dataset")
     if isinstance(X, pa.RecordBatchReader):
         return _of_reader(X)
     if is_pandas_frame(X):
@@ -164,9 +165,9 @@ def rows_of(X: Any, estimator: Any) -> Rows:
     if _library_of(X) == "polars" and hasattr(X, "collect_batches"):
         return _of_lazy_frame(X)
     if hasattr(X, "__arrow_c_stream__"):
-        return _of_reader(_opened(lambda: pa.RecordBatchReader.from_stream(X)))
+        return _of_reader(_opened(X, lambda: pa.RecordBatchReader.from_stream(X)))
     if hasattr(X, "__arrow_c_array__"):
-        return rows_of(_opened(lambda: pa.record_batch(X)), estimator)
+        return rows_of(_opened(X, lambda: pa.record_batch(X)), estimator)
     if are_records(X):
         names = list(dict.fromkeys(name for record in X for name in record))
         return _of_table(_table_of_columns({name: [record.get(name) for record in X] for name in names}))
@@ -175,11 +176,11 @@ def rows_of(X: Any, estimator: Any) -> Rows:
     return _of_array(X, estimator)
 
 
-def _opened(opener: Any) -> Any:
+def _opened(X: Any, opener: Any) -> Any:
     try:
         return opener()
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise InvalidParameter("X", "a stream", f"{ACCEPTED} ({one_line(error)})") from error
+        raise InvalidParameter("X", type(X).__name__, f"{ACCEPTED} ({one_line(error)})") from error
 
 
 def _of_table(table: pa.Table, is_named: bool = True) -> Rows:
@@ -201,7 +202,7 @@ def _read(reader: pa.RecordBatchReader, what: str) -> Iterator[pa.RecordBatch]:
 
 def _of_lazy_frame(frame: Any) -> Rows:
     """A polars LazyFrame, whose result polars computes piece by piece."""
-    schema = _opened(lambda: pa.RecordBatchReader.from_stream(frame.head(0).collect()).schema)
+    schema = _opened(frame, lambda: pa.RecordBatchReader.from_stream(frame.head(0).collect()).schema)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for piece in frame.collect_batches(maintain_order=True):
@@ -257,7 +258,16 @@ def _dense(series: Any) -> Any:
 
 
 def _table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
-    return pa.table({str(name): column_of(str(name), values) for name, values in columns.items()})
+    for name, values in columns.items():
+        if not hasattr(values, "__len__") or isinstance(values, str | bytes | Mapping):
+            raise SchemaError(
+                f"Column {str(name)!r} holds {type(values).__name__}, and others hold several values. Give a list or an array "
+                "for every column, or, of one row, a single value for each.",
+                str(name),
+            )
+    table = {str(name): column_of(str(name), values) for name, values in columns.items()}
+    check_lengths({name: len(values) for name, values in table.items()})
+    return pa.table(table)
 
 
 def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
@@ -270,10 +280,13 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     """
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
+    # pandas' marks of what is missing stand in lists and arrays of objects; NaN in an array of numbers stays NaN.
+    has_marks = not isinstance(values, np.ndarray) or values.dtype == object
     try:
-        if isinstance(values, np.ndarray) and values.dtype == object:
-            return pa.array(values, from_pandas=True)
-        return pa.array(values)
+        try:
+            return pa.array(values, from_pandas=has_marks)
+        except OverflowError:  # from 2^63 on
+            return pa.array(values, pa.uint64(), from_pandas=has_marks)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise SchemaError(
             f"The values of column {name!r} have no common type that a column can have ({one_line(error)}). "
@@ -286,7 +299,7 @@ def _of_array(X: Any, estimator: Any) -> Rows:
     from sklearn.utils import check_array
 
     if isinstance(X, list | tuple):
-        array = np.asarray(X, dtype=object) if _is_mixed(X) else np.asarray(X)
+        array = _opened(X, lambda: np.asarray(X, dtype=object) if _is_mixed(X) else np.asarray(X))
     else:
         array = X
     if not hasattr(array, "dtype") and not hasattr(array, "__array__") and not hasattr(array, "__array_interface__"):

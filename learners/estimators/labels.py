@@ -31,8 +31,9 @@ def classes_of(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
     if isinstance(y, pa.Array | pa.ChunkedArray):
         return y
     array = column_or_1d(np.asarray(y), warn=True)
-    check_classification_targets(array)
-    return column_of(name, array.tolist())
+    column = column_of(name, array.tolist())
+    check_classification_targets(array[column.is_valid().to_numpy(zero_copy_only=False)])  # the schema refuses nulls
+    return column
 
 
 def name_of(y: Any) -> str | None:

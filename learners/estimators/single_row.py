@@ -9,9 +9,9 @@ import numpy as np
 
 from learners.estimators.columns import KnownColumns
 from learners.estimators.forms import is_pandas_frame, is_record
+from learners.schema.encoding.records import MARKS
 
 PLAIN = frozenset("iufb")
-MARKERS = frozenset(["NAType", "NaTType"])  # what pandas has for missing values beside NaN and None
 
 
 def record_of(X: Any, known: KnownColumns) -> Mapping[str, Any] | None:
@@ -49,7 +49,7 @@ def _values(frame: Any) -> list[Any]:
     """
     arrays = getattr(frame, "_iter_column_arrays", None)
     values = list(map(_first, arrays())) if arrays is not None else frame.iloc[0].tolist()
-    return [None if value.__class__.__name__ in MARKERS else value for value in values]
+    return [None if value.__class__.__name__ in MARKS else value for value in values]
 
 
 def _first(array: Any) -> Any:

@@ -17,7 +17,7 @@ from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.forms import are_paths, rows_of
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
-from learners.models.query import AnyQuery, StructureQuery
+from learners.models.query import AnyQuery, StructureQuery, check_kind
 from learners.orders.formats.network_files import chosen_format
 from learners.orders.model import OrderModel
 from learners.orders.parameters import OrderParameters
@@ -153,6 +153,7 @@ class StructurePosterior(BaseEstimator):
         NoTables, NetworkTooLarge
             If the most probable graph is too large to answer.
         """
+        check_kind(query, AnyQuery)
         if isinstance(query, StructureQuery):
             return self._model().answer([query])[0]
         return answer_all(self._model(), [query], self.network)[0]

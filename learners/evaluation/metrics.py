@@ -15,7 +15,9 @@ from learners.kernels.arrays import Floats, Integers, Mask
 
 CALIBRATION_BINS = 15
 LEAST_PROBABILITY = 1e-15
-NO_ROWS = "There are no rows to evaluate on. In training, keep back a larger share of the rows, or none (holdout=0)."
+NO_ROWS = (
+    "There are no rows to evaluate on. Give some; where training keeps rows back, a larger share, or none (holdout=0)."
+)
 
 
 @dataclass(frozen=True)

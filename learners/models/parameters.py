@@ -14,6 +14,40 @@ from pydantic import TypeAdapter, ValidationError
 
 from learners.errors import InvalidParameter
 
+OBJECT = "must be a JSON object"
+LIST = "must be a list"
+WORDS = {
+    "missing": "is missing",
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "list_type": LIST,
+    "tuple_type": LIST,
+    "dict_type": OBJECT,
+    "model_type": OBJECT,
+    "model_attributes_type": OBJECT,
+    "dataclass_type": OBJECT,
+    "mapping_type": OBJECT,
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be above {gt}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "too_short": "has {actual_length} entries and needs at least {min_length}",
+    "too_long": "has more than the {max_length} entries that it may have",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must look like {pattern}",
+    "literal_error": "is not known; there are {expected}",
+    "enum": "is not known; there are {expected}",
+    "union_tag_invalid": "has a {discriminator} that is not known, {tag!r}; there are {expected_tags}",
+    "union_tag_not_found": "does not say its {discriminator}",
+}  # of pydantic's findings by their type
 P = TypeVar("P", bound="Parameters")
 
 
@@ -66,7 +100,14 @@ def parse(cls: type[P], of: str, given: Mapping[str, object]) -> P:
         if isinstance(cause, InvalidParameter):
             raise cause from None
         field = str(first["loc"][0]) if first["loc"] else known[0]
-        raise InvalidParameter(field, given.get(field), first["msg"]) from None
+        words = ("it " if first["type"] in WORDS else "") + words_of(first)
+        raise InvalidParameter(field, given.get(field), words) from None
+
+
+def words_of(finding: Mapping[str, Any]) -> str:
+    """What is wrong with a value, as one of `ValidationError.errors()` tells it, in our words."""
+    context = {name: value for name, value in finding.get("ctx", {}).items() if name != "error"}
+    return WORDS.get(finding["type"], str(finding["msg"]).removesuffix(".")).format_map(context)
 
 
 @dataclass(frozen=True)

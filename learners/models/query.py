@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from numbers import Integral
+from types import UnionType
+from typing import Literal, get_args
 
 from learners.errors import InvalidParameter
 from learners.models.estimation import MAX_GRAPHS, GraphPrior, check_seed
@@ -113,7 +116,7 @@ class Sample(Given):
 
     def __post_init__(self) -> None:
         _name_some(self, "variables")
-        if self.n < 1:
+        if not isinstance(self.n, Integral) or self.n < 1:
             raise InvalidParameter("n", self.n, "use 1 or more samples")
         if self.n > MAX_SAMPLES:
             raise InvalidParameter(
@@ -336,9 +339,11 @@ class Score:
 
 
 def _name_some(query: object, *fields: str) -> None:
-    """Let one name by itself stand for a tuple of one: a string is a sequence, too, but of letters."""
+    """Let one name by itself stand for a tuple of one: a string is a sequence, too, but of letters; and a dict of names."""
     for field_name in fields:
         given = getattr(query, field_name)
+        if isinstance(given, Mapping) or not isinstance(given, Iterable):
+            raise InvalidParameter(field_name, given, "names of columns; what is known of them goes into evidence")
         object.__setattr__(query, field_name, (given,) if isinstance(given, str) else tuple(given))
 
 
@@ -352,3 +357,18 @@ Asked = Marginal | Conditional | Moments | Sample | Map | Impute
 Query = Asked | Surprise
 StructureQuery = Edges | Graph | Graphs | Paths | Effects | Score
 AnyQuery = Query | StructureQuery
+
+
+def check_kind(query: object, allowed: UnionType = Query) -> None:
+    """Refuse what is no query, or none of these, and what is given in it as anything but values by column.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+    if not isinstance(query, allowed):
+        *names, last = (kind.__name__ for kind in get_args(allowed))
+        raise InvalidParameter("query", type(query).__name__, f"give a {', '.join(names)} or {last} of fewpass")
+    for name in ("evidence", "likely", "do"):
+        if not isinstance(given := getattr(query, name, {}), Mapping):
+            raise InvalidParameter(name, given, "give a mapping from column to value")

@@ -1,10 +1,10 @@
-"""What a schema that somebody else has made must be, before anything is encoded by it."""
+"""What a schema and columns that somebody else has made must be, before anything is encoded by them."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import get_args
 
@@ -86,3 +86,18 @@ def _ascends_within(positions: Sequence[object], n_cuts: int) -> bool:
 
 def _are(kind: type, values: Collection[object]) -> bool:
     return all(isinstance(value, kind) for value in values)
+
+
+def check_lengths(lengths: Mapping[str, int]) -> int:
+    """How many values every column has.
+
+    Raises
+    ------
+    SchemaError
+        Naming a column that has another number than the first.
+    """
+    first, n_rows = next(iter(lengths.items()), ("", 0))
+    for name, length in lengths.items():
+        if length != n_rows:
+            raise SchemaError(f"Column {name!r} has {length} values, but {first!r} has {n_rows}.", name)
+    return n_rows

@@ -54,7 +54,12 @@ def train(
     test: Annotated[
         list[str] | None, typer.Option("--test", help="Files to evaluate on instead of rows kept back.")
     ] = None,
-    holdout: Annotated[float, typer.Option("--holdout", min=0, max=0.99, help="Share of rows to evaluate on.")] = 0.2,
+    holdout: Annotated[
+        float | None,
+        typer.Option(
+            "--holdout", min=0, max=0.99, help="Share of rows to keep back and evaluate on.", show_default="0.2"
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows are kept back.")] = 0,
     alias: Annotated[list[str] | None, typer.Option("--alias", help="Alias to point at the new version.")] = None,
     columns: ColumnsOption = None,
@@ -90,14 +95,18 @@ def train(
     from service.requests.requests import TrainRequest, n_bytes
     from service.workspace import Workspace
 
+    if test and holdout:
+        raise typer.BadParameter(
+            "evaluate on rows kept back or on files of --test, not on both.", param_hint="--holdout"
+        )
     request = TrainRequest(
         uris=uris,
         target=target,
         learner=learner,
-        parameters=_parameters(parameters or []) | ({} if k is None else {"k": k}),
+        parameters=_parameters([*(parameters or []), *([] if k is None else [f"k={k}"])]),
         model=name,
         test_uris=test or None,
-        holdout=0 if test else holdout,
+        holdout=0 if test else 0.2 if holdout is None else holdout,
         seed=seed,
         aliases=alias or [],
         columns=(_read_json(columns) if columns else {}) | ({} if weight is None else {weight: {"weight": True}}),
@@ -328,6 +337,8 @@ def _parameters(pairs: list[str]) -> JSONObject:
         name, separator, text = pair.partition("=")
         if not separator:
             raise typer.BadParameter(f"{pair!r} is not name=value.", param_hint="--set")
+        if name in parameters:
+            raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--set")
         try:
             parameters[name] = json.loads(text)
         except ValueError:

@@ -1,13 +1,23 @@
 """`fewpass monitor | labels | alerts | webhooks`: what served models show."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from service import product
 from service.cli.monitoring import EXIT_DRIFT, show_drift
-from service.terminal import JsonOption, Reference, WorkspaceOption, escape, opened, out, say, show_json, show_table
+from service.terminal import (
+    JsonOption,
+    Reference,
+    UrisArgument,
+    WorkspaceOption,
+    escape,
+    opened,
+    out,
+    say,
+    show_json,
+    show_table,
+)
 from storage.monitoring.records import AlertRecord
 
 app = typer.Typer(help="Send alerts to others.", no_args_is_help=True)
@@ -48,7 +58,7 @@ def monitor(
 
 def labels(
     model: Reference,
-    file: Annotated[Path, typer.Argument(help="Parquet file with a row for each label.")],
+    uris: UrisArgument,
     key: Annotated[str, typer.Option("--key", help="The column of your keys, or of ids with --ids.")],
     label: Annotated[str, typer.Option("--label", help="The column of the classes.")],
     ids: Annotated[bool, typer.Option("--ids", help="The column holds the ids that predictions answered.")] = False,
@@ -56,20 +66,8 @@ def labels(
     json_output: JsonOption = False,
 ) -> None:
     """Send labels of earlier predictions; sending them again changes nothing."""
-    import pyarrow.parquet as pq
-
-    from learners.errors import UnknownColumn
-    from service.product.monitoring.labels import Label
-
-    names = pq.read_schema(file).names
-    for name in (key, label):
-        if name not in names:
-            raise UnknownColumn(name, names)
-    table = pq.read_table(file, columns=[key, label])
-    kind = "id" if ids else "key"
-    found = [Label(kind, str(k), y) for k, y in zip(table[key].to_pylist(), table[label].to_pylist(), strict=True)]
     with opened(workspace) as here:
-        done = product.add_labels(here, model, found)
+        done = product.add_labels(here, model, product.labels_of_files(here, uris, key, label, "id" if ids else "key"))
     words = f"{done['accepted']:,} labels: {done['matched']:,} matched, {done['pending']:,} wait for a prediction"
     say(done, words, json_output)
 

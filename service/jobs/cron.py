@@ -67,9 +67,9 @@ class Cron:
             return ZoneInfo("" if self.timezone.startswith("right/") else self.timezone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             near = [name for name in sorted(available_timezones()) if self.timezone.lower() in name.lower()]
-            similar = ", ".join(near[:3]) if self.timezone and near else "none similar"
+            similar = f" (similar: {', '.join(near[:3])})" if self.timezone and near else ""
             raise InvalidRequest(
-                f"There is no time zone {self.timezone!r} (similar: {similar}). Use a name such as Europe/Berlin or UTC.",
+                f"There is no time zone {self.timezone!r}{similar}. Use a name such as Europe/Berlin or UTC.",
                 field="timezone",
             ) from error
 

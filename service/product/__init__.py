@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from service.product.monitoring.alerts import set_alert_rule as set_alert_rule
     from service.product.monitoring.drift import drift as drift
     from service.product.monitoring.labels import add_labels as add_labels
+    from service.product.monitoring.labels import labels_of_files as labels_of_files
     from service.product.monitoring.labels import performance as performance
     from service.product.monitoring.prediction_counts import monitoring_predictions as monitoring_predictions
     from service.product.monitoring.prediction_counts import monitoring_slices as monitoring_slices
@@ -130,7 +131,7 @@ _NAMES = {
     "service.product.monitoring.alerts": "acknowledge_alert alert_rule list_alerts mute_alert resolve_alert "
     "set_alert_rule",
     "service.product.monitoring.drift": "drift",
-    "service.product.monitoring.labels": "add_labels performance",
+    "service.product.monitoring.labels": "add_labels labels_of_files performance",
     "service.product.monitoring.prediction_counts": "monitoring_predictions monitoring_slices",
     "service.product.monitoring.settings": "monitor_of set_monitor",
     "service.product.monitoring.webhooks": "create_webhook delete_webhook list_deliveries list_webhooks test_webhook",

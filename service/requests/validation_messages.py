@@ -1,49 +1,17 @@
 """What pydantic finds wrong with a request, in our words: what stands there, and what may."""
 
 import inspect
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
 from pydantic import BaseModel
 
 from learners.models import query
+from learners.models.parameters import WORDS, words_of
 from service.requests import requests
 from service.requests.json_values import JSONMapping
 
-OBJECT = "must be a JSON object"
-LIST = "must be a list"
-WORDS = {
-    "missing": "is missing",
-    "string_type": "must be text",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-    "finite_number": "must be a finite number",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
-    "list_type": LIST,
-    "tuple_type": LIST,
-    "dict_type": OBJECT,
-    "model_type": OBJECT,
-    "model_attributes_type": OBJECT,
-    "dataclass_type": OBJECT,
-    "mapping_type": OBJECT,
-    "greater_than_equal": "must be at least {ge}",
-    "greater_than": "must be above {gt}",
-    "less_than": "must be below {lt}",
-    "less_than_equal": "must be at most {le}",
-    "too_short": "has {actual_length} entries and needs at least {min_length}",
-    "too_long": "has more than the {max_length} entries that it may have",
-    "string_too_short": "must have at least {min_length} characters",
-    "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "must look like {pattern}",
-    "literal_error": "is not known; there are {expected}",
-    "enum": "is not known; there are {expected}",
-    "union_tag_invalid": "has a {discriminator} that is not known, {tag!r}; there are {expected_tags}",
-    "union_tag_not_found": "does not say its {discriminator}",
-}
 SHAPES: dict[object, type] = {
     "marginal": query.Marginal,
     "conditional": query.Conditional,
@@ -69,6 +37,7 @@ SHAPES: dict[object, type] = {
 # Kinds of jobs that are called like one of a query.
 OF_JOBS: dict[object, type] = {"score": requests.ScoreRequest, "impute": requests.ImputeRequest}
 EVIDENCE = 'text, a number, true, false or null, a list of these, {"low": …, "high": …} or {"none_of": […]}'
+BRANCH = re.compile(r"(function-[a-z]+|literal|nullable)\[")  # what pydantic calls the types that a value may have
 SCALARS = {"str", "int", "float", "bool"}
 MOST_SHOWN = 80
 OF_THE_WHOLE = {"missing", "union_tag_invalid", "union_tag_not_found"}  # their input is all that stands around
@@ -89,10 +58,9 @@ def complaint(finding: JSONMapping, root: object = None) -> str:
         return str(context["error"]).removesuffix(".")
     if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
         return unknown_member(str(finding["loc"][-1]), members_at(finding["loc"], root))
-    words = WORDS.get(kind)
-    if words is None:
-        return str(finding["msg"]).removesuffix(".")
-    told = words.format_map({name: value for name, value in context.items() if name != "error"})
+    told = words_of(finding)
+    if kind not in WORDS:
+        return told
     shown = "" if kind in OF_THE_WHOLE else repr(finding.get("input"))
     is_shown = 0 < len(shown) <= MOST_SHOWN
     return f"{shown} {told}" if is_shown else told
@@ -124,7 +92,7 @@ def complaints(findings: Sequence[JSONMapping], root: object = None) -> list[tup
     """All findings as (place, words); the branches of a value that may be of several types are one."""
     told: dict[tuple[object, ...], str] = {}
     for finding in findings:
-        place = tuple(finding["loc"])
+        place = tuple(part for part in finding["loc"] if not BRANCH.match(str(part)))
         column = _evidence_in(place)
         if column and finding["type"] == "finite_number":
             told[column] = complaint(finding, root)

@@ -4,7 +4,6 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +14,7 @@ import structlog
 
 from learners.classifiers.baselines.boosted import BoostedModel
 from learners.distributions.checks import distributions
-from learners.errors import InvalidParameter
+from learners.errors import InvalidParameter, names_with_similar
 from learners.models.model import Model
 from learners.monitoring.raw import RawRows
 from learners.registry.model_kinds import load_model
@@ -147,9 +146,8 @@ class Served:
         for record in records:
             if not record.keys() <= known:
                 unknown = next(name for name in record if name not in known)
-                near = ", ".join(get_close_matches(unknown, known)) or "none similar"
                 raise InvalidRequest(
-                    f"Model {self.name!r} knows no column {shortened(unknown)!r} (similar: {near}). "
+                    f"Model {self.name!r} knows no column {names_with_similar([shortened(unknown)], list(known))}. "
                     f"Rename it, leave it out, {way_out}.",
                     column=shortened(unknown),
                 )

@@ -14,6 +14,7 @@ from sklearn.model_selection import cross_val_score
 import learners
 from learners import KDB, NB, SKDB, TAN, Source
 from learners.errors import InvalidParameter, LearnerError, SourceError
+from learners.models.query import Edges, Marginal
 from learners.schema import Schema
 
 
@@ -137,6 +138,12 @@ def test_wrong_use_is_named(table, tmp_path):
         KDB(k=9).fit(table, "class")
     with pytest.raises(LearnerError, match="same class"):
         NB().fit(table, "class").merged(NB(m=1.0).fit(table, "class"))
+    with pytest.raises(InvalidParameter, match="query='str' is not allowed: give a Marginal, Conditional, "):
+        NB().fit(table, "class").query("conditional")
+    with pytest.raises(InvalidParameter, match="evidence='a1' is not allowed: give a mapping from column to value"):
+        NB().fit(table, "class").query(Marginal("a1"))
+    with pytest.raises(InvalidParameter, match="query='Edges' is not allowed"):
+        NB().fit(table, "class").query(Edges())
     with pytest.raises(AttributeError, match="KDB"):
         learners.Forest  # noqa: B018
 

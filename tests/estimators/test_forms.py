@@ -13,7 +13,7 @@ import pyarrow.dataset as pads
 import pytest
 import scipy.sparse
 
-from learners import KDB, NB
+from learners import KDB, NB, SumProductNetwork
 from learners.errors import InvalidParameter, SchemaError, SourceError
 from learners.passes.sources.streams import source_of_stream
 
@@ -137,6 +137,11 @@ def test_arrays_of_objects_and_lists_keep_the_type_of_each_column(table):
         (pa.table([[1, 1], [2, 2]], names=["a", "a"]), SourceError, "two columns named 'a'"),
         (pl.Series([1, 2]), InvalidParameter, "give paths, a pyarrow Table"),
         (3, InvalidParameter, "give paths, a pyarrow Table"),
+        (pd.Series(["a", 1.5]), InvalidParameter, "X='Series' is not allowed"),
+        ([[1], [1, 2]], InvalidParameter, "X='list' is not allowed"),
+        ({"a": [1, 2], "b": [1]}, SchemaError, "Column 'b' has 1 values, but 'a' has 2"),
+        ({"a": 1, "b": [1, 2]}, SchemaError, "Column 'a' holds int, and others hold several values"),
+        ({"a": [1, 2], "b": {"c": 1}}, SchemaError, "Column 'b' holds dict, and others hold several values"),
         (np.arange(3), ValueError, "Reshape your data"),
         (np.zeros((2, 2), complex), ValueError, "Complex data not supported"),
     ],
@@ -199,3 +204,29 @@ def test_estimators_learn_from_a_long_stream_as_from_a_table(table, monkeypatch)
 def test_decimals_of_python_are_numbers(table):
     columns = table.to_pydict() | {"size": [decimal.Decimal(i % 7) for i in range(500)]}
     assert NB().fit(columns, "class").model_.schema.attributes[1].kind == "numeric"
+
+
+def test_classes_that_are_missing_are_refused_by_name_or_left_out(table):
+    y = np.where(np.arange(500) < 7, None, table["class"].to_numpy())
+    for missing in (y, pd.Series(y), np.where(np.arange(500) < 7, np.nan, table["class"].to_numpy() == "yes")):
+        with pytest.raises(SchemaError, match="The target 'class' is null in 7 of 500 rows"):
+            NB().fit(table.drop_columns("class"), missing)
+    model = NB(columns={"class": {"null_class": "drop"}}).fit(table.drop_columns("class"), y)
+    assert model.model_.facts["n_rows"] == 493
+
+
+def test_whole_numbers_from_2_to_the_63_are_the_same_in_a_table_and_in_records():
+    numbers, y = [2**63 + 5, 3] * 50, ["x", "y"] * 50
+    model = SumProductNetwork(target="y").fit(pa.table({"u": pa.array(numbers, pa.uint64()), "y": y}))
+    expected = model.predict_proba(pa.table({"u": pa.array(numbers[:2], pa.uint64())}))
+    assert np.array_equal(model.predict_proba([{"u": u} for u in numbers[:2]]), expected)
+    assert np.array_equal(model.predict_proba({"u": numbers[0]}), expected[:1])
+
+
+def test_marks_of_pandas_are_missing_values_in_records_and_lists():
+    moments, y = pd.date_range("2026-01-01", periods=100), ["x", "y"] * 50
+    model = NB().fit(pd.DataFrame({"n": np.arange(100.0) % 2, "t": moments, "w": ["a", "b"] * 50, "y": y}), "y")
+    nothing = model.predict_proba({})
+    for record in ({"n": pd.NA, "w": pd.NA, "t": pd.NaT}, {"n": pd.NaT, "w": None}):
+        assert np.array_equal(model.predict_proba(record), nothing)
+        assert np.array_equal(model.predict_proba([record, record])[:1], nothing)

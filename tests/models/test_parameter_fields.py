@@ -34,8 +34,9 @@ def test_each_choice_is_one_that_the_learner_knows(learner):
             except InvalidParameter as told:  # what only goes with another parameter names that one
                 assert "use one of" not in str(told) and "Input should be" not in str(told), (each.name, choice, told)
         if each.choices:
-            with pytest.raises(InvalidParameter, match=each.name):
+            with pytest.raises(InvalidParameter, match=each.name) as refused:
                 recipes.parse_parameters(learner, {each.name: "no such word"})
+            assert "Input should be" not in str(refused.value)
 
 
 def test_shapes_and_numbers():

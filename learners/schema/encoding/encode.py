@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.errors import SchemaError, UnknownColumn
+from learners.errors import MOST_NAMED, SchemaError, UnknownColumn
 from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.chunk import Chunk
 from learners.schema.clocks import TICKS, as_seconds, clock_of, is_moment, what_time
@@ -249,10 +249,12 @@ class Encoder:
         if y.max(initial=0) >= self.schema.n_classes:
             row = int(np.argmax(y >= self.schema.n_classes))
             value = batch.column(batch.schema.names.index(self.schema.target))[row]
-            what = f"is {in_words(value)}, which is none of the model's classes" if value.is_valid else "is null"
+            known = ", ".join(map(repr, self.schema.class_values()[:MOST_NAMED]))
+            known += ", …" if self.schema.n_classes > MOST_NAMED else ""
+            what = f"{in_words(value)}, which is none of the model's ({known})" if value.is_valid else "null"
             remedy = "train with them" if value.is_valid else "fill in the class"
             raise SchemaError(
-                f"The class {self.schema.target!r} of row {row} of the batch {what}. Remove such rows, or {remedy}.",
+                f"The class {self.schema.target!r} of a row is {what}. Remove such rows, or {remedy}.",
                 self.schema.target,
             )
         return y

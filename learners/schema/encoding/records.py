@@ -17,6 +17,7 @@ import numpy as np
 from learners.distributions.checks import distribution
 from learners.errors import SchemaError
 from learners.kernels.arrays import Codes, Floats, freeze
+from learners.schema.checks import check_lengths
 from learners.schema.chunk import Chunk
 from learners.schema.clocks import (
     DICTIONARY,
@@ -32,6 +33,7 @@ from learners.schema.discretise import EXACT
 from learners.schema.kernels import interval_codes
 from learners.schema.schema import EPOCH, Attribute, Schema
 
+MARKS = frozenset(["NAType", "NaTType"])  # the types of what pandas has for missing values beside NaN and None
 MOST_SHOWN = 80
 DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 UNITS = dict(zip(TICKS.values(), ("seconds", "milliseconds", "microseconds", "nanoseconds"), strict=True))
@@ -85,7 +87,7 @@ def _nominal_value_code(attribute: Attribute) -> Callable[[object], int]:
         try:
             return known[value]
         except KeyError:
-            if isinstance(value, float) and math.isnan(value):
+            if (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in MARKS:
                 return missing
             if is_time and isinstance(value, str | date | time | timedelta):
                 words = canonical(value, attribute.arrow_type)
@@ -110,7 +112,7 @@ def number_reader(attribute: Attribute) -> Callable[[object], float]:
     is_time = attribute.is_time
 
     def number(value: object) -> float:
-        if value is None:
+        if value is None or type(value).__name__ in MARKS:
             return math.nan
         if isinstance(value, str):
             try:
@@ -273,12 +275,7 @@ def encode_columns(columns: Mapping[str, Sequence[object]], schema: Schema) -> C
     SchemaError
         If lengths differ, or naming the row and the column of a value of the wrong type.
     """
-    lengths = {name: len(values) for name, values in columns.items()}
-    n_rows = next(iter(lengths.values()), 0)
-    for name, length in lengths.items():
-        if length != n_rows:
-            first = next(iter(lengths))
-            raise SchemaError(f"Column {name!r} has {length} values, but {first!r} has {n_rows}.", name)
+    n_rows = check_lengths({name: len(values) for name, values in columns.items()})
     x = np.empty((schema.n_attributes, n_rows), schema.code_dtype)
     for i, attribute in enumerate(schema.attributes):
         if attribute.name not in columns:

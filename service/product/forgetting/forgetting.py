@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
-from learners.errors import UnknownColumn
+from learners.errors import UnknownColumn, names_with_similar
 from learners.passes.learner import Part, drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
@@ -136,10 +135,8 @@ def check_condition(workspace: Workspace, request: ForgetRequest, *, is_remote: 
 def _check_columns(predicate: RowPredicate, names: Sequence[str]) -> None:
     for column in predicate.columns:
         if column not in names:
-            near = ", ".join(get_close_matches(column, names)) or "none similar"
-            raise InvalidRequest(
-                f"The condition names the column {column!r}, which is not in the data (similar: {near}).", field="where"
-            )
+            named = names_with_similar([column], names)
+            raise InvalidRequest(f"The condition names a column that is not in the data: {named}.", field="where")
 
 
 def _columns_of(version: ModelVersion) -> list[str]:

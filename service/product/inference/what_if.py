@@ -118,7 +118,7 @@ def what_if(served: Served, case: Case) -> WhatIf:
         ignore_unknown=False,
         way_out="or take it out of the evidence",
     )
-    _check_target(model, target)
+    _check_names(model, target, case.columns or ())
     record = {name: value for name, value in case.single.items() if name != model.schema.target}
     chunk = encode_records([record], model.schema)
     by_part: dict[Part, Callable[[], Told]] = {
@@ -187,12 +187,13 @@ def query_evidence(model: Model, evidence: Evidence) -> dict[str, Known]:
     return told
 
 
-def _check_target(model: Model, target: str | None) -> None:
+def _check_names(model: Model, target: str | None, columns: Sequence[str]) -> None:
     names = [attribute.name for attribute in model.schema.attributes]
     if model.schema.target is not None:
         names.append(model.schema.target)
-    if target is not None and target not in names:
-        raise UnknownColumn(target, names)
+    for name in (*(() if target is None else (target,)), *columns):
+        if name not in names:
+            raise UnknownColumn(name, names)
 
 
 def _check_asks_class(served: Served, case: Case, target: str | None) -> None:

@@ -10,6 +10,8 @@ import pyarrow as pa
 from learners.kernels.arrays import Array, Codes, Floats, Integers
 from learners.schema import Schema
 from learners.schema.schema import Value
+from service.product.datasets.data_roots import open_source
+from service.product.datasets.database_rows import with_rows_of_databases
 from service.product.monitoring.windows import MOST_WINDOWS, SMALLEST, Watching, span
 from service.product.versions.registry import find_version
 from service.requests.problems import InvalidRequest
@@ -39,6 +41,21 @@ class Label:
     text: str
     label: Value
     at: datetime | None = None
+
+
+def labels_of_files(workspace: Workspace, uris: Sequence[str], key: str, label: str, kind: str) -> list[Label]:
+    """The labels that the rows of files hold, in two of their columns.
+
+    Raises
+    ------
+    UnknownColumn, SourceError
+    """
+    source = open_source(workspace, with_rows_of_databases(workspace, uris), is_remote=False)
+    return [
+        Label(kind, str(name), value)
+        for batch in source.batches([key, label])
+        for name, value in zip(batch[key].to_pylist(), batch[label].to_pylist(), strict=True)
+    ]
 
 
 def add_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) -> dict[str, int]:

@@ -100,9 +100,9 @@ class Watching:
             found = training_reference(self.watched, self.scored())
             if found is None:
                 raise InvalidRequest(
-                    f"A model of kind {self.watched.model.kind!r} keeps no counts of its training. Compare with reference="
+                    f"A model of kind {self.watched.model.kind!r} keeps no counts of its training. Compare with against="
                     "window:7d, same-hour:4w or version:N.",
-                    field="reference",
+                    field="against",
                 )
             return found
         if kind == "window" and (span := span_of(more)) is not None:
@@ -114,12 +114,12 @@ class Watching:
             if other.watched.fingerprint != self.watched.fingerprint:
                 raise InvalidRequest(
                     f"Version {more} counts other columns or families, which cannot be compared value by value.",
-                    field="reference",
+                    field="against",
                 )
             return served_reference(asked, other.window(window.since, window.until).counts)
         raise InvalidRequest(
             f"The reference {asked!r} is unknown. Use training, window:7d, same-hour:4w or version:3.",
-            field="reference",
+            field="against",
         )
 
     def _same_hours(self, window: Window, n_weeks: int) -> ServedCounts:

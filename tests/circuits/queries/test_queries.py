@@ -258,6 +258,13 @@ def test_what_the_circuit_knows_nothing_of_is_refused_as_evidence_too():
 
 
 def test_parameters_out_of_range_are_refused():
+    for ask in (Conditional, Moments, Map):
+        for wrong in ({"n": 3}, 3, None):
+            with pytest.raises(InvalidParameter, match=r"variables=.* is not allowed: names of columns; what is known"):
+                ask(wrong)
+    for wrong in ({"n": 3}, 2.5, "3"):
+        with pytest.raises(InvalidParameter, match="use 1 or more samples"):
+            Sample(wrong)
     with pytest.raises(InvalidParameter, match="n=0"):
         Sample(0)
     with pytest.raises(InvalidParameter, match="time_limit_s=nan"):

@@ -74,6 +74,12 @@ def test_from_the_prediction_to_its_label_and_out_again(place):
     pq.write_table(pa.table({"prediction": ids, "income": truth[30:]}), folder / "labels.parquet")
     command = ["labels", "towns", folder / "labels.parquet", "--key", "prediction", "--label", "income", "--ids"]
     assert "10 labels: 10 matched, 0 wait" in fewpass(*command, **where).stdout
+    (folder / "labels").mkdir()  # a folder, and other formats, as for every other command
+    (folder / "labels" / "more.csv").write_text(f"order,income\no0,{truth[0]}\n")
+    command = ["labels", "towns", folder / "labels", "--key", "order", "--label", "income"]
+    assert "1 labels: 1 matched, 0 wait" in fewpass(*command, **where).stdout
+    wrong = fewpass("labels", "towns", folder / "nothing.parquet", *command[3:], **where, code=1)
+    assert "nothing.parquet: no such file or folder" in wrong.stderr.replace("\n", " ")
     assert performance(client)["coverage"] == 0.75
 
     for label, why in (("maybe", "is not a class"), (None, "valid")):

@@ -8,7 +8,9 @@ import pytest
 
 from tests.service.cli.test_cli import fewpass
 
-RAW = re.compile(r"Input should|Input tag|String should|Value error|Extra inputs|Unexpected keyword|discriminator")
+RAW = re.compile(
+    r"Input should|Input tag|String should|Value error|Extra inputs|Unexpected keyword|discriminator|function-|literal\["
+)
 NAMES = "1 to 64 of a-z"
 
 
@@ -41,6 +43,13 @@ def test_a_query_refuses_members_that_it_does_not_have(site, kind, known):
         (["train", "x.parquet", "-t", "y", "-n", "My Model"], 1, ["'My Model' is not a name", NAMES]),
         (["train", "x.parquet", "-t", "y", "-n", "m", "--alias", "7"], 1, ["'7' is not a name for an alias"]),
         (["train", "x.parquet", "-t", "y", "-n", "m", "--holdout", "3"], 2, ["--holdout", "at most 0.99"]),
+        (["train", "x.csv", "-t", "y", "-n", "m", "--k", "2", "--set", "k=3"], 2, ["'k' is given twice"]),
+        (["train", "x.csv", "-t", "y", "-n", "m", "--test", "t.csv", "--holdout", "0.3"], 2, ["not on both"]),
+        (
+            ["train", "x.csv", "-t", "y", "-n", "m", "--columns", '{"a": "nominl"}'],
+            1,
+            ["columns.a: 'nominl' ", "'drop',"],
+        ),
         (["query", "weather", "foo"], 1, ["'foo'", "'marginal', 'conditional', 'moments', 'sample', 'map'"]),
         (["query", "weather", "sample", "--set", "n=x"], 1, ["sample.n: 'x' must be a whole number"]),
         (["query", "weather", "marginal", "--given", "outlook=[[1]]"], 1, ["[[1]] must be text, a number, true"]),
@@ -69,6 +78,15 @@ def test_the_command_line_says_what_is_allowed(site, arguments, code, words):
         ("POST", "/v1/keys", {"name": "x", "role": "boss"}, ["body.role: 'boss'", "'read', 'predict'"]),
         ("POST", "/v1/models/weather/query", {"queries": [{"kind": "foo"}]}, ["'foo'", "'marginal'"]),
         ("PUT", "/v1/models/weather/aliases/7", {"version": 1}, ["'7' is not a name for an alias"]),
+        ("POST", "/v1/models/weather/predict?interval=2", {}, ["interval='2' is not allowed", "above 0 and below 1"]),
+        ("POST", "/v1/models/weather/predict", {"records": [{"zz": 1}]}, ["knows no column 'zz'. Rename it"]),
+        (
+            "POST",
+            "/v1/models/weather/predict",
+            {"records": [{}, {"windy": True, "outlook": [1]}]},
+            ["records[1]['outlook']"],
+        ),
+        ("POST", "/v1/models/weather/whatif", {"columns": ["outlok"]}, ["Column 'outlok' is not", "outlook"]),
         ("GET", "/v1/jobs?limit=x", None, ["query.limit: 'x' must be a whole number"]),
     ],
 )

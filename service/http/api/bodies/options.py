@@ -56,7 +56,7 @@ def options_of(query: bytes) -> Options:
             options[name] = int(value)
         else:
             raise InvalidRequest(
-                f"Query parameter {name}={value!r} is unknown. Use ignore_unknown or id, true or false, "
+                f"Query parameter {name}={value!r} is not allowed. Use ignore_unknown or id, true or false, "
                 "interval, a probability above 0 and below 1, or top_k, a number of classes.",
                 parameter=name,
             )

@@ -202,6 +202,8 @@ def datatype_of(attribute: Attribute) -> str:
         return datatype_of_values(list(attribute.values))
     if attribute.arrow_type.startswith(("timestamp", "date")):
         return "BYTES"
+    if attribute.arrow_type == "uint64":
+        return "UINT64"
     return "INT64" if attribute.arrow_type.startswith(("int", "uint")) else "FP64"
 
 

@@ -294,7 +294,7 @@ def test_a_proof_that_fails_leaves_no_statistic_with_the_rows(workspace, folder,
 
 
 UNUSABLE = {
-    "usr = 3": r"names the column 'usr', which is not in the data \(similar: user\)",
+    "usr = 3": r"names a column that is not in the data: 'usr' \(similar: user\)",
     "user = 3) FROM rows --": "closes a parenthesis too many",
     "CAST(user AS INT) = 3": "Write TRY_CAST",
     "60 // user = 3": "fails where the divisor is 0",
