@@ -332,7 +332,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wider(wide: Path) -> Path:
     """One of which the trees of five parents need several times 256 MiB."""
     rng, path = np.random.default_rng(1), wide.with_name("wider.parquet")
-    columns = {f"a{number}": pa.array(rng.integers(0, 120, 300_000).astype(str)) for number in range(6)}
+    columns = {f"a{number}": pa.array(rng.integers(0, 120, 300_000).astype(str)) for number in range(60)}
     pq.write_table(pa.table(columns | {"class": rng.integers(0, 2, 300_000)}), path, row_group_size=25_000)
     return path
 
@@ -367,9 +367,9 @@ def test_a_job_under_its_limit_spills_and_succeeds_and_one_over_it_leaves_the_se
     assert not [name for name in left if name in ids]
 
 
-def test_a_training_on_the_command_line_keeps_to_its_limit_too(tmp_path: Path, wide: Path) -> None:
+def test_a_training_on_the_command_line_keeps_to_its_limit_too(tmp_path: Path, wider: Path) -> None:
     """It looks at its limit itself, whenever it reports."""
-    train = ["train", wide, "-t", "class", "-n", "wide", "--k", "5", "--holdout", "0", "--memory-limit", "256MiB"]
+    train = ["train", wider, "-t", "class", "-n", "wide", "-l", "kdb", "--k", "5", "--holdout", "0", "--memory-limit", "256MiB"]
     over = fewpass(*train, workspace=tmp_path / "workspace", code=1)
     assert "used more than 256 MiB of memory" in " ".join(over.stderr.split())
     bad = fewpass(*train[:-1], "lots", workspace=tmp_path / "workspace", code=1)
