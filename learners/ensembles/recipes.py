@@ -26,6 +26,7 @@ from learners.ensembles.fit import (
 )
 from learners.ensembles.joints import Joints
 from learners.ensembles.lookup.compile import compile_pool
+from learners.ensembles.lookup.levels import TOLERANCE
 from learners.ensembles.members import Member, bounded, distinct_families, draw_members, joint_members
 from learners.ensembles.model import Correction, EnsembleModel
 from learners.ensembles.weights import Rows, fitted_temperature, left_out_prior, mean_log_loss
@@ -299,7 +300,7 @@ class _Training:
             context_tree_from_cells(*counts.cells(i), int(sizes[family.attribute]))
             for i, family in enumerate(counts.families)
         ]
-        posteriors = hdp_map_estimates(trees, HDPParameters(), threads)
+        posteriors = hdp_map_estimates(trees, HDPParameters(), threads, tolerance=TOLERANCE)
         own = joint.schema(self.views)
         facts = {"learner": "kdb", "member": "joint", "n_rows": counts.n_rows}
         estimates, variances = [one.estimates for one in posteriors], [one.variance for one in posteriors]

@@ -298,16 +298,20 @@ def hdp_estimates(
 
 
 def hdp_map_estimates(
-    trees: Sequence[ContextTree], parameters: HDPParameters, threads: int = 1, advance: Advance | None = None
+    trees: Sequence[ContextTree],
+    parameters: HDPParameters,
+    threads: int = 1,
+    advance: Advance | None = None,
+    tolerance: float = 1e-3,
 ) -> list[Posterior]:
     """The same model with the expectation of t in place of draws, and the concentrations at a fixed point.
 
-    Parameters and result as of `hdp_estimates`; `iterations` and `seed` do not matter.
+    Parameters and result as of `hdp_estimates`, `tolerance` as of `hdp_map_solution`; `iterations` and `seed` do not matter.
     """
 
     def solve(tree: ContextTree, i: int, tick: Tick) -> Posterior:
         chain = Chain(tree, parameters, i, lambda: tick(None), is_sampled=False)
-        chain.n_sweeps = chain.start_at_fixed_point()
+        chain.n_sweeps = chain.start_at_fixed_point(tolerance=tolerance)
         chain.draw_fixed_point()
         tick(1.0)
         return chain.posterior(chain.state.concentration[np.newaxis])
