@@ -127,7 +127,7 @@ def test_leaves_without_rows_do_not_blow_up_variances():
 
 @pytest.mark.parametrize("sampler", ["reference", "bottom-up", "collapsed-vb", "other"])
 def test_other_samplers_are_refused(sampler):
-    with pytest.raises(InvalidParameter, match=f"sampler='{sampler}'.*should be 'lazy'"):
+    with pytest.raises(InvalidParameter, match=f"sampler='{sampler}'.*there are 'lazy'"):
         learned(Source.of_table(table_of(50)), sampler=sampler)
 
 
