@@ -369,7 +369,22 @@ def test_a_job_under_its_limit_spills_and_succeeds_and_one_over_it_leaves_the_se
 
 def test_a_training_on_the_command_line_keeps_to_its_limit_too(tmp_path: Path, wider: Path) -> None:
     """It looks at its limit itself, whenever it reports."""
-    train = ["train", wider, "-t", "class", "-n", "wide", "-l", "kdb", "--k", "5", "--holdout", "0", "--memory-limit", "256MiB"]
+    train = [
+        "train",
+        wider,
+        "-t",
+        "class",
+        "-n",
+        "wide",
+        "-l",
+        "kdb",
+        "--k",
+        "5",
+        "--holdout",
+        "0",
+        "--memory-limit",
+        "256MiB",
+    ]
     over = fewpass(*train, workspace=tmp_path / "workspace", code=1)
     assert "used more than 256 MiB of memory" in " ".join(over.stderr.split())
     bad = fewpass(*train[:-1], "lots", workspace=tmp_path / "workspace", code=1)
