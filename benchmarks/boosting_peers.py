@@ -63,6 +63,18 @@ class TunedXGBoostParameters:
 
 
 @dataclass(frozen=True)
+class CatBoostParameters:
+    """CatBoost's own defaults but for the number of its trees, which is 1,000.
+
+    Parameters
+    ----------
+    rounds : int
+    """
+
+    rounds: int = 300
+
+
+@dataclass(frozen=True)
 class DefaultParameters:
     """The library's own defaults."""
 
@@ -171,13 +183,13 @@ def fit_lightgbm(table: pa.Table, y: Codes, parameters: DefaultParameters, seed:
     return lambda rows: np.asarray(model.predict_proba(raw.numbers_of(rows)), np.float64)
 
 
-def fit_catboost(table: pa.Table, y: Codes, parameters: DefaultParameters, seed: int, threads: int) -> Predict:
-    """CatBoost with default settings, nominal columns as categories."""
-    del parameters
+def fit_catboost(table: pa.Table, y: Codes, parameters: CatBoostParameters, seed: int, threads: int) -> Predict:
+    """CatBoost, nominal columns as categories."""
     catboost = _extra("catboost")
     raw = RawColumns(table)
     nominal = [position for position, name in enumerate(raw.names) if name in raw.values]
     model = catboost.CatBoostClassifier(
+        iterations=parameters.rounds,
         random_seed=seed,
         thread_count=threads,
         verbose=False,
@@ -232,7 +244,7 @@ BOOSTING: dict[str, Peer] = {
     "xgboost-slow": Peer("XGBoost, small steps, rounds by cross-validation", SlowXGBoostParameters, fit_slow_xgboost),
     "xgboost-tuned": Peer("XGBoost tuned by Optuna", TunedXGBoostParameters, fit_tuned_xgboost),
     "lightgbm": Peer("LightGBM", DefaultParameters, fit_lightgbm),
-    "catboost": Peer("CatBoost", DefaultParameters, fit_catboost),
+    "catboost": Peer("CatBoost, 300 rounds", CatBoostParameters, fit_catboost),
     "ebm": Peer("explainable boosting machine", DefaultParameters, fit_ebm),
 }
 PEERS.update(BOOSTING)
