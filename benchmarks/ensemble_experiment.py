@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from learners.evaluation import compare, cross_validate
 from learners.evaluation.comparison import Comparison
 from learners.evaluation.crossvalidation import TrialProgress
 from learners.evaluation.datasets import DataSet, find_data_sets
+from learners.evaluation.log import OutcomeLog
 
 LEARNERS = ("auto", "eskdb", "xgboost-raw", "xgboost-slow", "random-forest")
 OURS = ("auto", "eskdb")
@@ -59,23 +59,25 @@ def ratios(comparison: Comparison, ours: str, peer: str, least_rows: int) -> lis
 
 
 def written(comparison: Comparison, folder: Path) -> list[dict[str, Any]]:
-    """Tables of ratios and of every mean, as CSV and JSON."""
+    """Tables of every mean and, if ours and peers are there, of ratios, as CSV."""
     folder.mkdir(parents=True, exist_ok=True)
     ours = [name for name in OURS if name in comparison.learners]
     peers = [name for name in comparison.learners if name not in ours]
     pairs = [(a, b) for a in ours for b in peers] + ([("auto", "eskdb")] if len(ours) == 2 else [])
     lines = [line for a, b in pairs for least in (0, 1000) for line in ratios(comparison, a, b, least)]
-    with (folder / "ratios.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(lines[0]))
-        writer.writeheader()
-        writer.writerows(lines)
-    (folder / "ratios.json").write_text(json.dumps(lines, indent=1) + "\n")
+    if lines:
+        with (folder / "ratios.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(lines[0]))
+            writer.writeheader()
+            writer.writerows(lines)
     with (folder / "data-sets.csv").open("w", newline="") as file:
         means = csv.writer(file)
         means.writerow(["data_set", "n_rows", "learner", *SCORES, "train_s", "predict_s"])
         for i, name in enumerate(comparison.data_sets):
             for learner in comparison.learners:
                 told = [comparison.column(score, learner)[i] for score in (*SCORES, "train_s", "predict_s")]
+                if np.isnan(told[0]):  # not run
+                    continue
                 means.writerow([name, int(comparison.n_rows[i]), learner, *(f"{value:.5g}" for value in told)])
     return lines
 
@@ -111,7 +113,7 @@ def main() -> None:
         chosen = [one for one in chosen if one.name in asked.sets]
     if asked.most_rows:
         chosen = [one for one in chosen if one.n_rows <= asked.most_rows]
-    outcomes = cross_validate(
+    cross_validate(
         [one.path for one in chosen],
         asked.learner or list(LEARNERS),
         log=asked.log,
@@ -120,7 +122,12 @@ def main() -> None:
         any_code=asked.any_code,
         on_progress=told,
     )
-    lines = written(compare(outcomes), asked.out or asked.log.with_suffix(""))
+    names = {one.name for one in chosen}
+    # All that the log has of them, from this run and from those before.
+    logged = {(one.data, one.learner, one.seed, one.fold): one for one in OutcomeLog(asked.log) if one.data in names}
+    lines = written(compare(logged.values()), asked.out or asked.log.with_suffix(""))
+    if not lines:
+        return
     table = Table(title=f"{asked.half} half, {len(chosen)} sets")
     for column in lines[0]:
         table.add_column(column)
