@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -137,7 +138,11 @@ def connected(address: str) -> Iterator[Cluster]:
         made = LocalCluster(n_workers=int(count or "2"), threads_per_worker=1, dashboard_address=None, host="127.0.0.1")
         with made, Client(made) as client:
             client.wait_for_workers(len(made.worker_spec))
-            yield Cluster(client)
+            try:
+                yield Cluster(client)
+            finally:
+                # A heartbeat that meets the closing scheduler is no error a user should read of.
+                client.run(logging.getLogger("distributed.worker").setLevel, logging.CRITICAL, on_error="ignore")
         return
     try:
         client = Client(address, timeout=CONNECT_S)
