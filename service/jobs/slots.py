@@ -4,6 +4,8 @@ import fcntl
 from pathlib import Path
 from typing import IO
 
+MOST_LOOKS = 1000  # in a row; more, and a forked process keeps open what a look has opened
+
 
 def take_slot(locks: Path) -> tuple[int, IO[bytes]]:
     """A free slot of this workspace, held until the file is closed or the process dies.
@@ -11,17 +13,19 @@ def take_slot(locks: Path) -> tuple[int, IO[bytes]]:
     Returns
     -------
     (int, open file)
-        The lowest slot that nobody holds or looks at; the file holds the lock: keep it.
+        The lowest slot that nobody holds; the file holds the lock: keep it.
     """
     locks.mkdir(parents=True, exist_ok=True)
-    slot = 0
+    slot, looks = 0, 0
     while True:
         lock = _path(locks, slot).open("wb")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
-            slot += 1
+            looks += 1
+            if is_taken(locks, slot) or looks > MOST_LOOKS:
+                slot, looks = slot + 1, 0
         else:
             return slot, lock
 
@@ -29,7 +33,7 @@ def take_slot(locks: Path) -> tuple[int, IO[bytes]]:
 def is_taken(locks: Path, slot: int) -> bool:
     """Whether a living worker holds the slot.
 
-    To look is to take the lock for a moment; a worker that starts in that moment gets another slot, which is no matter.
+    To look is to share the lock for a moment.
     """
     try:
         with _path(locks, slot).open("rb") as lock:
