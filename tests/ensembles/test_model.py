@@ -242,4 +242,4 @@ def test_a_family_is_solved_as_if_its_later_parents_were_not_counted(seed, k):
         found.append(solved_trees(counts, [own], 1)[own])
     deep, flat = found
     assert np.array_equal(deep.tree.cell_count, flat.tree.cell_count)
-    assert np.array_equal(deep.solution.customers, flat.solution.customers)
+    assert np.array_equal(deep.arrays.customers, flat.arrays.customers)

@@ -81,7 +81,7 @@ def family_terms(model, x, y):
         log_p = partial(
             naive.log_probability,
             naive.tree_of(labels, codes, values, cells.values()),
-            naive.customers_of(levels.tree, levels.solution),
+            naive.customers_of(levels.tree, levels.arrays.customers),
             levels.arrays.concentration[1:],
             levels.tree.n_values,
         )

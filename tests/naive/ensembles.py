@@ -74,7 +74,7 @@ def forest_scores(boosters, weights, numbers, is_absent, n_classes):
     return scores
 
 
-def customers_of(tree, solution):
+def customers_of(tree, customers):
     """The expected tables (rows at the deepest level) of a solved tree, by context and value."""
     paths = [()]
     for node in range(1, tree.n_nodes):
@@ -82,7 +82,7 @@ def customers_of(tree, solution):
     found = {path: {} for path in paths}
     for node, path in enumerate(paths):
         for cell in range(tree.cell_starts[node], tree.cell_starts[node + 1]):
-            found[path][int(tree.cell_value[cell])] = float(solution.customers[cell])
+            found[path][int(tree.cell_value[cell])] = float(customers[cell])
     return found
 
 

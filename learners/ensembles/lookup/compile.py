@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import tee
 from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.estimates.context_tree import Estimates
+from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compile import compile_tables
 from learners.classifiers.structure import Structure
+from learners.counts.families.family_counts import Family
 from learners.ensembles.fit import Pool
 from learners.ensembles.lookup.levels import Levels
 from learners.ensembles.model import Entries
-from learners.kernels.arrays import Integers
+from learners.kernels.arrays import Integers, stacked
 from learners.schema import Schema
 
 # Beyond the largest number of float16 there is only infinity.
@@ -60,17 +61,20 @@ def compile_pool(schema: Schema, class_counts: Integers, pool: Pool) -> Compiled
     class_counts : (n_classes,) int64
     pool : Pool
     """
-    spread = _compiled(schema, class_counts, pool, _levels_in_use(pool), Levels.spreads)
+    dense, vectors = [], []
+    for family, weights, levels in _in_use(pool):
+        spread = _compiled(schema, class_counts, [family], [(levels.tree, levels.spreads(*weights))])
+        dense.append(np.minimum(spread.dense, MOST_SPREAD).astype(np.float16))
+        vectors.append(np.minimum(spread.vectors, MOST_SPREAD).astype(np.float16))
     used = [(number, *one.weights(index)) for number, one in enumerate(pool.members) for index in one.used]
     numbers, alone, parents = np.array(used, np.float64).reshape(-1, 3).T
     entries = Entries(
         numbers.astype(np.int64),
         np.ascontiguousarray(alone),
         np.ascontiguousarray(parents),
-        np.minimum(spread.dense, MOST_SPREAD).astype(np.float16),
-        np.minimum(spread.vectors, MOST_SPREAD).astype(np.float16),
+        stacked(dense, np.empty(0, np.float16)),
+        stacked(vectors, np.empty((0, class_counts.size), np.float16)),
     )
-    del spread
     return CompiledPool(pool_tables(schema, class_counts, pool), entries)
 
 
@@ -80,27 +84,34 @@ def pool_tables(schema: Schema, class_counts: Integers, pool: Pool) -> kernels.L
     The geometric pool is a sum of log probabilities, so it is one network's worth of look-ups: the weighted terms of each of M
     members, divided by M.
     """
-    levels = list(_levels_in_use(pool))[::-1]
+    in_use = _in_use(pool)
     pool.levels.clear()
-    return _compiled(schema, class_counts, pool, (levels.pop() for _ in range(len(levels))), Levels.weighted)
+    families = [family for family, _, _ in in_use]
+    in_use.reverse()
+
+    def terms() -> Iterator[tuple[ContextTree, Estimates]]:
+        while in_use:
+            _, weights, levels = in_use.pop()
+            yield levels.tree, levels.weighted(*weights)
+
+    return _compiled(schema, class_counts, families, terms())
 
 
-def _levels_in_use(pool: Pool) -> Iterator[Levels]:
+def _in_use(pool: Pool) -> list[tuple[Family, tuple[float, float], Levels]]:
+    """The families in use, the weights of their two terms in the mean of the members, and their trees."""
+    n = len(pool.members)
+    found = []
     for one in pool.members:
         for index in one.used:
-            yield pool.levels[one.member.families[index]].cut(one.k)
+            alone, parents = one.weights(index)
+            levels = pool.levels[one.member.families[index]].cut(one.k)
+            found.append((one.family(index), (alone / n, parents / n), levels))
+    return found
 
 
 def _compiled(
-    schema: Schema,
-    class_counts: Integers,
-    pool: Pool,
-    levels: Iterator[Levels],
-    reading: Callable[[Levels, float, float], Estimates],
+    schema: Schema, class_counts: Integers, families: Sequence[Family], terms: Iterable[tuple[ContextTree, Estimates]]
 ) -> kernels.LookupTables:
-    used = [(one, index) for one in pool.members for index in one.used]
-    own = [one.family(index) for one, index in used]
-    families = PooledFamilies(tuple(family.attribute for family in own), tuple(family.parents for family in own))
-    weights = [[weight / len(pool.members) for weight in one.weights(index)] for one, index in used]
-    pairs, again = tee((tree.tree, reading(tree, *pair)) for tree, pair in zip(levels, weights, strict=True))
-    return compile_tables(schema, families, class_counts, (tree for tree, _ in pairs), (read for _, read in again))
+    structure = PooledFamilies(tuple(one.attribute for one in families), tuple(one.parents for one in families))
+    trees, estimates = tee(terms)
+    return compile_tables(schema, structure, class_counts, (tree for tree, _ in trees), (one for _, one in estimates))

@@ -18,13 +18,13 @@ class LevelTree(NamedTuple):
 
     Parameters
     ----------
-    child_starts : (n_nodes + 1,) int64
+    child_starts : (n_nodes + 1,) int32
         Ranges of the children of each node, ascending by branch.
-    branch : (n_nodes,) int64
-    cell_starts : (n_nodes + 1,) int64
-    cell_value : (n_cells,) int64
-    cell_parent : (n_cells,) int64
-    rows : (n_cells,) float64
+    branch : (n_nodes,) int32
+    cell_starts : (n_nodes + 1,) int32
+    cell_value : (n_cells,) int32
+    cell_parent : (n_cells,) int32
+    rows : (n_cells,) int64
     customers : (n_cells,) float64
         Rows at the deepest level, expected tables of the children above it.
     node_rows, node_customers : (n_nodes,) float64

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from learners.classifiers.estimates.context_tree import Averaged, ContextTree, Estimates
-from learners.classifiers.estimates.hdp import ROOT_CONCENTRATION, HDPParameters, Solution, hdp_map_solution
+from learners.classifiers.estimates.hdp import ROOT_CONCENTRATION, HDPParameters, hdp_map_solution
 from learners.counts.families.family_counts import Family
 from learners.ensembles.lookup.level_kernels import LevelTree, level_probabilities, weighted_estimates, weighted_spreads
 from learners.kernels.arrays import Float32s, Integers, frozen
@@ -39,13 +39,11 @@ def with_parents(tree: ContextTree, k: int) -> ContextTree:
 
 
 class Levels:
-    """A context tree with its solution.
+    """A context tree with its solution, half as large as the two.
 
     Parameters
     ----------
-    tree : ContextTree
-    solution : Solution
-        With one concentration for each level.
+    arrays : LevelTree
     parent_sizes : (k,) int64
         The domains of the parents, whose levels follow those of root and class.
 
@@ -54,25 +52,8 @@ class Levels:
     Petitjean, Buntine, Webb, Zaidi (2018), section 4.
     """
 
-    def __init__(self, tree: ContextTree, solution: Solution, parent_sizes: Integers) -> None:
-        self.tree, self.solution, self.parent_sizes = tree, solution, frozen(parent_sizes)
-        n_levels = tree.level_starts.size - 1
-        concentration = np.full(n_levels, ROOT_CONCENTRATION)
-        concentration[1:] = solution.concentrations[: n_levels - 1]
-        self.arrays = LevelTree(
-            child_starts=np.searchsorted(tree.parent[1:], np.arange(tree.n_nodes + 1)) + 1,
-            branch=tree.branch,
-            cell_starts=tree.cell_starts,
-            cell_value=tree.cell_value,
-            cell_parent=tree.cell_parent,
-            rows=tree.cell_count.astype(np.float64),
-            customers=solution.customers,
-            node_rows=tree.node_counts().astype(np.float64),
-            node_customers=np.add.reduceat(solution.customers, tree.cell_starts[:-1]),
-            level_starts=tree.level_starts,
-            concentration=concentration,
-            n_values=tree.n_values,
-        )
+    def __init__(self, arrays: LevelTree, parent_sizes: Integers) -> None:
+        self.arrays, self.parent_sizes = arrays, frozen(parent_sizes)
 
     @property
     def n_parents(self) -> int:
@@ -82,16 +63,64 @@ class Levels:
     @classmethod
     def solved(cls, tree: ContextTree, parent_sizes: Integers, check: Callable[[], object] = lambda: None) -> Levels:
         """Solve a tree."""
-        return cls(tree, hdp_map_solution(tree, HDPParameters(), check, MOST_SWEEPS, TOLERANCE), parent_sizes)
+        solution = hdp_map_solution(tree, HDPParameters(), check, MOST_SWEEPS, TOLERANCE)
+        n_levels = tree.level_starts.size - 1
+        concentration = np.full(n_levels, ROOT_CONCENTRATION)
+        concentration[1:] = solution.concentrations[: n_levels - 1]
+        arrays = LevelTree(
+            child_starts=(np.searchsorted(tree.parent[1:], np.arange(tree.n_nodes + 1)) + 1).astype(np.int32),
+            branch=tree.branch.astype(np.int32),
+            cell_starts=tree.cell_starts.astype(np.int32),
+            cell_value=tree.cell_value.astype(np.int32),
+            cell_parent=tree.cell_parent.astype(np.int32),
+            rows=tree.cell_count,
+            customers=solution.customers,
+            node_rows=tree.node_counts().astype(np.float64),
+            node_customers=np.add.reduceat(solution.customers, tree.cell_starts[:-1]),
+            level_starts=tree.level_starts,
+            concentration=concentration,
+            n_values=tree.n_values,
+        )
+        return cls(arrays, parent_sizes)
 
     def cut(self, k: int) -> Levels:
         """Only the first k parents; counts, tables and concentrations of the levels that stay are the same."""
-        tree = with_parents(self.tree, k)
-        if tree is self.tree:
+        if k >= self.n_parents:
             return self
-        customers = self.solution.customers[: tree.n_cells].copy()
-        solution = Solution(customers, self.solution.concentrations, self.solution.n_sweeps)
-        return Levels(tree, solution, self.parent_sizes[:k])
+        n_levels, all_ = k + 2, self.arrays
+        n_nodes = int(all_.level_starts[n_levels])
+        n_cells = int(all_.cell_starts[n_nodes])
+        arrays = LevelTree(
+            child_starts=np.minimum(all_.child_starts[: n_nodes + 1], np.int32(n_nodes)),
+            branch=all_.branch[:n_nodes].copy(),
+            cell_starts=all_.cell_starts[: n_nodes + 1].copy(),
+            cell_value=all_.cell_value[:n_cells].copy(),
+            cell_parent=all_.cell_parent[:n_cells].copy(),
+            rows=all_.rows[:n_cells].copy(),
+            customers=all_.customers[:n_cells].copy(),
+            node_rows=all_.node_rows[:n_nodes].copy(),
+            node_customers=all_.node_customers[:n_nodes].copy(),
+            level_starts=all_.level_starts[: n_levels + 1].copy(),
+            concentration=all_.concentration[:n_levels].copy(),
+            n_values=all_.n_values,
+        )
+        return Levels(arrays, self.parent_sizes[:k])
+
+    @property
+    def tree(self) -> ContextTree:
+        """The context tree, made anew."""
+        arrays = self.arrays
+        n_children = np.diff(arrays.child_starts)
+        return ContextTree(
+            arrays.level_starts,
+            np.concatenate([[-1], np.repeat(np.arange(n_children.size), n_children)]),
+            arrays.branch.astype(np.int64),
+            arrays.cell_starts.astype(np.int64),
+            arrays.cell_value.astype(np.int64),
+            arrays.rows,
+            arrays.cell_parent.astype(np.int64),
+            arrays.n_values,
+        )
 
     def log_probabilities(self, family: Family, rows: Chunk, log_p: Float32s, leave_out: bool) -> None:
         """Log P(value | class, first j parents) of rows.
@@ -115,14 +144,14 @@ class Levels:
     def weighted(self, a: float, b: float) -> Estimates:
         """Weighted log probabilities in the form of estimates: a log p_0 + b (log p - log p_0)."""
         (probability, averaged), (rest, averaged_rest) = (
-            np.empty((2, n)) for n in (self.tree.n_cells, self.tree.n_nodes)
+            np.empty((2, n)) for n in (self.arrays.rows.size, self.arrays.branch.size)
         )
         weighted_estimates(self.arrays, a, b, probability, rest, averaged, averaged_rest)
         return Estimates(probability, rest, hierarchical=True, averaged=Averaged(averaged, averaged_rest))
 
     def spreads(self, a: float, b: float) -> Estimates:
         """Exponentials of the posterior variances of what `weighted` gives, in the form of estimates."""
-        of_cell, of_rest = np.empty(self.tree.n_cells), np.empty(self.tree.n_nodes)
+        of_cell, of_rest = np.empty(self.arrays.rows.size), np.empty(self.arrays.branch.size)
         weighted_spreads(self.arrays, a, b, LARGEST_LOG_VARIANCE, of_cell, of_rest)
         found = Averaged(np.exp(of_cell), np.exp(of_rest))  # by rows at every level
         return Estimates(*found, hierarchical=False, averaged=found)

@@ -69,7 +69,7 @@ def test_every_level_is_as_defined(missing, seed, sizes, n_classes, n_rows):
     log_p = np.empty((n_rows, k + 1, n_classes), np.float32)
     levels.log_probabilities(family, chunk, log_p, leave_out)
     rows = naive.tree_of(*counts.cells(0))
-    customers = naive.customers_of(levels.tree, levels.solution)
+    customers = naive.customers_of(levels.tree, levels.arrays.customers)
     random = np.random.default_rng(seed)
     for row in random.permutation(n_rows)[:12]:
         for label in {int(chunk.y[row]), *random.integers(0, n_classes, 4).tolist()}:
@@ -130,7 +130,7 @@ def test_weighted_estimates_are_as_defined(sizes, n_classes, form, is_averaged):
     asked = with_missing(5, schema, strategies.chunk_of(4, schema, 60), 0.3)
     joint = np.empty((60, n_classes))
     log_joints(tables, asked.x, 0, 60, joint)
-    rows, customers = naive.tree_of(*counts.cells(0)), naive.customers_of(levels.tree, levels.solution)
+    rows, customers = naive.tree_of(*counts.cells(0)), naive.customers_of(levels.tree, levels.arrays.customers)
     log_p = partial(naive.log_probability, rows, customers, levels.arrays.concentration[1:], sizes[0])
     for row in range(60):
         for label in range(0, n_classes, max(1, n_classes // 7)):
