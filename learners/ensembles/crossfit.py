@@ -7,7 +7,8 @@ import numpy as np
 from learners.classifiers.lookup.tables import log_joints
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.ensembles.cuts import LARGE, OF_PAIRS
+from learners.counts.samples.folds import random_folds
+from learners.ensembles.cuts import OF_PAIRS
 from learners.ensembles.fit import Pool, fit_members
 from learners.ensembles.lookup.compile import pool_tables
 from learners.ensembles.members import distinct_families, draw_members
@@ -18,7 +19,7 @@ from learners.schema.encoding.views import Views
 
 N_FOLDS = 3
 # Above, the optimism of structures and weights that have seen a row is small, and learning them again is not.
-SMALL = LARGE
+SMALL = 5_000
 
 
 def out_of_fold_scores(
@@ -32,7 +33,7 @@ def out_of_fold_scores(
     ----------
     schema : Schema
     rows : Chunk
-        All rows; equal ones side by side, so that they come into different folds.
+        All rows.
     ks, seed
         As of `draw_members`.
     threads : int
@@ -44,7 +45,7 @@ def out_of_fold_scores(
     (n, n_classes) float64
     """
     views, of_pairs = Views(schema), Views(schema, OF_PAIRS)
-    fold = np.arange(rows.n_rows) % N_FOLDS
+    fold = random_folds(rows.n_rows, N_FOLDS, seed)
     scores = np.zeros((rows.n_rows, schema.n_classes))
     for number in range(N_FOLDS):
         advance(number, N_FOLDS)

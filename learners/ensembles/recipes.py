@@ -191,7 +191,7 @@ def _pairs(views: Views) -> PairwiseCounts:
 
 
 def largest_k(n_members: int, n_rows: int, seed: int) -> tuple[int, ...]:
-    """The most parents of each member: drawn from 2 to 5, and 5 for all from 10,000 rows on."""
+    """The most parents of each member: drawn from 2 to 5, and 5 for all from 5,000 rows on."""
     if n_rows >= SMALL:
         return (MOST_PARENTS,) * n_members
     random = np.random.default_rng([seed, n_members])

@@ -216,15 +216,15 @@ def test_a_budget_is_kept_and_told():
 def test_large_tables_spare_what_pays_little():
     """Members after the first have at most one parent more than it selects, and end where two more bring little."""
     models = {}
-    for n in (9_000, 12_000):
+    for n in (4_000, 6_000):
         rng = np.random.default_rng(0)
         y = rng.integers(0, 2, n)
         words = {f"x{i}": (rng.integers(0, 3, n) + (y if i < 3 else 0)).astype(str) for i in range(6)}
         rows = Source.of_table(pa.table(words | {"class": y}))
         models[n] = drive(recipes.learner("eskdb", {"members": 8}, "class"), rows)
-    whole, few = (describe.members(models[n]) for n in (9_000, 12_000))
+    whole, few = (describe.members(models[n]) for n in (4_000, 6_000))
     assert len(whole) == 8 and FEWEST_MEMBERS <= len(few) < 8
-    assert f"{len(few)} of 8 members" in " ".join(models[12_000].facts["choice"])
+    assert f"{len(few)} of 8 members" in " ".join(models[6_000].facts["choice"])
     most = [max(len(family["parents"]) for family in member["families"]) for member in few]
     assert max(most[1:]) <= most[0] + MORE_PARENTS
 

@@ -156,7 +156,7 @@ def test_tables_of_a_pool_answer_alike_however_they_are_merged(cells, pool, monk
 @pytest.fixture(scope="module")
 def auto():
     """The default, with trees."""
-    model = FewPassClassifier().fit(table_of(0, 200), "class").model_
+    model = FewPassClassifier().fit(table_of(3, 200), "class").model_
     assert model.correction is not None
     return model
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from learners.classifiers.baselines.boosted import CodeTable
 from learners.classifiers.baselines.settings import EQUAL_START
+from learners.counts.samples.folds import random_folds
 from learners.ensembles.correction.forest import flat_forest
 from learners.ensembles.model import Correction
 from learners.ensembles.weights import Rows, fitted_weights
@@ -111,11 +112,11 @@ class _Data:
 class _Way:
     """One way to boost, cross-validated round by round: a booster for each fold."""
 
-    def __init__(self, data: _Data, start: float, settings: dict[str, Any]) -> None:
+    def __init__(self, data: _Data, start: float, settings: dict[str, Any], seed: int) -> None:
         import xgboost
 
         n = data.y.size
-        fold = np.arange(n) % N_FOLDS
+        fold = random_folds(n, N_FOLDS, seed)
         work = n * (data.n_classes - 1)
         folds = range(N_FOLDS if work < FEWER else 3 if work < FEWEST else 1)
         self.data, self.start, self.settings = data, start, settings
@@ -197,7 +198,7 @@ def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, 
     ----------
     schema : Schema
     rows : Chunk
-        In random order but for equal ones, which lie side by side, so that they come into different folds.
+        In any order.
     scores : (n, n_classes) float64
         Log probabilities by the ensemble, each row left out.
     seed, threads : int
@@ -209,7 +210,7 @@ def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, 
     with ThreadPoolExecutor(threads) as pool:
 
         def way(name: str) -> _Way:
-            return _Way(data, STARTS[name], _settings(schema.n_classes, seed))
+            return _Way(data, STARTS[name], _settings(schema.n_classes, seed), seed)
 
         ways = list(pool.map(way, STARTS))
         least = ways[0].losses[0]
