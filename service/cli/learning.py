@@ -190,7 +190,10 @@ def forget(
         if "served" in done:
             out.print(f"Predictions that would be forgotten: {done['served']['predictions']:,}")
         return
-    out.print(f"Forgotten: {found}.", highlight=False)
+    if done["n_rows"] or done["versions"]:
+        out.print(f"Forgotten: {found}.", highlight=False)
+    else:
+        out.print(f"No row matches {escape(where)}: no model changed. Files that come later follow the rule.", highlight=False)
     if served := done.get("served"):
         out.print(
             f"{served['predictions']:,} predictions and {served['labels']:,} labels are forgotten, {served['subtracted']:,} "
