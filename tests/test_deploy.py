@@ -142,34 +142,37 @@ def test_a_cluster_survives_the_drain_of_a_node_and_is_backed_up():
         assert [one["kind"] for one, _, _ in pods(each)].count("CronJob") == 1
 
 
-def program(name):
-    """A program that this machine has, or the test is skipped; nginx lies where only root looks."""
-    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")
-    return found or pytest.skip(f"{name} is not installed")
+PATHS = f"{os.environ['PATH']}:/usr/sbin"  # nginx lies where only root looks
+
+
+def needs(name):
+    return pytest.mark.skipif(shutil.which(name, path=PATHS) is None, reason=f"{name} is not installed")
 
 
 def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    place = os.environ | {"PATH": PATHS}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=place)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+@needs("kubectl")
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_kubectl_builds_every_kustomization(folder):
-    built = [each["kind"] for each in yaml.safe_load_all(run(program("kubectl"), "kustomize", str(folder)))]
+    built = [each["kind"] for each in yaml.safe_load_all(run("kubectl", "kustomize", str(folder)))]
     assert sorted(built) == sorted([each["kind"] for each in manifests(folder)] + ["ConfigMap"])
 
 
+@needs("caddy")
 def test_caddy_reads_its_file():
-    assert "reverse_proxy" in run(
-        program("caddy"), "adapt", "--adapter", "caddyfile", "--config", str(DEPLOY / "Caddyfile")
-    )
+    assert "reverse_proxy" in run("caddy", "adapt", "--adapter", "caddyfile", "--config", str(DEPLOY / "Caddyfile"))
 
 
+@needs("nginx")
+@needs("openssl")
 def test_nginx_reads_its_file(tmp_path):
-    nginx = program("nginx")
     run(
-        program("openssl"),
+        "openssl",
         *["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=localhost"],
         "-keyout",
         str(tmp_path / "models.key"),
@@ -186,7 +189,7 @@ def test_nginx_reads_its_file(tmp_path):
     places = "".join(f"{kind}_temp_path {tmp_path}/{kind};" for kind in ("proxy", "fastcgi", "uwsgi", "scgi"))
     around = f"pid {tmp_path}/pid; events {{}} http {{ access_log off; client_body_temp_path {tmp_path}/body; {places} {own} }}"
     (tmp_path / "nginx.conf").write_text(around)
-    run(nginx, "-t", "-e", str(tmp_path / "log"), "-c", str(tmp_path / "nginx.conf"))
+    run("nginx", "-t", "-e", str(tmp_path / "log"), "-c", str(tmp_path / "nginx.conf"))
 
 
 def test_proxies_say_who_was_asked_and_hold_no_events_back():
