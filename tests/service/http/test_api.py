@@ -128,6 +128,11 @@ def test_jobs_that_cannot_succeed_are_refused_at_once(site: Site, dataset: str) 
     assert "learner" in problem(site.client.post("/v1/jobs", json=train | {"learner": "magic"}), 422)["detail"]
     assert "kk" in problem(site.client.post("/v1/jobs", json=train | {"parameters": {"kk": 2}}), 422)["detail"]
     problem(site.client.post("/v1/jobs", json=train | {"kind": "dance"}), 422)
+    graphs = train | {"learner": "orders", "model": "graphs", "holdout": 0}
+    told = problem(site.client.post("/v1/jobs", json=graphs | {"target": "class"}), 422)
+    assert "has no class, every column is a node" in told["detail"]
+    job = site.client.post("/v1/jobs", json=graphs).json()["id"]
+    assert job_at_end(site.client, job)["state"] == "succeeded", "the data set's target is a column like others"
     for named in ({"target": "clas"}, {"columns": {"clas": {"drop": True}}}, {"timestamp": "clas", "window": "30d"}):
         for body in (train | named, {"kind": "refresh", "train": train | named}):
             told = problem(site.client.post("/v1/jobs", json=body), 422)
