@@ -30,6 +30,7 @@ def train_form(request: Request) -> JSONObject:
         "learners": {name: recipe.title for name, recipe in recipes.LEARNERS.items()},
         "learner": chosen,
         "without_target": [name for name, recipe in recipes.LEARNERS.items() if not recipe.needs_target],
+        "takes_no_target": [name for name, recipe in recipes.LEARNERS.items() if not recipe.takes_target],
         "parameters": parameters[:SHOWN],
         "more_parameters": parameters[SHOWN:],
     }
