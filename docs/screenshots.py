@@ -21,7 +21,6 @@ OUT = Path(__file__).parent / "how-to" / "console"
 SIZE = {"width": 1180, "height": 760}
 CASE = {"evidence": {"contract": "monthly", "calls": 5}}
 PAGES = {
-    "models": "/console",
     "model": "/console/models/churn",
     "data": "/console/data/customers",
     "graph": f"/console/models/churn@1/graph?case={quote(json.dumps(CASE))}",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import kubernetes_validate
@@ -139,10 +142,66 @@ def test_a_cluster_survives_the_drain_of_a_node_and_is_backed_up():
         assert [one["kind"] for one, _, _ in pods(each)].count("CronJob") == 1
 
 
+PATHS = f"{os.environ['PATH']}:/usr/sbin"  # nginx lies where only root looks
+
+
+def needs(name):
+    return pytest.mark.skipif(shutil.which(name, path=PATHS) is None, reason=f"{name} is not installed")
+
+
+def run(*command):
+    place = os.environ | {"PATH": PATHS}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=place)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@needs("kubectl")
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_kubectl_builds_every_kustomization(folder):
+    built = [each["kind"] for each in yaml.safe_load_all(run("kubectl", "kustomize", str(folder)))]
+    assert sorted(built) == sorted([each["kind"] for each in manifests(folder)] + ["ConfigMap"])
+
+
+@needs("caddy")
+def test_caddy_reads_its_file():
+    assert "reverse_proxy" in run("caddy", "adapt", "--adapter", "caddyfile", "--config", str(DEPLOY / "Caddyfile"))
+
+
+@needs("nginx")
+@needs("openssl")
+def test_nginx_reads_its_file(tmp_path):
+    run(
+        "openssl",
+        *["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=localhost"],
+        "-keyout",
+        str(tmp_path / "models.key"),
+        "-out",
+        str(tmp_path / "models.pem"),
+    )
+    # Ports and places that need no root; nothing listens.
+    own = (
+        (DEPLOY / "nginx.conf")
+        .read_text()
+        .replace("/etc/ssl/", f"{tmp_path}/")
+        .replace("listen ", "listen 127.0.0.1:18")
+    )
+    places = "".join(f"{kind}_temp_path {tmp_path}/{kind};" for kind in ("proxy", "fastcgi", "uwsgi", "scgi"))
+    around = f"pid {tmp_path}/pid; events {{}} http {{ access_log off; client_body_temp_path {tmp_path}/body; {places} {own} }}"
+    (tmp_path / "nginx.conf").write_text(around)
+    run("nginx", "-t", "-e", str(tmp_path / "log"), "-c", str(tmp_path / "nginx.conf"))
+
+
 def test_proxies_say_who_was_asked_and_hold_no_events_back():
     nginx, caddy = (DEPLOY / "nginx.conf").read_text(), (DEPLOY / "Caddyfile").read_text()
-    for line in ("proxy_set_header Host $host;", "proxy_set_header X-Forwarded-Proto $scheme;", "proxy_buffering off;"):
+    for line in (
+        "proxy_set_header Host $host;",
+        "proxy_set_header X-Forwarded-Proto $scheme;",
+        "proxy_buffering off;",
+        "client_max_body_size 0;",
+    ):
         assert line in nginx
+    assert "max_size" not in caddy, "the server has limits of its own; of uploads a higher one"
     port = Settings.model_fields["port"].default
     assert (
         f"server 127.0.0.1:{port};" in nginx

@@ -183,14 +183,22 @@ def forget(
         return
     held = f"{number_of(done['n_rows'], 'row')} in {number_of(len(done['files']), 'file')}"
     found = f"{held} where {escape(where)}"
-    if dry_run:
+    if not (done["n_rows"] or done.get("versions") or done.get("holding")):
+        kept = "" if dry_run else " Files that come later follow the rule."
+        out.print(
+            f"No row matches {escape(where)}: no model {'would change' if dry_run else 'changed'}.{kept}",
+            highlight=False,
+        )
+    elif dry_run:
         out.print(f"Would be forgotten: {found}.", highlight=False)
         out.print(f"Models that would be trained again: {', '.join(done['would_retrain']) or 'none'}")
         out.print(f"Versions that know these rows: {', '.join(done['holding']) or 'none'}")
         if "served" in done:
             out.print(f"Predictions that would be forgotten: {done['served']['predictions']:,}")
+    else:
+        out.print(f"Forgotten: {found}.", highlight=False)
+    if dry_run:
         return
-    out.print(f"Forgotten: {found}.", highlight=False)
     if served := done.get("served"):
         out.print(
             f"{served['predictions']:,} predictions and {served['labels']:,} labels are forgotten, {served['subtracted']:,} "

@@ -10,6 +10,7 @@ from learners.orders.formats.network_files import format_of
 from service import product
 from service.cli import views
 from service.cli.evaluation import show_metrics, what_was_read
+from service.product.inference.metric_words import number_of
 from service.requests.json_values import JSONObject
 from service.terminal import (
     ForceOption,
@@ -81,7 +82,8 @@ def show(reference: Reference, workspace: WorkspaceOption = None, json_output: J
         show_json(version)
         return
     out.print(f"[bold]{version.name}@{version.version}[/]: {version.learner} {escape(words_of(version.parameters))}")
-    out.print(f"{version.n_rows:,} rows, {len(version.files)} files, {version.created_at:%Y-%m-%d %H:%M}")
+    files = number_of(len(version.files), "file")
+    out.print(f"{version.n_rows:,} rows, {files}, {version.created_at:%Y-%m-%d %H:%M}")
     out.print(escape(str(version.duckdb_path)), soft_wrap=True)
     for tag, value in version.tags.items():
         out.print(f"{escape(tag)}: {escape(value)}", highlight=False)

@@ -11,6 +11,7 @@ from learners.errors import redacted
 from learners.orders.formats.network_files import NetworkFormat, chosen_format
 from learners.registry.sql.dialects import DialectName
 from service import product
+from service.product.inference.metric_words import number_of
 from service.product.views.circuit_export import CircuitOf, Form
 from service.requests.json_values import JSONObject
 from service.terminal import (
@@ -61,6 +62,10 @@ def structure(
         return
     for edge in found["edges"]:
         out.print(f"{escape(str(edge['from']))} -> {escape(str(edge['to']))}", highlight=False)
+    if not found["edges"]:
+        of_circuit = f"It is a circuit, whose nodes fewpass models circuit {escape(reference)} shows."
+        why = of_circuit if "circuit" in found else "None was found to tell of another."
+        out.print(f"No edge joins any two of {number_of(len(found['nodes']), 'column')}. {why}", highlight=False)
     facts = dict(found.get("facts", {}))
     if selection := facts.pop("selection", None):
         show_selection(selection)

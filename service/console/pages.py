@@ -6,12 +6,14 @@ from functools import wraps
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service import product
 from service.console.rendering import respond, wants_json
 from service.requests import problems
 from service.requests.json_values import JSONObject
 from service.requests.problems import NotReady
 from service.serving.predictor import Predictor, Served
 from service.workspace import Workspace
+from storage.errors import NotFound
 
 Screen = Callable[[Request], JSONObject]
 
@@ -60,6 +62,17 @@ def served_of(request: Request, reference: str) -> Served:
     if predictor is None:
         raise NotReady("The server is starting.")
     return predictor.served(reference) or predictor.resolve(reference)
+
+
+def columns_to_choose(workspace: Workspace, dataset: str) -> JSONObject:
+    """The columns of the chosen data set, and the one that it predicts: a form offers them. Of no or another data set none is known."""
+    try:
+        return {
+            "columns": product.dataset_columns(workspace, dataset),
+            "of_dataset": product.get_dataset(workspace, dataset).target,
+        }
+    except NotFound:
+        return {"columns": [], "of_dataset": None}
 
 
 def whole_number(text: str | None, default: int, most: int) -> int:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from service.product.datasets.data_files import load_example as load_example
     from service.product.datasets.data_files import upload_folder as upload_folder
     from service.product.datasets.data_files import upload_place as upload_place
+    from service.product.datasets.datasets import dataset_columns as dataset_columns
     from service.product.datasets.datasets import dataset_schema as dataset_schema
     from service.product.datasets.datasets import delete_dataset as delete_dataset
     from service.product.datasets.datasets import get_dataset as get_dataset
@@ -120,7 +121,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "service.jobs.queue": "job_queue",
     "service.product.datasets.data_files": "load_example upload_folder upload_place",
-    "service.product.datasets.datasets": "dataset_schema delete_dataset get_dataset kind_of_name list_datasets "
+    "service.product.datasets.datasets": "dataset_columns dataset_schema delete_dataset get_dataset kind_of_name list_datasets "
     "register_dataset schema_of_files",
     "service.product.datasets.profile": "dataset_profile",
     "service.product.datasets.rules": "damaged_rules",

@@ -150,8 +150,8 @@ def type_family(arrow_type: pa.DataType) -> str:
     return f"unsupported ({arrow_type})"
 
 
-def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
-    """The files that a path, folder or glob names, sorted.
+def expanded(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
+    """The files that a path, folder or glob names, sorted; and in words which others of a folder are not read.
 
     In a folder these are its Parquet files; else the files of the one other format that it holds.
 
@@ -182,7 +182,7 @@ def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
                 raise SourceError(path, "matches no file.")
             for folder in {str(PurePosixPath(entry).parent) for entry in found}:
                 refuse_part_of_table(filesystem, folder)
-            return found
+            return found, None
         if info.type == pafs.FileType.Directory:
             return _in_folder(filesystem, path)
     except (OSError, pa.ArrowException) as error:
@@ -191,10 +191,10 @@ def expanded(filesystem: pafs.FileSystem, path: str) -> list[str]:
         raise SourceError(path, "is neither a file nor a folder, but a pipe, a socket or a device.")
     if info.type != pafs.FileType.File:
         raise SourceError(path, "no such file or folder.")
-    return [path]
+    return [path], None
 
 
-def _in_folder(filesystem: pafs.FileSystem, path: str) -> list[str]:
+def _in_folder(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
     found: dict[str, list[str]] = {}
     below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
     refuse_tables_below(path, [entry.path for entry in below])
@@ -209,7 +209,12 @@ def _in_folder(filesystem: pafs.FileSystem, path: str) -> list[str]:
         raise SourceError(
             path, f"is a folder with {' and '.join(sorted(found))} files. Name those you mean, as in *.csv."
         )
-    return sorted(found.get("Parquet") or next(iter(found.values())))
+    read = sorted(found.get("Parquet") or next(iter(found.values())))
+    others = sorted({path for own in found.values() for path in own} - set(read))
+    if not others:
+        return read, None
+    names = ", ".join(PurePosixPath(each).name for each in others[:3]) + (", …" if len(others) > 3 else "")
+    return read, f"{path}: only the Parquet files are read, not {names}. Name all files to read them as one table."
 
 
 def common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:

@@ -125,7 +125,7 @@ class Source:
         wanted = [os.fspath(uris)] if isinstance(uris, str | os.PathLike) else [os.fspath(uri) for uri in uris]
         if not wanted:
             raise SourceError("(no path)", "give at least one file, folder or glob.")
-        paths, files_named = list[str](), list[str]()
+        paths, files_named, hints = list[str](), list[str](), list[str]()
         found: pafs.FileSystem | None = filesystem
         for uri in wanted:
             bare = named(uri).place
@@ -137,7 +137,9 @@ class Source:
             if found is not None and not place.equals(found):
                 raise SourceError(uri, "is on another file system than the first path; register them separately.")
             found = place
-            paths += [entry for entry in expanded(place, path) if entry not in paths]
+            entries, hint = expanded(place, path)
+            paths += [entry for entry in entries if entry not in paths]
+            hints += [hint] if hint else []
             files_named += [path] if paths[-1:] == [path] else []
         assert found is not None
         refuse_files_of_tables(found, files_named)
@@ -145,7 +147,9 @@ class Source:
         schemas = [content.arrow_schema for content in contents]
         plain = [s if len(s) == len(names) else pa.schema([f for f in s if f.name in set(names)]) for s in schemas]
         arrow_schema = common_schema([(file.path, schema) for file, schema in zip(files, plain, strict=True)])
-        return cls(files, arrow_schema, found, contents=contents)
+        source = cls(files, arrow_schema, found, contents=contents)
+        source._hint = " ".join(hints)
+        return source
 
     @classmethod
     def of_snapshot(cls, filesystem: pafs.FileSystem, snapshot: Snapshot) -> Source:
@@ -290,7 +294,7 @@ class Source:
 
     @property
     def hints(self) -> list[str]:
-        """What a user wants to know: of files that have left, and of columns of text that look like numbers."""
+        """What a user wants to know: of files that have left or are not read, and of text that looks like numbers."""
         found = zip(self.files, self._contents, strict=True) if self._contents else ()
         own = [self._hint] if self._hint else []
         return own + [f"{file.path}: {hint}" for file, content in found for hint in content.hints.values()]

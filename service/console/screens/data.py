@@ -35,12 +35,11 @@ def dataset(request: Request) -> JSONObject:
     found = product.get_dataset(workspace, name)
     schema = None if found.schema_json is None else Schema.from_json(found.schema_json)
     columns = [] if schema is None else columns_of(schema)
-    names = [str(each["name"]) for each in columns] + [each.name for each in (schema.left_out if schema else ())]
     guess = guess_of({str(each["name"]): each["n_values"] for each in columns if each["kind"] == "nominal"})
     target = request.query_params.get("target") or found.target or guess
     return {
         "target": target,
-        "names": names,
+        "names": product.dataset_columns(workspace, name),
         "search": request.query_params.get("search", ""),
         "dataset": found,
         "n_rows": sum(n for file in found.files if isinstance(n := file.get("n_rows"), int)),

@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 from learners.registry import recipes
 from service import product
-from service.console.pages import page, workspace_of
+from service.console.pages import columns_to_choose, page, workspace_of
 from service.console.rendering import Call, role_of
 from service.jobs.cron import Cron
 from service.requests.json_values import JSONObject
@@ -31,7 +31,7 @@ def settings(request: Request) -> JSONObject:
         expected = next_runs(cron, timezone)
     except InvalidRequest as error:
         problem = str(error)
-    return {
+    return columns_to_choose(workspace, request.query_params.get("job.train.dataset", "")) | {
         "schedules": [
             {
                 "schedule": each,

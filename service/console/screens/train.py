@@ -7,7 +7,7 @@ from starlette.requests import Request
 from learners.models.parameters import ParameterField, parameter_fields
 from learners.registry import recipes
 from service import product
-from service.console.pages import page, workspace_of
+from service.console.pages import columns_to_choose, page, workspace_of
 from service.requests.json_values import JSONObject
 
 MOST_DATASETS = 500
@@ -21,14 +21,16 @@ def train_form(request: Request) -> JSONObject:
     wanted = request.query_params.get("learner", recipes.DEFAULT)
     chosen = wanted if wanted in recipes.LEARNERS else recipes.DEFAULT
     parameters = [shown(each) for each in parameter_fields(recipes.LEARNERS[chosen].parameters)]
-    return {
+    name = request.query_params.get("dataset", "")
+    return columns_to_choose(workspace, name) | {
         "datasets": [dataset.name for dataset in product.list_datasets(workspace, MOST_DATASETS).items],
-        "dataset": request.query_params.get("dataset", ""),
+        "dataset": name,
         "target": request.query_params.get("target", ""),
-        "model": request.query_params.get("model", request.query_params.get("dataset", "")),
+        "model": request.query_params.get("model", name),
         "learners": {name: recipe.title for name, recipe in recipes.LEARNERS.items()},
         "learner": chosen,
         "without_target": [name for name, recipe in recipes.LEARNERS.items() if not recipe.needs_target],
+        "takes_no_target": [name for name, recipe in recipes.LEARNERS.items() if not recipe.takes_target],
         "parameters": parameters[:SHOWN],
         "more_parameters": parameters[SHOWN:],
     }

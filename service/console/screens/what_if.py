@@ -12,7 +12,7 @@ from service import product
 from service.console.pages import page, served_of, workspace_of
 from service.console.rendering import Call, digits
 from service.product.inference.metric_words import interval
-from service.product.inference.what_if import asked_schema
+from service.product.inference.what_if import asked_schema, without_missing
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Served
 
@@ -41,7 +41,7 @@ def start_of(served: Served, reference: str) -> JSONObject:
 
     Values are those in which the joint distribution answers. Of too many intervals none is listed; a number can be typed.
     """
-    schema = asked_schema(served.model)
+    schema, summed_out = asked_schema(served.model), without_missing(served.model)
     columns = [
         {
             "name": attribute.name,
@@ -50,6 +50,7 @@ def start_of(served: Served, reference: str) -> JSONObject:
             "values": [
                 {"label": label, "value": value, "words": words_of(attribute, label)}
                 for label, value in choices(attribute)
+                if value is not None or attribute.name not in summed_out
             ],
             "is_listed": attribute.kind == "nominal" or attribute.n_values <= MOST_INTERVALS,
             "is_continuous": attribute.distribution is not None,

@@ -144,6 +144,20 @@ document.addEventListener("input", (event) => {
     }
   }
 });
+// A column that is chosen is written where a person would type it: of an edge the parent, then the child.
+const WRITTEN = {
+  edges: (line, name) => (line.endsWith("->") ? `${name}\n` : `${line && "\n"}${name}->`),
+  pairs: (line, name) => (line.endsWith("->") ? `${name} = ` : `${line && "\n"}${name}->`),
+  groups: (line, name) => (line.trim() ? `, ${name}` : name),
+  list: (line, name) => `${line && "\n"}${name}\n`,
+};
+document.addEventListener("change", ({ target }) => {
+  if (!target.dataset?.adds || !target.value) return;
+  const text = target.previousElementSibling.querySelector("textarea");
+  text.value += WRITTEN[target.dataset.adds](text.value.split("\n").pop(), target.value);
+  target.value = "";
+  text.dispatchEvent(new Event("input", { bubbles: true }));
+});
 document.addEventListener("htmx:responseError", ({ detail }) => {
   const page = new DOMParser().parseFromString(detail.xhr.responseText, "text/html");
   if (detail.target.id === "profile") detail.target.replaceChildren(...page.querySelectorAll("main > p"));

@@ -15,6 +15,9 @@ function whyNot(words) {
   return el("p", { class: "why-not" }, words ?? "No answer.");
 }
 
+/** Whether the joint distribution answers otherwise than the prediction, in the digits that are shown. */
+const differs = (joint, { classes, probabilities }) => joint && classes.some((each, i) => Math.abs(joint[String(each)] - probabilities[i]) >= 0.0005);
+
 /** The distribution of the question: as predicted, or by the joint distribution where there is no class. */
 export function distributionOf(answer) {
   const { prediction, posterior } = answer.parts;
@@ -23,7 +26,7 @@ export function distributionOf(answer) {
       labels: prediction.classes.map(String),
       now: prediction.probabilities,
       before: prediction.prior,
-      joint: posterior?.question ?? null,
+      joint: differs(posterior?.question, prediction) ? posterior.question : null,
       how: "as the model predicts",
     };
   }
@@ -58,7 +61,7 @@ export function answerPanel(answer, start, prior, wordsOf) {
   const heads = ["answer", isBrief ? "" : "line: without evidence", "#probability", band ? `#${band.level * 100} % interval` : "#", "#change", told.joint ? "#joint" : "#"];
   if (isBrief) for (const each of [heads, ...rows]) each.splice(band ? 4 : 3);
   const notes = [];
-  if (told.joint && !isBrief) notes.push("joint: what the model's joint distribution says, which sums out what is not known; predictions skip it");
+  if (told.joint && !isBrief) notes.push("joint: what the joint distribution of all columns says, where it differs from the prediction");
   if (!band && answer.absent.interval && start.target && !isBrief) notes.push(`No interval: ${answer.absent.interval}`);
   if (!answer.parts.prediction && answer.absent.prediction) notes.push(answer.absent.prediction);
   if (told.labels.length > MOST_ROWS) notes.push(`${told.labels.length - MOST_ROWS} less probable answers are not shown.`);

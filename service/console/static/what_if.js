@@ -12,8 +12,8 @@ const TYPING_MS = 60;
 const MOST_BEST = 5;
 // The parts of an answer that a page has room for.
 const room = (parts) => parts.filter((part) => document.getElementById({ contributions: "p-contributions", completion: "p-completion", interval: "p-answer" }[part] ?? "what-if"));
-const QUICK = room(["prediction", "contributions", "posterior"]);
-const SLOW = room(["interval", "completion"]);
+// Asked one after the other, as soon as what is quicker is shown.
+const STAGES = [["prediction", "posterior"], ["contributions"], ["interval", "completion"]].map(room).filter((parts) => parts.length);
 const KEPT = /\/(graph|regions|what-if)$/; // pages that show the same case
 
 const place = document.getElementById("what-if");
@@ -83,7 +83,7 @@ function explore(start) {
     if (start.is_of_structures) return { parts: ["edges"], present: each.present, absent: each.absent };
     const body = { evidence: each.evidence, parts };
     if (Object.keys(each.do).length) body.do = each.do;
-    if (nBest > 1 && (parts ?? SLOW).includes("completion")) body.best = nBest;
+    if (nBest > 1 && (!parts || parts.includes("completion"))) body.best = nBest;
     if (each.target !== start.target) body.target = each.target;
     if (columns) body.columns = columns;
     return body;
@@ -99,13 +99,14 @@ function explore(start) {
     whenReleased("chosen", () => keepingFocus(listChosen));
     marks();
     try {
-      const answer = await ask("POST", path, request(state, QUICK, [...open.keys(), ...(picture?.names ?? [])]), signal);
-      if (mine !== number) return; // a later click has asked meanwhile
-      paint(mine, answer, "answered");
-      if (start.is_of_structures) return paint(mine, answer, "settled");
-      const rest = await ask("POST", path, request(state, SLOW, []), signal);
-      if (mine !== number) return;
-      paint(mine, { ...answer, parts: { ...answer.parts, ...rest.parts }, absent: { ...answer.absent, ...rest.absent } }, "settled");
+      let answer = null;
+      const stages = start.is_of_structures ? STAGES.slice(0, 1) : STAGES;
+      for (const parts of stages) {
+        const more = await ask("POST", path, request(state, parts, answer ? [] : [...open.keys(), ...(picture?.names ?? [])]), signal);
+        if (mine !== number) return; // a later click has asked meanwhile
+        answer = answer ? { ...answer, parts: { ...answer.parts, ...more.parts }, absent: { ...answer.absent, ...more.absent } } : more;
+        paint(mine, answer, parts === stages.at(-1) ? "settled" : "answered");
+      }
     } catch (error) {
       if (error.name === "AbortError" || mine !== number) return;
       problem(error.message);
@@ -122,7 +123,8 @@ function explore(start) {
       document.getElementById("warnings").textContent = answer.warnings.join(" ");
       show();
       place.dataset.state = become;
-      place.dataset[become === "settled" ? "settled" : "number"] = String(mine);
+      place.dataset.number = String(mine);
+      if (become === "settled") place.dataset.settled = String(mine);
     });
   }
 
@@ -155,7 +157,7 @@ function explore(start) {
       const noBars = document.getElementById("no-bars");
       if (noBars) noBars.textContent = latest.absent.posterior ? `Bars stay empty: ${latest.absent.posterior}` : "";
       answerPanel(latest, start, priors.get(latest.target), wordsOf);
-      contributionsPanel(latest);
+      if (latest.parts.contributions || latest.absent.contributions) contributionsPanel(latest);
       askPanel(latest, pick);
       surprisePanel(latest, nEvidence);
       if (latest.parts.completion || latest.absent.completion) completionPanel(latest, take, wordsOf, nextBest);
@@ -464,7 +466,7 @@ function explore(start) {
     if (picture) learnPriors(picture.names.filter((name) => name !== start.target));
     if (beside && document.getElementById("p-beside")) {
       try {
-        kept = { state: beside, answer: await ask("POST", path, request(beside, QUICK, [])) };
+        kept = { state: beside, answer: await ask("POST", path, request(beside, STAGES[0], [])) };
       } catch (error) {
         problem(`The case beside cannot be asked: ${error.message}`);
       }

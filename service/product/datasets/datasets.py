@@ -105,6 +105,38 @@ def kind_of_name(workspace: Workspace, name: str) -> Literal["dataset", "model"]
     return "dataset"
 
 
+def dataset_columns(workspace: Workspace, name: str) -> Sequence[str]:
+    """The columns of a registered data set, in their order, as far as they are known without reading its files.
+
+    Raises
+    ------
+    NotFound, CorruptFile
+    """
+    get_dataset(workspace, name)
+    return column_order(workspace, name)
+
+
+def check_columns(workspace: Workspace, name: str, asked: Sequence[str], at: str | None, *, is_remote: bool) -> None:
+    """Refuse columns that a registered data set has not.
+
+    Its files may have changed since its columns were noted, so they are opened before a column is refused.
+
+    Raises
+    ------
+    NotFound, CorruptFile, OutsideRoots, SourceError, UnknownColumn
+    """
+    if set(asked) <= set(dataset_columns(workspace, name)):
+        return
+    if is_remote and not children.is_child:  # a server reads nothing itself
+        limit = workspace.settings.request_timeout_s
+        aside(workspace, partial(check_columns, is_remote=True), name, asked, at, time_limit_s=limit)
+        return
+    names = open_source(workspace, dataset=name, is_remote=is_remote, at=at).arrow_schema.names
+    for column in asked:
+        if column not in names:
+            raise UnknownColumn(column, names)
+
+
 def infer_schema(workspace: Workspace, name: str, report: Report = silent) -> None:
     """Infer and keep the schema of a registered data set, in one pass, in this process."""
     summarise(workspace, Run(f"{LOCAL}schema", SchemaRequest(dataset=name).model_dump(), {}, report))

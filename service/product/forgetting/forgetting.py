@@ -77,7 +77,7 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
         served = _served(workspace, request, affected, source, predicate)
         searched = {source.files[index].footer_sha256: n for index, n in counts.items()}
         told = {"n_rows": sum(found.values()), "files": found, "models": [], "served": served}
-        return told | {"holding": list(_holding(workspace, request, searched)) if found else []}
+        return told | {"holding": list(_holding(workspace, request, searched))}
     forgotten.add(predicate.text)
     counts = matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
     found = {source.files[index].path: n for index, n in counts.items() if n}
@@ -88,10 +88,12 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
             field="where",
         )
     keep_rules(workspace, forgotten)
+    # Of no row there is nothing to learn anew, unless a version has learned from a file that is gone.
+    knows = bool(found) or any(_holding(workspace, request, forgotten.footers(predicate.text)))
     return {
         "n_rows": sum(found.values()),
         "files": found,
-        "models": [version.name for version in affected] if request.retrain else [],
+        "models": [version.name for version in affected] if request.retrain and knows else [],
         "served": _served(workspace, request, affected, source, predicate),
     }
 
@@ -187,7 +189,8 @@ def prove(workspace: Workspace, run: Run) -> JSONObject:
     marked, trained = run.receipts["mark"], run.receipts["retrain"]["versions"]
     affected = affected_models(workspace, request)
     if request.dry_run:
-        would = [version.name for version in affected] if request.retrain else []
+        knows = marked["n_rows"] or marked.get("holding")
+        would = [version.name for version in affected] if request.retrain and knows else []
         told = {"is_dry_run": True, "n_rows": marked["n_rows"], "files": marked["files"], "would_retrain": would}
         told |= {"holding": marked.get("holding", [])}  # which a job of an earlier release has not noted
         return told if marked.get("served") is None else told | {"served": marked["served"]}

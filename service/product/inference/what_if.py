@@ -145,8 +145,20 @@ def what_if(served: Served, case: Case) -> WhatIf:
         target=target,
         parts=parts,
         absent=absent,
-        warnings=beyond_training(served.schema, case.single | dict(case.do)),
+        warnings=[*beyond_training(served.schema, case.single | dict(case.do)), *_two_answers(model, case, parts)],
     )
+
+
+def _two_answers(model: Model, case: Case, parts: Mapping[str, Told]) -> list[str]:
+    """Why two parts answer differently, of each missing value that makes them."""
+    if isinstance(model, CircuitModel) or not {"prediction", "posterior"} <= parts.keys():
+        return []
+    return [
+        f"{name} is missing: to the posterior this is a value like others, as in training; the prediction also allows that "
+        "the value is hidden by chance, so it may differ."
+        for name, value in query_evidence(model, case.single).items()
+        if case.single[name] is None
+    ]
 
 
 def beyond_training(schema: Schema, evidence: Mapping[str, RawValue]) -> list[str]:
@@ -175,9 +187,12 @@ def asked_schema(model: Model) -> Schema:
 def query_evidence(model: Model, evidence: Evidence) -> dict[str, Known]:
     """The evidence in the words of queries, where null is as good as absent: a missing value by its label.
 
-    Where training saw no missing value of a column, null says nothing, here as in a prediction.
+    Where training saw no missing value of a column, or a circuit sums it out, null says nothing, here as in a prediction.
     """
-    attributes = {attribute.name: attribute for attribute in model.schema.attributes}
+    summed_out = without_missing(model)
+    attributes = {
+        attribute.name: attribute for attribute in model.schema.attributes if attribute.name not in summed_out
+    }
     told: dict[str, Known] = {}
     for name, value in evidence.items():
         if value is not None:
@@ -185,6 +200,18 @@ def query_evidence(model: Model, evidence: Evidence) -> dict[str, Known]:
         elif name in attributes and attributes[name].has_missing:
             told[name] = labels_of(attributes[name])[0]
     return told
+
+
+def without_missing(model: Model) -> set[str]:
+    """The columns of which a missing value is an unknown one to the joint distribution, whatever training saw."""
+    if not isinstance(model, CircuitModel):
+        return set()
+    columns = columns_of(model.circuit, model.schema)
+    return {
+        name
+        for name, n_values, offset in zip(columns.names, columns.n_values, columns.offsets, strict=True)
+        if offset or not n_values
+    }
 
 
 def _check_names(model: Model, target: str | None, columns: Sequence[str]) -> None:
@@ -291,7 +318,12 @@ def _known(model: Model, case: Case) -> dict[str, Any]:
 def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, str]:
     """Of each attribute in the evidence the label of its value, such as the interval of a number."""
     schema = asked_schema(model)
-    record = {name: value for name, value in evidence.items() if name != schema.target}
+    unknown = without_missing(model)
+    record = {
+        name: value
+        for name, value in evidence.items()
+        if name != schema.target and not (value is None and name in unknown)
+    }
     codes = encode_records([record], schema).x[:, 0].tolist()
     return {
         attribute.name: labels_of(attribute)[code]

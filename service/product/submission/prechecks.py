@@ -20,9 +20,10 @@ from learners.registry import recipes
 from learners.registry.networks.network_answers import check_all
 from learners.schema.encoding.records import encode_records
 from learners.schema.labels import labels_of
+from learners.schema.overrides import ALL
 from service.jobs.limits import check_limits
 from service.product.datasets.data_roots import check_roots, files_of, plain, refuse_secrets
-from service.product.datasets.datasets import get_dataset
+from service.product.datasets.datasets import check_columns, get_dataset
 from service.product.forgetting.forgetting import check_condition
 from service.product.inference.queries import NoJoint, columns_asked, of_joint, of_structures
 from service.product.promotion.promotion import checked_train
@@ -95,14 +96,14 @@ def _check_density(model: Model, request: ScoreRequest | ImputeRequest) -> None:
             raise UnknownColumn(name, names)
 
 
-def check_files(workspace: Workspace, request: AnyRequest) -> None:
-    """Refuse a job whose files are not there. Not for schedules, whose files may be written later.
+def check_files(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
+    """Refuse a job whose files or columns are not there. Not for schedules, whose files may be written later.
 
-    Object stores are not asked: a request shall not wait for them.
+    Object stores are not asked whether files are there: a request shall not wait for them.
 
     Raises
     ------
-    SourceError
+    SourceError, UnknownColumn
     """
     for uri in _uris(workspace, request):
         path = plain(uri)
@@ -112,6 +113,11 @@ def check_files(workspace: Workspace, request: AnyRequest) -> None:
             raise SourceError(uri, "no such file or folder.")
         if next(glob.iglob(path, include_hidden=True), None) is None:  # noqa: PTH207 (Path.glob takes no absolute one)
             raise SourceError(uri, "matches no file.")
+    train = request.train if isinstance(request, RefreshRequest) else request
+    if isinstance(train, TrainRequest) and train.dataset is not None:
+        named = [*train.columns, train.timestamp, target_of(workspace, train)]
+        asked = [name for name in named if name not in (None, ALL)]
+        check_columns(workspace, train.dataset, asked, train.at, is_remote=is_remote)
 
 
 def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:

@@ -250,12 +250,17 @@ def target_of(workspace: Workspace, request: TrainRequest) -> str | None:
     Raises
     ------
     InvalidRequest
-        If the learner needs one.
+        If the learner needs one, or takes none.
     """
-    target = request.target
+    target, recipe = request.target, recipes.recipe(request.learner)
+    if not recipe.takes_target:
+        if target is not None:
+            what = f"Learner {request.learner!r} has no class, every column is a node: leave the target out."
+            raise InvalidRequest(what, field="target")
+        return None
     if target is None and request.dataset is not None:
         target = get_dataset(workspace, request.dataset).target
-    if target is None and recipes.recipe(request.learner).needs_target:
+    if target is None and recipe.needs_target:
         raise InvalidRequest("There is no target: name the column to predict.", field="target")
     return target
 

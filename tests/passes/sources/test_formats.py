@@ -250,7 +250,10 @@ def test_a_folder_holds_one_format(table, tmp_path):
         Source.open(tmp_path)
     assert Source.open(tmp_path / "*.csv").n_rows == 1400
     WRITERS["p.parquet"](table, tmp_path / "p.parquet")
-    assert Source.open(tmp_path).n_rows == 700, "Parquet goes first"
+    found = Source.open(tmp_path)
+    assert found.n_rows == 700, "Parquet goes first"
+    told = "only the Parquet files are read, not a.csv, b.csv, m.feather. Name all files to read them as one table."
+    assert found.hints == [f"{tmp_path}: {told}"]
 
 
 def test_files_of_several_formats_are_one_table(table, tmp_path):

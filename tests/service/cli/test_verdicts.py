@@ -41,6 +41,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_structure_without_edges_is_told_in_words(trained: Path, monkeypatch) -> None:
+    found: dict = {"nodes": [{"name": "a"}, {"name": "b"}], "edges": []}
+    monkeypatch.setattr(product, "structure", lambda *_: found)
+    asked = ("models", "structure", "m", "-w", trained / "workspace")
+    assert "No edge joins any two of 2 columns. None was found to tell of another." in run(*asked)
+    found["circuit"] = {"nodes": 3}
+    assert "It is a circuit, whose nodes fewpass models circuit m shows." in " ".join(run(*asked).split())
+
+
 def test_train_ends_with_a_sentence_and_what_comes_next(trained: Path) -> None:
     where = trained / "workspace"
     asked = ["train", trained / "a.parquet", "-t", "class", "-n", "other", "-l", "nb", "--update", "-w", where]

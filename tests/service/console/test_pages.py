@@ -160,7 +160,7 @@ def test_a_page_is_packed_for_who_takes_it(site: Site) -> None:
 def test_the_model_page_shows_versions_metrics_and_where_they_come_from(site: Site) -> None:
     text = read(page(site.client, "/console/models/weather").text).text
     version = site.client.get("/v1/models/weather").json()
-    assert version["sha256"] in text and f"{version['metrics']['log_loss']:.4g}" in text
+    assert version["sha256"] in text and f"{version['metrics']['log_loss']:.3g}" in text
     assert "No champion has met a challenger yet" in text
 
 
@@ -198,6 +198,20 @@ def test_the_form_of_a_training_shows_choices_and_sentences(site: Site, learner:
     assert "Literal[" not in text and "tuple[" not in text
     unfolded = text[text.index('id="parameters"') :].partition("<details>")[0]
     assert unfolded.count('name="parameters.') == 5
+
+
+def test_a_column_is_chosen_where_the_data_set_is_known(site: Site) -> None:
+    made = site.client.post("/v1/datasets", json={"name": "known", "uris": [str(site.train)], "target": "class"})
+    assert made.status_code == 201
+    for path, field in (
+        ("/console/train?dataset=known", "target"),
+        ("/console/settings?job.train.dataset=known", "job.train.target"),
+        ("/console/data/known", "prediction_key"),
+    ):
+        text = page(site.client, path).text
+        choices = re.findall(rf'<select name="{field}">(.*?)</select>', text, re.DOTALL)
+        assert len(choices) == 1 and "<option>windy</option>" in choices[0], path
+    assert '<input name="target" list="names"' in page(site.client, "/console/train").text
 
 
 def test_rules_and_webhooks_are_shown_as_they_are(site: Site) -> None:
@@ -299,7 +313,7 @@ def test_of_a_data_set_that_was_too_large_to_look_at_a_sample_offers_the_columns
         assert "<option selected>class</option>" in page(client, "/console/data/huge/rows").text, (
             "the last one of few values"
         )
-        assert "<select" not in page(client, "/console/data/huge").text, "it comes with the sample"
+        assert "Column to predict" not in page(client, "/console/data/huge").text, "it comes with the sample"
         chosen = page(client, "/console/data/huge?target=class").text
         assert "Train a model that predicts class" in chosen and "rows?target=class" in chosen
     known = page(site.client, "/console/data/sizes").text

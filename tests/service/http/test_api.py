@@ -128,6 +128,15 @@ def test_jobs_that_cannot_succeed_are_refused_at_once(site: Site, dataset: str) 
     assert "learner" in problem(site.client.post("/v1/jobs", json=train | {"learner": "magic"}), 422)["detail"]
     assert "kk" in problem(site.client.post("/v1/jobs", json=train | {"parameters": {"kk": 2}}), 422)["detail"]
     problem(site.client.post("/v1/jobs", json=train | {"kind": "dance"}), 422)
+    graphs = train | {"learner": "orders", "model": "graphs", "holdout": 0}
+    told = problem(site.client.post("/v1/jobs", json=graphs | {"target": "class"}), 422)
+    assert "has no class, every column is a node" in told["detail"]
+    job = site.client.post("/v1/jobs", json=graphs).json()["id"]
+    assert job_at_end(site.client, job)["state"] == "succeeded", "the data set's target is a column like others"
+    for named in ({"target": "clas"}, {"columns": {"clas": {"drop": True}}}, {"timestamp": "clas", "window": "30d"}):
+        for body in (train | named, {"kind": "refresh", "train": train | named}):
+            told = problem(site.client.post("/v1/jobs", json=body), 422)
+            assert "'clas' is not in the table (similar: class)" in told["detail"]
     problem(site.client.post("/v1/jobs", json=train | {"uris": [str(site.train)]}), 422)
     problem(site.client.post("/v1/jobs", json=train | {"holdout": 1}), 422)
     problem(site.client.post("/v1/jobs", json={"kind": "evaluate", "model": "no", "dataset": dataset}), 404)
@@ -135,6 +144,18 @@ def test_jobs_that_cannot_succeed_are_refused_at_once(site: Site, dataset: str) 
     problem(site.client.post("/v1/jobs/job-0/cancel"), 404)
     problem(site.client.get("/v1/jobs/job-0/events"), 404)
     problem(site.client.get("/v1/jobs?cursor=nonsense"), 422)
+
+
+def test_a_column_that_has_come_with_a_later_file_is_taken(site: Site, tmp_path) -> None:
+    (tmp_path / "data").mkdir()
+    rows = pq.read_table(site.train)
+    pq.write_table(rows.drop_columns(["windy"]), tmp_path / "data" / "rows.parquet")
+    made = site.client.post("/v1/datasets", json={"name": "wider", "uris": [f"{tmp_path}/data"], "target": "class"})
+    assert made.status_code == 201
+    pq.write_table(rows, tmp_path / "data" / "rows.parquet")
+    train = {"kind": "train", "dataset": "wider", "learner": "nb", "model": "wider", "target": "windy"}
+    job = site.client.post("/v1/jobs", json=train)
+    assert job.status_code == 202 and job_at_end(site.client, job.json()["id"])["state"] == "succeeded"
 
 
 def test_a_failing_job_keeps_its_problem_and_is_retried(site: Site, tmp_path) -> None:

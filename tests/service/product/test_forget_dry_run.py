@@ -41,6 +41,11 @@ def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:
         assert kept(place) == before and product.find_version(workspace, "rain").version == 1
         done = product.forget(workspace, ForgetRequest(dataset="sky", where=where))
         assert done["n_rows"] == n_rain and product.find_version(workspace, "rain").version == 2
+        nothing = ForgetRequest(dataset="sky", where="outlook = 'hail'", dry_run=True)
+        told = product.forget(workspace, nothing)
+        assert (told["n_rows"], told["would_retrain"], told["holding"]) == (0, [], [])
+        done = product.forget(workspace, nothing.model_copy(update={"dry_run": False}))
+        assert (done["n_rows"], done["versions"]) == (0, []) and product.find_version(workspace, "rain").version == 2
 
 
 def test_a_stored_request_without_it_is_as_it_was() -> None:

@@ -70,7 +70,7 @@ def test_the_form_trains_what_was_chosen(visiting: Visiting, house: House) -> No
         tab.go("/console/train?dataset=weather&model=chosen")
         form = 'form[data-path="/v1/jobs"]'
         sent = f"{form} [data-asked] code"
-        fill(tab, form, target="class")
+        tab.page.select_option(f"{form} [name=target]", "class")
         tab.page.select_option(f"{form} [name=learner]", "nb")
         tab.page.wait_for_selector('[name="parameters.estimator"]')
         assert tab.page.input_value(f"{form} [name=target]") == "class"
@@ -90,7 +90,14 @@ def test_the_form_trains_what_was_chosen(visiting: Visiting, house: House) -> No
 def test_lists_and_pairs_of_the_form_need_no_json(visiting: Visiting) -> None:
     with visiting() as tab:
         tab.go("/console/train?learner=orders")
+        tab.page.select_option("[name=dataset]", "weather")
+        tab.page.wait_for_selector("#target select")
         tab.page.click("#parameters summary")
+        for each in ("outlook", "windy", "humidity"):
+            tab.page.fill('[data-adds="edges"] >> nth=1', each)
+            tab.page.press('[data-adds="edges"] >> nth=1', "Tab")
+        assert tab.page.input_value('[name="parameters.forbidden"]') == "outlook->windy\nhumidity->"
+        tab.page.fill('[name="parameters.forbidden"]', "")
         for name, text in (("required", "a->b"), ("tiers", "a, b\nc"), ("edge_log_odds", "a->b = 2")):
             tab.page.fill(f'[name="parameters.{name}"]', text)
         told = tab.page.text_content('form[data-path="/v1/jobs"] [data-asked] code')

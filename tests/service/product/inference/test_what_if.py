@@ -164,12 +164,13 @@ def test_the_drop_is_the_mutual_information(n_answers: int, n_values: int, seed:
     )
 
 
-@pytest.fixture(scope="module", params=["auto", "eskdb", "xgboost", "kdb"])
+@pytest.fixture(scope="module", params=["auto", "eskdb", "xgboost", "kdb", "spn"])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
-    """A model of each kind that has finer cuts than its joint distribution, or none, and a network."""
+    """A model of each kind that has finer cuts than its joint distribution, or none; a network, and a circuit."""
     folder: Path = tmp_path_factory.mktemp(request.param)
     pq.write_table(weather(600, 1), folder / "train.parquet")
     parameters: dict = {"members": 2} if request.param in ("auto", "eskdb") else {}
+    parameters |= {"passes": 2, "states": 2} if request.param == "spn" else {}
     asked = TrainRequest(
         uris=[str(folder / "train.parquet")],
         target="class",
@@ -232,6 +233,21 @@ def test_no_click_supposes_what_training_never_saw(served: Served) -> None:
     for column in start_of(served, "all")["columns"]:
         for each in column["values"]:
             assert not beyond_training(served.schema, {column["name"]: each["value"]}), (column["name"], each)
+
+
+def test_where_a_missing_value_has_two_answers_a_sentence_says_why(served: Served) -> None:
+    told = answer_case(served, Case({"outlook": None}))
+    prediction, posterior = told["parts"]["prediction"], told["parts"].get("posterior")
+    if posterior is None:
+        assert served.learner == "xgboost"
+    elif served.learner == "spn":
+        by_joint = [posterior["distributions"]["class"][label] for label in prediction["classes"]]
+        assert by_joint == pytest.approx(prediction["probabilities"], abs=1e-9) and not told["warnings"]
+        assert "outlook" in posterior["distributions"] and not posterior["given"]
+    else:
+        (sentence,) = told["warnings"]
+        assert sentence.startswith("outlook is missing: to the posterior this is a value like others")
+        assert not answer_case(served, Case({"outlook": None}, parts=["posterior"]))["warnings"]
 
 
 def test_times_out_of_range_are_told_as_times() -> None:
