@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,6 +63,7 @@ def averaged(
         raise InvalidParameter(
             "graph", query.kind, "only marginal, conditional (of single columns) and moments are averaged over graphs"
         )
+    query = replace(query, sampling=None)  # whose error an average would not tell
     drawn, coverage = model.asked.graphs_of(average, pause)
     rows, place = np.unique(drawn.graphs.parents, axis=0, return_inverse=True)
     place = place.ravel()
