@@ -71,7 +71,9 @@ def structure(
 
 def circuit(
     reference: Reference,
-    form: Annotated[Form, typer.Option("--format", "-f", help="dot is for Graphviz, svg a picture.")] = Form.TEXT,
+    form: Annotated[
+        Form, typer.Option("--format", "-f", help="dot is for Graphviz, svg a picture, model for `import`.")
+    ] = Form.TEXT,
     of: Annotated[
         CircuitOf, typer.Option("--of", help="graphs: of a posterior over structures, the parents of each column.")
     ] = CircuitOf.COLUMNS,
@@ -80,6 +82,8 @@ def circuit(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write the circuit of a model, of a network the one that it is compiled to."""
+    if form == Form.MODEL and output is None:
+        raise typer.BadParameter("a model is no text: name the file to write", param_hint="--out")
     _give(reference, lambda here: product.circuit(here, reference, form, of), output, force, workspace)
 
 
