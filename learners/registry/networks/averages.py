@@ -69,8 +69,7 @@ def averaged(
     place = place.ravel()
     graphs = [tuple(members(own) for own in row.tolist()) for row in rows]
     parameters = GraphParameters(model)
-    networks = [parameters.mean(parents) for parents in graphs]
-    columns = networks[0].columns  # the same for every graph
+    columns = parameters.mean(graphs[0]).columns  # the same for every graph
     codes = set_codes(columns, query)
     form: list[Answer] = []
 
@@ -81,11 +80,11 @@ def averaged(
             answer = answer_cut(network, codes, query, max_edges)
         except ImpossibleEvidence:
             return _Told(-np.inf, np.empty(0))
-        form.append(answer)
+        form[:] = form or [answer]
         return _in_arrays(answer)
 
     rng = np.random.default_rng([average.seed, PARAMETER_STREAM])
-    means = [asked(network) for network in networks]
+    means = [asked(parameters.mean(parents)) for parents in graphs]
     draws = [asked(parameters.drawn(graphs[at], rng)) for at in place.tolist()]
     if not form:
         raise ImpossibleEvidence
