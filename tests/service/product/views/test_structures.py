@@ -218,7 +218,8 @@ def test_pictures_tell_every_probability(site, plant):
 def test_the_best_graph_is_exported_and_scored(site, plant):
     text = site.client.get("/v1/models/plant/graph.bif").text
     numbers = problem(site.client.get("/v1/models/plant/graph.xdsl"), 422)["detail"]
-    assert "is continuous, which only BIF can hold" in numbers
+    assert "is continuous, which only BIF and equations can hold" in numbers
+    assert " = " in site.client.get("/v1/models/plant/graph.sem").text
     best = ask(site.client, "plant", {"kind": "graph"})[0]
     assert set(parse_bif(text).edges) == {f"{edge['from']}->{edge['to']}" for edge in best["edges"]}
     assert ask(site.client, "plant", {"kind": "score", "bif": text})[0]["log_odds"] == pytest.approx(0.0)
