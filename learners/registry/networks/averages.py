@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.mixtures.boxes import DependentRanges
 from learners.circuits.queries.answer_types import Answer
 from learners.circuits.structures.from_network import MAX_EDGES
 from learners.errors import InvalidParameter
@@ -24,6 +25,10 @@ from learners.registry.networks.of_models import GraphParameters
 
 # Of draws of parameters; graphs are drawn with the seed alone.
 PARAMETER_STREAM = 2
+DEPENDENT = (
+    "an average is exact for each graph, and in some graph columns that are given as ranges depend on each other: give a range of one "
+    "column, or ask the best graph (graph='best') for an answer from samples"
+)
 
 
 class _Told(NamedTuple):
@@ -80,6 +85,8 @@ def averaged(
             answer = answer_cut(network, codes, query, max_edges)
         except ImpossibleEvidence:
             return _Told(-np.inf, np.empty(0))
+        except DependentRanges as error:
+            raise InvalidParameter("graph", "average", DEPENDENT) from error
         form[:] = form or [answer]
         return _in_arrays(answer)
 
