@@ -64,9 +64,10 @@ def structure(
     facts = dict(found.get("facts", {}))
     if selection := facts.pop("selection", None):
         show_selection(selection)
-    shown = [[name, text_of(value)] for name, value in facts.items() if name != "concentrations"]
-    if shown:
-        show_table("training", ["fact", "value"], shown)
+    facts.pop("concentrations", None)
+    for title, told in (("circuit", found.get("circuit", {})), ("training", facts)):
+        if told:
+            show_table(title, ["fact", "value"], [[name, text_of(value)] for name, value in told.items()])
 
 
 def circuit(
