@@ -13,7 +13,12 @@ from learners.circuits.bayesian.given_structure.learning import GivenStructure
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.bayesian.sampler.columns import BY_COLUMN, PAPER, coded
 from learners.circuits.bayesian.sampler.learning import Sampling, sampling_of
-from learners.circuits.bayesian.sampler.settings import GibbsParameters
+from learners.circuits.bayesian.sampler.settings import (
+    NOT_OF_A_FILE,
+    NOT_OF_SAMPLING,
+    OF_SAMPLING,
+    GibbsParameters,
+)
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
 from learners.circuits.em.em import ExpectedCounts, em_passes
@@ -157,19 +162,22 @@ class CircuitParameters(GibbsParameters):
             raise InvalidParameter("minutes", self.minutes, "above zero")
         if not 0 < self.strength < 1e9:
             raise InvalidParameter("strength", self.strength, "above zero")
-        if self.learning == "gibbs":
+        if self.learning != "gibbs":
+            self.refuse(OF_SAMPLING, "only with learning='gibbs'")
+        else:
             self.check_sampling()
+            self.refuse(NOT_OF_SAMPLING, "learning='gibbs' does not use it: leave it out")
             if self.structure not in ("auto", "file"):
                 raise InvalidParameter(
                     "structure", self.structure, "sampling has a structure of its own: leave it out, or use 'file'"
                 )
-            if self.structure == "file" and self.trials:
-                raise InvalidParameter("trials", self.trials, "a structure of a file has no trials: leave it out")
+            if self.structure == "file":
+                self.refuse(NOT_OF_A_FILE, "sampling the structure of a file does not use it: leave it out")
             if self.leaves == AUTO:
                 raise InvalidParameter("leaves", AUTO, f"sampling chooses leaves by itself: use {BY_COLUMN!r}")
-        elif self.structure == GAUSSIANS and self.learning != "em":
+        if self.structure == GAUSSIANS and self.learning != "em":
             raise InvalidParameter("learning", self.learning, f"{GAUSSIANS} is learned by em")
-        elif self.leaves in (BY_COLUMN, PAPER):
+        if self.learning != "gibbs" and self.leaves in (BY_COLUMN, PAPER):
             raise InvalidParameter("leaves", self.leaves, "only with learning='gibbs'")
         if self.learning in ROW_BY_ROW and self.leaves in DISTRIBUTIONS and self.leaves not in CONJUGATE:
             raise InvalidParameter("leaves", self.leaves, f"{self.learning} learns only {', '.join(CONJUGATE)}")
@@ -307,8 +315,9 @@ def bayesian(
 def sampled_further(known: BayesianCircuit) -> Passes[CircuitModel]:
     """Sampling goes on with more rows: those that the model has, in the same order, and behind them new ones."""
     told: Any = known.facts["parameters"]
-    # Versions before named a structure here that sampling did not follow.
-    sampling = sampling_of(known, CircuitParameters(**(told | {"structure": "auto"})))
+    # Versions before named a structure and other parameters here that sampling did not follow.
+    used = {name: value for name, value in told.items() if name not in NOT_OF_SAMPLING}
+    sampling = sampling_of(known, CircuitParameters(**(used | {"structure": "auto"})))
     model: CircuitModel = yield RowWork("sampling", known.schema, partial(sampling.go_on, known), "")
     return model
 

@@ -213,14 +213,14 @@ class StructurePosterior(BaseEstimator):
         return graph
 
     def to_network(self, path: str | Path | None = None, *, format: str | None = None) -> str:
-        """The most probable graph as BIF, XMLBIF or XDSL, written to a file if a path is given, whose end tells the format.
+        """The most probable graph as BIF, XMLBIF, XDSL or equations (sem), written to a file if a path is given, whose end tells the format.
 
         Raises
         ------
         NoTables
             If its tables were too large to be kept.
         InvalidNetwork
-            If columns are numbers, which only BIF can hold.
+            If columns are numbers, which only BIF and equations can hold; or none are, in equations.
         InvalidParameter
         """
         text = network_text(self._model(), "fewpass", chosen_format(path, format))

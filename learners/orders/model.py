@@ -198,7 +198,7 @@ class OrderModel:
     def network(self) -> Network:
         """The most probable graph as a network for other programs.
 
-        Nominal columns have their mean probabilities; of linear Gaussian networks, mean coefficients are properties.
+        Nominal columns have their mean probabilities; of linear Gaussian networks, expected parameters are properties.
 
         Raises
         ------
@@ -207,7 +207,7 @@ class OrderModel:
         """
         bge = self.posterior.bge
         if bge is not None:
-            return gaussian_network(self.schema, self.best.parents, bge, self.posterior.standard.spread)
+            return gaussian_network(self.schema, self.best.parents, bge, self.posterior.standard)
         return nominal_network(self.schema, self.best.parents, self.conditional_tables)
 
     def structure(self) -> dict[str, object]:

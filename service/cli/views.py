@@ -69,14 +69,17 @@ def structure(
     facts = dict(found.get("facts", {}))
     if selection := facts.pop("selection", None):
         show_selection(selection)
-    shown = [[name, text_of(value)] for name, value in facts.items() if name != "concentrations"]
-    if shown:
-        show_table("training", ["fact", "value"], shown)
+    facts.pop("concentrations", None)
+    for title, told in (("circuit", found.get("circuit", {})), ("training", facts)):
+        if told:
+            show_table(title, ["fact", "value"], [[name, text_of(value)] for name, value in told.items()])
 
 
 def circuit(
     reference: Reference,
-    form: Annotated[Form, typer.Option("--format", "-f", help="dot is for Graphviz, svg a picture.")] = Form.TEXT,
+    form: Annotated[
+        Form, typer.Option("--format", "-f", help="dot is for Graphviz, svg a picture, model for `import`.")
+    ] = Form.TEXT,
     of: Annotated[
         CircuitOf, typer.Option("--of", help="graphs: of a posterior over structures, the parents of each column.")
     ] = CircuitOf.COLUMNS,
@@ -85,6 +88,8 @@ def circuit(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write the circuit of a model, of a network the one that it is compiled to."""
+    if form == Form.MODEL and output is None:
+        raise typer.BadParameter("a model is no text: name the file to write", param_hint="--out")
     _give(reference, lambda here: product.circuit(here, reference, form, of), output, force, workspace)
 
 

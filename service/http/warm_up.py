@@ -13,7 +13,6 @@ from typing import get_args
 
 import pyarrow as pa
 
-from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.distributions.checks import distributions
@@ -142,8 +141,7 @@ def ask_everything(model: CircuitModel, begin: float = 0.0) -> None:
     queries += [Map(("word", "class"), {"number": 1.5}, solver=solver) for solver in get_args(Solver)]
     if model.schema.continuous:
         queries.append(Moments(("number",), {"word": "a"}))
-        if not isinstance(model, GaussianModel):  # which take no ranges
-            queries.append(Conditional(("class",), {"number": Range(0.5, 2.0)}))
+        queries.append(Conditional(("class",), {"number": Range(0.5, 2.0)}))
     first = round(begin * len(queries))
     for query in queries[first:] + queries[:first]:
         model.answer([query])

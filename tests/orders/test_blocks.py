@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.models.query import Edges, Graph, Graphs, Paths, Score
+from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score
 from learners.orders.lattice.coverage import binomial_share, coverage_of
 from learners.orders.lattice.forward_backward import order_sums
 from learners.orders.lattice.growth import _promising, grown_sets
@@ -264,7 +264,7 @@ def test_blocks_of_few_sets_say_so_and_heed_candidates():
     coverage = model.posterior.coverage
     assert coverage.orders.share < coverage.graphs.share  # of independent columns every order has the same graphs
     assert coverage.graphs.low <= coverage.graphs.share <= coverage.graphs.high
-    assert not model.answer([Paths(n=50)])[0]["is_exact"]
+    assert not any(told["is_exact"] for told in model.answer([Paths(n=50), Effects(n=50)]))
     corrected = model.answer([Graphs(n=50, prior="graph")])[0]
     assert sum(graph["weight"] for graph in corrected["graphs"]) == pytest.approx(1.0)
     header, arrays = model.to_arrays()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from functools import lru_cache
 
@@ -13,7 +14,7 @@ import pytest
 from learners import StructurePosterior
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.errors import EmptyData, InvalidArray, InvalidParameter, NoClass, SchemaError, UnknownColumn
-from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score
+from learners.models.query import Edges, Effects, Graph, Graphs, Moments, Paths, Score
 from learners.orders import screening
 from learners.orders.checks import TooFewRows
 from learners.orders.formats.bif import parse_bif
@@ -27,6 +28,7 @@ from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.registry.discrete_networks import network_text
 from learners.registry.model_kinds import load_model
+from learners.registry.networks.of_models import best_graph_network
 from learners.schema import Chunk, Kept
 from learners.schema.encoding.encode import encode
 from tests.naive import orders as naive
@@ -280,8 +282,18 @@ def test_the_best_graph_is_exported():
             assert row == pytest.approx((counts + pseudo) / (counts.sum() + 3 * pseudo))
     gaussian = network_text(learned(sensors()), "fewpass")
     assert "type continuous;" in gaussian
-    with pytest.raises(InvalidNetwork, match="is continuous, which only BIF can hold"):
+    with pytest.raises(InvalidNetwork, match="is continuous, which only BIF and equations can hold"):
         network_text(learned(sensors()), "fewpass", "xdsl")
+    equations = network_text(learned(sensors()), "fewpass", "sem")
+    for node, own in enumerate(learned(sensors()).best.parents):
+        (line,) = (line for line in equations.splitlines() if line.startswith(f"{NAMES[node]} = "))
+        found = re.fullmatch(r"(-?[\d.]+)((?: [+-] [\d.]+\*\w+)*)\[([\d.]+)\]", line.partition(" = ")[2])
+        at = {NAMES[parent]: 0.5 + parent for parent in own}
+        terms = re.findall(r"([+-]) ([\d.]+)\*(\w+)", found[2])
+        mean = float(found[1]) + sum(float(sign + weight) * at[name] for sign, weight, name in terms)
+        told = best_graph_network(learned(sensors())).model().answer([Moments((NAMES[node],), at)])[0]
+        assert told["moments"][NAMES[node]]["mean"] == pytest.approx(mean, rel=1e-9)
+        assert told["moments"][NAMES[node]]["variance"] == pytest.approx(float(found[3]) ** 2, rel=1e-9)
     assert parse_bif(gaussian).edges == tuple(
         f"{a}->{b}" for a, b, _ in sorted(learned(sensors()).best_edges(), key=lambda e: e[1])
     )

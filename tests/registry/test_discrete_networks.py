@@ -13,7 +13,7 @@ from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.ensembles.model import EnsembleModel
 from learners.models.query import Conditional, Marginal
 from learners.orders.formats.bif import parse_bif
-from learners.orders.formats.network_files import FORMATS, read_network, write_network
+from learners.orders.formats.network_files import read_network, write_network
 from learners.orders.formats.network_tables import InvalidNetwork, Network, NetworkFileError
 from learners.registry.discrete_networks import NoNetwork, TooManyCells, network_model, network_text
 from learners.schema.encoding.encode import encode
@@ -117,7 +117,7 @@ def test_imported_networks_answer_as_all_their_worlds(seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_networks_go_through_all_formats_and_come_back_the_same(seed, tmp_path):
     network = again = random_network(seed)
-    for form in (*FORMATS, "bif"):
+    for form in ("bif", "xmlbif", "xdsl", "bif"):
         path = tmp_path / f"net.{form}"
         path.write_text(write_network("any", again, form))
         again = read_network(path)

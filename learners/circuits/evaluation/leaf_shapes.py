@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.evaluation.range_masses import recorded_ends
 from learners.circuits.evaluation.shape_kernels import add_moments_of_leaves
 from learners.circuits.evaluation.truncated_leaves import truncated_moments
 from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, unwarp
@@ -59,24 +60,35 @@ def parameters_of(circuit: Circuit, leaf: int) -> Floats:
     return circuit.leaf_parameters[circuit.leaf_starts[leaf] : circuit.leaf_starts[leaf + 1]]
 
 
-def mode_of(kind: int, p: Floats) -> float:
-    """Where the density, or mass, of a numeric leaf with parameters p is highest."""
+def mode_of(kind: int, p: Floats, low: float = -math.inf, high: float = math.inf) -> float:
+    """Where the density, or mass, of a numeric leaf with parameters p is highest in a range; NaN if it has no number there."""
     first = float(p[0])
     if kind in (GAUSSIAN, STUDENT):
-        return first
-    if kind == POISSON:
-        return float(math.floor(first))
+        return min(max(first, low), high)
     if kind == EXPONENTIAL:
-        return 0.0
+        return max(low, 0.0) if high >= 0.0 else math.nan
+    if kind == POISSON:
+        return _in_grid(float(math.floor(first)), max(float(np.ceil(low)), 0.0), float(np.floor(high)))
     step, extras = float(p[2 + STEP]), np.ascontiguousarray(p)
+    if step > 0.0:
+        low, high = recorded_ends(p, low, high)
     if kind == ROUNDED:
-        return float(cell_of(extras, 2, first))
-    peaks = _mode_of_quantile(extras) if kind == QUANTILE else [math.exp(first - float(p[1]) ** 2)]
+        return _in_grid(float(cell_of(extras, 2, first)) if step > 0.0 else first, low, high)
+    found = _mode_of_quantile(extras) if kind == QUANTILE else [math.exp(first - float(p[1]) ** 2)]
+    # Between two peaks or knots densities rise and then fall, so in a range the best number may be an end.
+    found = [min(max(x, low), high) for x in found] + [x for x in (low, high) if math.isfinite(x)]
     if step > 0.0:
         # Within a segment masses rise and then fall, so the best cell has a peak or knot, or is next to one that has.
         knots = extras[2 + KNOTS : 2 + KNOTS + int(extras[2 + N_KNOTS])].tolist() if kind == QUANTILE else []
-        peaks = [float(cell_of(extras, 2, x)) + i * step for x in [*peaks, *knots] for i in (-1, 0, 1)]
-    return max(peaks, key=lambda x: float(log_warped(kind, first, float(p[1]), extras, 2, x)))
+        found = [
+            _in_grid(float(cell_of(extras, 2, x)) + i * step, low, high) for x in [*found, *knots] for i in (-1, 0, 1)
+        ]
+    return max(found, key=lambda x: float(log_warped(kind, first, float(p[1]), extras, 2, x)))
+
+
+def _in_grid(x: float, low: float, high: float) -> float:
+    """The number of a grid from its first to its last one in a range that is nearest to x."""
+    return min(max(x, low), high) if low <= high else math.nan
 
 
 def _mode_of_quantile(p: Floats) -> list[float]:

@@ -34,7 +34,7 @@ def _log_mass(kind: int, p: Floats, low: float, high: float) -> float:
         below, above = scipy.special.stdtr(p[2], in_lower_tail(*ends))
         with np.errstate(divide="ignore"):
             return float(np.log(above - below))
-    return log_normal_mass(*ends)
+    return float(log_normal_mass(*ends))
 
 
 def standard_ends(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
@@ -51,9 +51,10 @@ def standard_ends(kind: int, p: Floats, low: float, high: float) -> tuple[float,
     return (low - p[0]) / p[1], (high - p[0]) / p[1]
 
 
-def in_lower_tail(low: float, high: float) -> tuple[float, float]:
-    """A range of a symmetric density, or its mirror image: the one whose masses below have all digits."""
-    return (-high, -low) if low > -high else (low, high)
+def in_lower_tail(low: float | Floats, high: float | Floats) -> tuple[Floats, Floats]:
+    """Ranges of a symmetric density, or their mirror images: those whose masses below have all digits."""
+    is_above = np.greater(low, -high)
+    return np.where(is_above, -high, low), np.where(is_above, -low, high)
 
 
 def recorded_ends(p: Floats, low: float, high: float) -> tuple[float, float]:
@@ -71,12 +72,12 @@ def _warped(kind: int, p: Floats, x: float) -> float:
     return float(warp(kind, p, 2, x)[0])
 
 
-def log_normal_mass(low: float, high: float) -> float:
+def log_normal_mass(low: float | Floats, high: float | Floats) -> Floats:
     """Log probability that a standard normal number lies between two, to all digits in both tails."""
-    if not low < high:
-        return -np.inf
     below, above = scipy.special.log_ndtr(in_lower_tail(low, high))
-    return float(above + np.log(-np.expm1(below - above)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Floats = np.where(above > below, above + np.log(-np.expm1(below - above)), -np.inf)
+    return found
 
 
 def _log_poisson(rate: float, low: float, high: float) -> float:

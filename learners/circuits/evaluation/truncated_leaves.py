@@ -116,14 +116,12 @@ def truncated_numbers(kind: int, p: Floats, low: float, high: float, u: Floats) 
         found: Floats = low - np.log1p(u * np.expm1(-p[0] * (high - low))) / p[0]
         return np.clip(found, low, high)
     ends = standard_ends(kind, p, low, high)
-    tail = in_lower_tail(*ends)
-    sign, share = (1.0, u) if tail == ends else (-1.0, 1.0 - u)
     if kind == STUDENT:
-        below, above = scipy.special.stdtr(p[2], tail)
+        below, above = scipy.special.stdtr(p[2], in_lower_tail(*ends))
+        sign, share = _mirrored(*ends, u)
         z = sign * scipy.special.stdtrit(p[2], below + (above - below) * share)
     else:
-        below, above = scipy.special.log_ndtr(tail)
-        z = sign * scipy.special.ndtri_exp(np.logaddexp(below + np.log1p(-share), above + np.log(share)))
+        z = truncated_normal(*ends, u)
     if kind in (GAUSSIAN, STUDENT):
         return np.clip(p[0] + p[1] * z, low, high)
     extras = np.ascontiguousarray(p)
@@ -131,3 +129,19 @@ def truncated_numbers(kind: int, p: Floats, low: float, high: float, u: Floats) 
     if p[2 + STEP] > 0.0:
         return np.clip([cell_of(extras, 2, own) for own in x.tolist()], *recorded_ends(p, low, high))
     return np.clip(x, low, high)
+
+
+def truncated_normal(low: float | Floats, high: float | Floats, u: Floats) -> Floats:
+    """The quantiles u of standard normal numbers, given that each lies between two."""
+    sign, share = _mirrored(low, high, u)
+    below, above = scipy.special.log_ndtr(in_lower_tail(low, high))
+    with np.errstate(divide="ignore"):
+        logs = np.logaddexp(below + np.log1p(-share), above + np.log(share))
+    found: Floats = sign * scipy.special.ndtri_exp(logs)
+    return found
+
+
+def _mirrored(low: float | Floats, high: float | Floats, u: Floats) -> tuple[Floats, Floats]:
+    """The sign that `in_lower_tail` gives ranges, and quantiles of them as ones of what it returns."""
+    is_above = np.greater(low, -high)
+    return np.where(is_above, -1.0, 1.0), np.where(is_above, 1.0 - u, u)

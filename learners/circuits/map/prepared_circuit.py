@@ -39,6 +39,8 @@ class WholeCircuit:
     parameter_starts, parameters : (n_leaves + 1,) int64, (n,) float64
     finite : MaxProblem or None
         The reduced circuit if all variables have a finite domain.
+    ranges : mapping of variable to (low, high)
+        In which a variable without a finite domain is searched.
     """
 
     n_values: Integers
@@ -49,6 +51,7 @@ class WholeCircuit:
     parameter_starts: Integers
     parameters: Floats
     finite: MaxProblem | None = field(default=None, compare=False)
+    ranges: Mapping[int, tuple[float, float]] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, circuit: Circuit) -> WholeCircuit:
@@ -132,11 +135,13 @@ class WholeCircuit:
         kind = self.leaf_kind[leaf]
         p = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
         x = self._mode(leaf) if value is None else value
+        if math.isnan(x):  # no number of the leaf is in the range
+            return -math.inf
         return float(log_density(float(kind), p[0], p[min(1, p.size - 1)], p, 2, float(x)))
 
     def _mode(self, leaf: int) -> float:
         p = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
-        return mode_of(int(self.leaf_kind[leaf]), p)
+        return mode_of(int(self.leaf_kind[leaf]), p, *self.ranges.get(int(self.leaf_variable[leaf]), ()))
 
     def value(self, variable: int, code: int) -> float:
         """What a code of the MAX problem stands for: itself, or the mode of a leaf."""

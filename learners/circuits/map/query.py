@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -112,15 +112,16 @@ def k_best(
     time_limit_s: float = 10.0,
     k: int = 10,
     seed: int = 0,
+    ranges: Mapping[int, tuple[float, float]] | None = None,
 ) -> list[MapAnswer]:
     """As `map_query`, but the `best` most probable assignments, the best first, by `exact`, or by `kbt` those of its trees.
 
-    The upper bound of each is one of every assignment but those before it. There are fewer if no other is possible, if time is up,
+    Variables without a finite domain are searched in their `ranges` only. The upper bound of each is one of every assignment but those before it. There are fewer if no other is possible, if time is up,
     or if fewer of the k best trees differ.
     """
     started = time.perf_counter()
     _check_options(solver, k, seed, time_limit_s)
-    whole = whole_circuit(circuit)
+    whole = replace(whole_circuit(circuit), ranges=ranges or {})
     asked, given = _checked(whole, query, evidence or {})
     continuous = [v for v in asked if whole.n_values[v] == 0]
     if continuous and solver not in TREE_SOLVERS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -78,7 +79,8 @@ def moments(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> tup
     shares = mixture.shares(x)
     places = np.searchsorted(mixture.numeric, variables)
     mean, variance = np.empty((2, x.shape[1], len(variables)))
-    for rows, means, rest, numbers, observed in _conditional(mixture, x):
+    for rows, before, rest, numbers, observed in _conditional(mixture, x):
+        means, variances = (before, before) if rest is None else _cut(mixture, before, rest)
         for i, place in enumerate(places.tolist()):
             if rest is None or place not in rest.places:
                 mean[rows, i], variance[rows, i] = numbers[np.searchsorted(observed.places, place)], 0.0
@@ -86,9 +88,16 @@ def moments(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> tup
             at = int(np.searchsorted(rest.places, place))
             own, weight = means[:, at], shares[:, rows]
             mean[rows, i] = (weight * own).sum(axis=0)
-            spread = rest.covariance[:, at, at, np.newaxis] + (own - mean[rows, i]) ** 2
+            spread = variances[:, at] + (own - mean[rows, i]) ** 2
             variance[rows, i] = (weight * spread).sum(axis=0)
     return mean, variance
+
+
+def _cut(mixture: GaussianMixture, means: Floats, rest: Rest) -> tuple[Floats, Floats]:
+    """Expectations (n_components, u, n_rows) and variances of missing numbers, those in ranges cut to them."""
+    variances = np.diagonal(rest.covariance, axis1=1, axis2=2)[:, :, np.newaxis]
+    box = mixture.box(means, rest) if mixture.ranges else None
+    return (means, variances) if box is None else box.moments(means, variances)
 
 
 def peaks(mixture: GaussianMixture, x: Array, v: int) -> Floats:
@@ -112,8 +121,7 @@ def _conditional(
             rows, own = every[at : at + step], numbers[:, at : at + step]
             means = np.empty((mixture.n_components, 0, rows.size))
             if rest is not None:
-                means = rest.slope @ (own - observed.mean[:, :, np.newaxis])
-                means += mixture.mean[:, rest.places, np.newaxis]
+                means = mixture.expectations(own, observed, rest)
             yield rows, means, rest, own, observed
 
 
@@ -157,11 +165,13 @@ def _draw(mixture: GaussianMixture, x: Array, shares: Floats, u: Floats, out: Fl
         if rest is None:
             continue
         variables = mixture.numeric[rest.places]
+        box = mixture.box(means, rest) if mixture.ranges else None
         for k in np.unique(chosen[rows]).tolist():
             at, draw = np.nonzero(chosen[rows] == k)
             factor = np.linalg.cholesky(rest.covariance[k])
-            noise = normal[rows[at], draw][:, rest.places] @ factor.T
-            out[rows[at][:, np.newaxis], draw[:, np.newaxis], variables] = means[k][:, at].T + noise
+            drawn = means[k][:, at].T + normal[rows[at], draw][:, rest.places] @ factor.T
+            drawn = drawn if box is None else box.moved(drawn, k, at)
+            out[rows[at][:, np.newaxis], draw[:, np.newaxis], variables] = drawn
 
 
 def _chosen(p: Floats, u: Floats) -> Integers:
@@ -183,6 +193,8 @@ def uniforms(seed: int, places: Integers, n: int, width: int) -> Floats:
 def best_trees(mixture: GaussianMixture, x: Array, asked: Sequence[int], n_trees: int) -> list[Tree]:
     """The components' own modes of some variables, the densest first, given one row; what is neither asked nor given is summed out.
 
+    Numbers that are asked for are searched in their ranges. Of others the bound takes any range as certain.
+
     Parameters
     ----------
     x : (n_variables, 1) float64
@@ -193,8 +205,9 @@ def best_trees(mixture: GaussianMixture, x: Array, asked: Sequence[int], n_trees
     ------
     ImpossibleEvidence
     """
-    mixture.shares(x)
-    logs = mixture.log_joint(x)[:, 0]
+    alone = replace(mixture, ranges={})
+    alone.shares(x)
+    logs = alone.log_joint(x)[:, 0]
     ((_, means, rest, _, _),) = _conditional(mixture, x)
     values = np.empty((mixture.n_components, len(asked)))
     numeric = [i for i, v in enumerate(asked) if not mixture.n_values[v]]
@@ -206,9 +219,11 @@ def best_trees(mixture: GaussianMixture, x: Array, asked: Sequence[int], n_trees
     if numeric:
         assert rest is not None
         places = np.searchsorted(rest.places, np.searchsorted(mixture.numeric, [asked[i] for i in numeric]))
-        values[:, numeric] = means[:, places, 0]
-        _, log_size = np.linalg.slogdet(rest.covariance[:, places[:, np.newaxis], places])
-        logs = logs - 0.5 * (log_size + len(numeric) * LOG_2_PI)
+        own = rest.covariance[:, places[:, np.newaxis], places]
+        ends = np.array([mixture.ranges.get(asked[i], (-np.inf, np.inf)) for i in numeric])
+        values[:, numeric], squares = _modes(means[:, places, 0], own, ends)
+        _, log_size = np.linalg.slogdet(own)
+        logs = logs - 0.5 * (log_size + len(numeric) * LOG_2_PI + squares)
     tried = np.argsort(-logs, kind="stable")[:n_trees]
     rows = np.repeat(np.asarray(x, np.float64), tried.size, axis=1)
     rows[list(asked)] = values[tried].T
@@ -216,3 +231,21 @@ def best_trees(mixture: GaussianMixture, x: Array, asked: Sequence[int], n_trees
     bound = max(float(log_sums(logs)), float(densities.max()))
     order = np.argsort(-densities, kind="stable").tolist()
     return [Tree(values[tried[place]], float(densities[place]), bound) for place in order]
+
+
+def _modes(means: Floats, covariance: Floats, ends: Floats) -> tuple[Floats, Floats]:
+    """Where each component's density (n_components, m) is highest between ends (m, 2), and its squared distance from the mean.
+
+    References
+    ----------
+    Stark, Parker (1995), Bounded-variable least squares: an algorithm and applications.
+    """
+    found, squares = means.copy(), np.zeros(len(means))
+    # An end by itself is a range of no width, which the solver does not take.
+    bounds = ends[:, 0], np.maximum(ends[:, 1], np.nextafter(ends[:, 0], np.inf))
+    for k in np.flatnonzero(((means < ends[:, 0]) | (means > ends[:, 1])).any(axis=1)).tolist():
+        inverse = np.linalg.inv(np.linalg.cholesky(covariance[k]))
+        solved = scipy.optimize.lsq_linear(inverse, inverse @ means[k], bounds, "bvls", tol=1e-15)
+        found[k] = np.clip(solved.x, *ends.T)
+        squares[k] = ((inverse @ (found[k] - means[k])) ** 2).sum()
+    return found, squares

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidCircuit
 from learners.circuits.formats.text import CircuitBuilder
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
+from learners.circuits.mixtures.boxes import Box, box_of
 from learners.circuits.mixtures.kernels import add_log_densities
 from learners.kernels.arrays import Array, Arrays, Floats, Integers, Mask, frozen
 
@@ -76,6 +77,8 @@ class GaussianMixture:
         Of the values of each discrete column, one column after the other.
     n_values : (n_variables,) int64
         Size of each domain; 0 of numeric columns.
+    ranges : mapping of numeric variable to (low, high)
+        In which variables lie where they are not observed. Not stored: it is evidence.
 
     Raises
     ------
@@ -92,6 +95,7 @@ class GaussianMixture:
     covariance: Floats
     log_share: Floats
     n_values: Integers
+    ranges: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in NAMES:
@@ -158,6 +162,10 @@ class GaussianMixture:
         ----------
         x : (n_variables, n_rows) float64 or integers
             Missing is NaN, or of a discrete variable a code outside its domain.
+
+        Raises
+        ------
+        DependentRanges
         """
         found = np.repeat(self.log_weight[:, np.newaxis], x.shape[1], axis=1)
         if not x.shape[1]:
@@ -165,14 +173,34 @@ class GaussianMixture:
         for v in self.discrete.tolist():
             rows, codes = self.codes_of(x, v)
             found[:, rows] += self.shares_of(v)[:, codes]
-        for rows, numbers, own, _ in self.groups(x):
+        for rows, numbers, own, rest in self.groups(x):
             if rows.size == x.shape[1]:
                 add_log_densities(numbers, own.mean, own.inverse, own.constant, found)
             else:
                 part = np.zeros((self.n_components, rows.size))
                 add_log_densities(numbers, own.mean, own.inverse, own.constant, part)
                 found[:, rows] += part
+            if self.ranges and rest is not None:
+                box = self.box(self.expectations(numbers, own, rest), rest)
+                found[:, rows] += box.log_mass if box else 0.0
         return found
+
+    def expectations(self, numbers: Floats, observed: Observed, rest: Rest) -> Floats:
+        """(n_components, u, n_rows) float64: of the numeric columns that rows lack, given those they have, `numbers`."""
+        means = rest.slope @ (numbers - observed.mean[:, :, np.newaxis])
+        means += self.mean[:, rest.places, np.newaxis]
+        return means
+
+    def box(self, means: Floats, rest: Rest) -> Box | None:
+        """The ranges of what rows lack, whose expectations are `means`; None without any.
+
+        Raises
+        ------
+        DependentRanges
+        """
+        ends = {int(v): own for v, own in self.ranges.items() if v in self.numeric[rest.places]}
+        places = np.searchsorted(self.numeric[rest.places], np.array([*ends], np.int64))
+        return box_of(places, means, rest.covariance, np.array([*ends.values()], np.float64)) if ends else None
 
     def codes_of(self, x: Array, v: int) -> tuple[Integers, Integers]:
         """The rows in which a discrete variable is observed, and its codes there."""
@@ -232,7 +260,8 @@ class GaussianMixture:
         for name in NAMES:
             if name not in arrays:
                 raise InvalidCircuit(f"has no array {name!r}")
-        return cls(*(arrays[name] for name in NAMES))
+        log_weight, mean, covariance, log_share, n_values = (arrays[name] for name in NAMES)
+        return cls(log_weight, mean, covariance, log_share, n_values)
 
 
 def log_sums(logs: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Self, cast
 
 import numpy as np
@@ -10,10 +10,13 @@ import pyarrow as pa
 
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.mixtures import conditioning, queries
+from learners.circuits.mixtures.boxes import DependentRanges
 from learners.circuits.mixtures.mixture import GaussianMixture
+from learners.circuits.mixtures.sampled_boxes import sampled_answer
 from learners.circuits.model import CircuitHeader, CircuitModel
-from learners.circuits.queries.answer_types import Batches
+from learners.circuits.queries.answer_types import Answer, Batches
 from learners.kernels.arrays import Array, Arrays, Floats, Integers
+from learners.models.query import Query, Surprise
 from learners.schema import Schema
 
 
@@ -73,14 +76,29 @@ class GaussianModel(CircuitModel):
         """
         return conditioning.draws(self.mixture, x, n, seed, numbers)
 
-    def batches(self, likelihoods: Likelihoods) -> Batches:
-        """What answers the queries of each kind, given likelihoods of discrete columns.
+    def answer(self, asked: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
+        """As `queries.answer_all` tells; with ranges of columns that depend on each other by `sampled_answer`.
 
         Raises
         ------
-        InvalidEvidence
-            If a range of a numeric column is given.
+        DependentRanges
+            Of such ranges in a query that asks for no samples.
         """
+        try:
+            return super().answer(asked, pause)
+        except DependentRanges:
+            return [self._one(query, pause) for query in asked]
+
+    def _one(self, query: Query, pause: Callable[[], None] | None) -> Answer:
+        try:
+            return super().answer([query], pause)[0]
+        except DependentRanges:
+            if isinstance(query, Surprise) or query.sampling is None:
+                raise
+            return sampled_answer(self.mixture, self._columns, query, query.sampling, pause)
+
+    def batches(self, likelihoods: Likelihoods) -> Batches:
+        """What answers the queries of each kind, given likelihoods."""
         return queries.batches_of_mixture(self.mixture, likelihoods)
 
     def structure(self) -> dict[str, object]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns
-from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import CATEGORICAL
 from learners.circuits.map import MapAnswer, k_best
@@ -30,7 +30,7 @@ SAME = 1e-10
 
 
 def batches_of_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> Batches:
-    """What answers the queries of each kind, given likelihoods of discrete columns.
+    """What answers the queries of each kind, given likelihoods.
 
     All answers are exact but MAP over numeric columns: no solver knows the highest point of a sum of Gaussians, so `bt` and `kbt`
     answer with the best of the components' own modes and a bound, and the others refuse it.
@@ -64,20 +64,14 @@ class _MixtureSource(Source):
 
 
 def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tuple[GaussianMixture, float]:
-    """The mixture given likelihoods of discrete columns, and the logarithm of what it then adds up to: see `reweighted`.
+    """The mixture given likelihoods, and the logarithm of what it then adds up to: see `reweighted`.
 
-    Raises
-    ------
-    InvalidEvidence
-        If a range of a numeric column is given.
+    Ranges it keeps: their probability depends on what else is observed, and is part of the density of each row.
     """
-    if likelihoods.ranges:
-        raise InvalidEvidence(
-            "A mixture of Gaussians takes no range of a numeric column, as its numeric columns depend on each other within a "
-            "component: give one number."
-        )
     if not likelihoods:
         return mixture, 0.0
+    if likelihoods.ranges:
+        mixture = replace(mixture, ranges=likelihoods.ranges)
     log_weight, log_share = mixture.log_weight.copy(), mixture.log_share.copy()
     for v, own in likelihoods.log_weights.items():
         logs = mixture.shares_of(v) + own

@@ -36,9 +36,9 @@ class Summary(NamedTuple):
     ----------
     mean : (...) float64
     standard_error : (...) float64
-        Of the mean, as an estimate of the posterior's: how much it would differ with other draws. Empty of what is exact.
+        Of the mean: how much it would differ with other draws. Empty of what is exact.
     low, high : (...) float64
-        Ends of the central credible interval; empty of what is exact.
+        Ends of the central credible interval of a posterior; empty of what is exact or of one model.
     """
 
     mean: Floats
@@ -48,12 +48,10 @@ class Summary(NamedTuple):
 
     def spread(self, at: tuple[int, ...]) -> Spread:
         """What stands beside one of the numbers."""
-        if not self.low.size:
+        if not self.standard_error.size:
             return {}
-        return {
-            "standard_error": float(self.standard_error[at]),
-            "interval": [float(self.low[at]), float(self.high[at])],
-        }
+        told: Spread = {"standard_error": float(self.standard_error[at])}
+        return told | {"interval": [float(self.low[at]), float(self.high[at])]} if self.low.size else told
 
 
 class Source(ABC):
@@ -232,7 +230,7 @@ def impossible(*_asked: object) -> list[Answer]:
 
 def _log_interval(of_logs: Summary, row: int) -> Answer:
     ends = of_logs.spread((row,))
-    return Answer(log_interval=ends["interval"]) if ends else {}
+    return Answer(log_interval=ends["interval"]) if "interval" in ends else {}
 
 
 def _add_distributions(found: list[Answer], columns: Columns, v: int, own: Summary) -> None:
@@ -240,10 +238,12 @@ def _add_distributions(found: list[Answer], columns: Columns, v: int, own: Summa
     name, labels = columns.names[v], columns.labels(v)
     for answer, p in zip(found, own.mean.tolist(), strict=True):
         answer["distributions"][name] = dict(zip(labels, p, strict=True))
+    if own.standard_error.size:
+        for answer, errors in zip(found, own.standard_error.tolist(), strict=True):
+            answer.setdefault("standard_errors", {})[name] = dict(zip(labels, errors, strict=True))
     if own.low.size:
         ends = np.stack([own.low, own.high], axis=-1).tolist()
-        for answer, errors, intervals in zip(found, own.standard_error.tolist(), ends, strict=True):
-            answer.setdefault("standard_errors", {})[name] = dict(zip(labels, errors, strict=True))
+        for answer, intervals in zip(found, ends, strict=True):
             answer.setdefault("intervals", {})[name] = dict(zip(labels, intervals, strict=True))
 
 

@@ -12,7 +12,7 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns, columns_of
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, NoArcs, NoGraphs
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.evaluation.reweighted import Likelihoods, Reweighted, reweighted
+from learners.circuits.evaluation.reweighted import Likelihoods, reweighted
 from learners.circuits.map import MapAnswer, k_best
 from learners.circuits.map.query import TREE_SOLVERS
 from learners.circuits.queries import answers
@@ -170,8 +170,8 @@ class _CircuitSource(Source):
 
 def circuit_batches(circuit: Circuit, likelihoods: Likelihoods) -> Batches:
     """What answers the queries of each kind to a circuit, given likelihoods of some variables."""
-    given = reweighted(circuit, likelihoods)
-    return {**_CircuitSource(*given).batches, "map": partial(most_probable, given)}
+    source = _CircuitSource(*reweighted(circuit, likelihoods))
+    return {**source.batches, "map": partial(most_probable, circuit, likelihoods)}
 
 
 def check(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:
@@ -257,18 +257,11 @@ def asked_variables(
 ) -> tuple[int, ...]:
     """The variables of a query: those named, or all of its kind that are not given; samples tell these, too."""
     given: set[str] = set() if isinstance(query, Sample) else evidence.settled
-    ranges: set[str] = evidence.ranged(columns) if isinstance(query, Map) else set()
-    taken = given | ranges
     if query.variables:
         twice = [name for n, name in enumerate(query.variables) if name in query.variables[:n]]
         if twice:
             raise InvalidEvidence(f"Column {twice[0]!r} is asked for twice: name it once.")
         both = given.intersection(query.variables)
-        if ranges.intersection(query.variables):
-            raise InvalidEvidence(
-                f"Column {min(ranges.intersection(query.variables))!r} is given as a range, in which MAP searches no number: ask for "
-                "its moments or for samples, or leave it out of one of them."
-            )
         if both:
             raise InvalidEvidence(f"Column {min(both)!r} is both asked for and given: leave it out of one of them.")
         asked = tuple(columns.variables(query.variables))
@@ -278,7 +271,7 @@ def asked_variables(
     found = tuple(
         v
         for v in columns.circuit.scope(columns.circuit.root)
-        if columns.names[v] not in taken and (discrete is None or (columns.n_values[v] > 0) == discrete)
+        if columns.names[v] not in given and (discrete is None or (columns.n_values[v] > 0) == discrete)
     )
     if not found:
         raise _nothing_left(columns, discrete)
@@ -333,10 +326,11 @@ def asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
     return asked
 
 
-def most_probable(given: Reweighted, columns: Columns, query: Query) -> list[Answer]:
-    """The answer to a MAP query, by a circuit given likelihoods."""
+def most_probable(circuit: Circuit, likelihoods: Likelihoods, columns: Columns, query: Query) -> list[Answer]:
+    """The answer to a MAP query, by a circuit given likelihoods; a number asked for is searched in its range."""
     assert isinstance(query, Map)
     asked = asked_of_map(columns, query)
+    given = reweighted(circuit, likelihoods.without_ranges(asked))
     if given.log_scale == -np.inf:
         raise ImpossibleEvidence
     x = columns.rows([read_evidence(columns, query).values])[:, 0]
@@ -350,6 +344,7 @@ def most_probable(given: Reweighted, columns: Columns, query: Query) -> list[Ans
         time_limit_s=query.time_limit_s,
         k=query.k,
         seed=query.seed,
+        ranges=likelihoods.ranges,
     )
     return told_of_map(query, columns, found, given.log_scale)
 

@@ -12,8 +12,9 @@ from learners.orders.formats import xdsl, xmlbif
 from learners.orders.formats.bif import parse_bif, write_bif
 from learners.orders.formats.elements import parse_elements
 from learners.orders.formats.network_tables import Network, NetworkFileError
+from learners.orders.formats.sem import write_sem
 
-NetworkFormat = Literal["bif", "xmlbif", "xdsl"]
+NetworkFormat = Literal["bif", "xmlbif", "xdsl", "sem"]
 MOST_BYTES = 64 << 20
 
 
@@ -29,6 +30,7 @@ FORMATS: Mapping[NetworkFormat, Format] = {
     "bif": Format((".bif",), "text/plain", write_bif),
     "xmlbif": Format((".xmlbif", ".bifxml", ".xml"), "application/xml", xmlbif.write_xmlbif),
     "xdsl": Format((".xdsl",), "application/xml", xdsl.write_xdsl),
+    "sem": Format((".sem",), "text/plain", write_sem),
 }
 
 
@@ -66,6 +68,8 @@ def read_network(path: str | os.PathLike[str]) -> Network:
     NetworkFileError
         Naming the line.
     """
+    if format_of(path) == "sem":
+        raise NetworkFileError(str(path), 1, "networks of equations are written only: only discrete ones are read")
     try:
         with Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -99,6 +103,6 @@ def write_network(name: str, network: Network, form: NetworkFormat) -> str:
     Raises
     ------
     InvalidNetwork
-        If a variable is continuous, which only the Bayesian Interchange Format can hold.
+        If a variable is continuous, which only BIF and equations (sem) can hold; or discrete, in equations.
     """
     return FORMATS[form].write(name, network)

@@ -60,7 +60,9 @@ class Network:
             If the variable is continuous, or has no probabilities for some values of its parents.
         """
         if not self.values[variable]:
-            raise InvalidNetwork(variable, "is continuous, which only BIF can hold: write the network as BIF")
+            raise InvalidNetwork(
+                variable, "is continuous, which only BIF and equations can hold: write the network as bif or sem"
+            )
         table = self.tables.get(variable, {})
         if () in table:
             return list(table[()])

@@ -11,9 +11,10 @@ import numpy as np
 from learners.errors import LearnerError
 from learners.kernels.arrays import Array, Floats, Integers
 from learners.orders.formats.network_tables import Network
+from learners.orders.formats.sem import COEFFICIENTS, DEVIATION, INTERCEPT
 from learners.orders.lattice.graphs import Graph
 from learners.orders.scores.bdeu import BDeu
-from learners.orders.scores.bge import BGe
+from learners.orders.scores.bge import BGe, Standard
 from learners.schema import Schema
 from learners.schema.labels import labels_of
 
@@ -174,16 +175,30 @@ def nominal_network(schema: Schema, parents: Graph, tables: Sequence[Floats]) ->
     return Network(values, above, {names[node]: dict(rows(node)) for node in range(len(names))})
 
 
-def gaussian_network(schema: Schema, parents: Graph, bge: BGe, spread: Floats) -> Network:
-    """A linear Gaussian network: its mean coefficients in the columns' own units, as properties.
-
-    Only the Bayesian Interchange Format has continuous variables; a column without parents has no coefficients.
-    """
+def gaussian_network(schema: Schema, parents: Graph, bge: BGe, standard: Standard) -> Network:
+    """A linear Gaussian network: its expected parameters in the columns' own units, as properties."""
     names = [attribute.name for attribute in schema.attributes]
-    properties = {}
-    for node, own in enumerate(parents):
-        r, above = bge.scale, list(own)
-        weights = np.linalg.solve(r[np.ix_(above, above)], r[above, node]) * spread[node] / spread[above]
-        properties[names[node]] = {"coefficients": ", ".join(f"{weight:.10g}" for weight in weights)}
+    found = in_own_units(standard, mean_coefficients(parents, bge))
+    deviations = np.sqrt(found.variances)
+    properties = {
+        names[node]: {
+            INTERCEPT: _number(found.intercepts[node]),
+            COEFFICIENTS: ", ".join(map(_number, found.weights[node, list(own)])),
+            DEVIATION: _number(deviations[node]),
+        }
+        for node, own in enumerate(parents)
+    }
     edges = {names[node]: tuple(names[parent] for parent in own) for node, own in enumerate(parents)}
     return Network(dict.fromkeys(names, ()), edges, {}, properties)
+
+
+def in_own_units(standard: Standard, found: Coefficients) -> Coefficients:
+    """Coefficients in the units of the columns, of those in which they were scored."""
+    center, spread = standard
+    weights = found.weights * spread[:, np.newaxis] / spread
+    return Coefficients(center + spread * found.intercepts - weights @ center, weights, found.variances * spread**2)
+
+
+def _number(x: float) -> str:
+    """All digits, without an exponent, which some programs do not read."""
+    return np.format_float_positional(x, trim="-")

@@ -28,6 +28,8 @@ EXACT_WORK = 20_000_000
 # Probabilities in the tables of all families that were drawn: 256 MiB.
 MOST_TABLES = 1 << 25
 ROWS_AT_A_TIME = 4096
+# Log densities of rows under drawn graphs that are in memory at a time: 128 MiB.
+MOST_LOGS = 1 << 24
 
 
 def log_densities(bge: BGe, parents: Graph, x: Floats) -> Floats:
@@ -135,7 +137,12 @@ class GraphAverage:
         graphs = [tuple(members(own) for own in row) for row in self.drawn.graphs.parents.tolist()]
         self.families = sorted({family for graph in graphs for family in enumerate(graph)})
         place = {family: i for i, family in enumerate(self.families)}
-        self._of_graph = np.array([[place[family] for family in enumerate(graph)] for graph in graphs])
+        of_graph = np.array([[place[family] for family in enumerate(graph)] for graph in graphs])
+        # Of each family in turn the graphs that have it.
+        self._with_family = np.split(
+            np.argsort(of_graph, axis=None, kind="stable") // of_graph.shape[1],
+            np.cumsum(np.bincount(of_graph.ravel()))[:-1],
+        )
         self._excess = np.zeros(len(graphs))
         self._tables = [] if isinstance(self.score, BGe) else self._log_tables(self.score)
 
@@ -156,7 +163,8 @@ class GraphAverage:
         else:
             is_told &= ((x >= 0) & (x < self.score.sizes[:, np.newaxis])).all(axis=0)
         found = np.full(x.shape[1], np.nan)
-        for rows in np.array_split(np.flatnonzero(is_told), max(1, -(-x.shape[1] // ROWS_AT_A_TIME))):
+        most = ROWS_AT_A_TIME if self.is_exact else min(ROWS_AT_A_TIME, MOST_LOGS // self.drawn.weights.size)
+        for rows in np.array_split(np.flatnonzero(is_told), max(1, -(-x.shape[1] // most))):
             if rows.size:
                 found[rows] = (self._exactly if self.is_exact else self._by_draws)(x[:, rows]) - lost
         self.n_rows += int(np.count_nonzero(is_told))
@@ -175,18 +183,18 @@ class GraphAverage:
         return np.array(logs) - posterior.prior_sums.log_z
 
     def _by_draws(self, x: Floats) -> Floats:
-        of_family = np.empty((len(self.families), x.shape[1]))
+        logs = np.zeros((self.drawn.weights.size, x.shape[1]))
         for i, (node, own) in enumerate(self.families):
             self._pause()
             if isinstance(self.score, BGe):
-                of_family[i] = _log_density(self.score, node, own, x.T)
+                logs[self._with_family[i]] += _log_density(self.score, node, own, x.T)
             else:
-                of_family[i] = self._tables[i].ravel()[cells_of(node, own, x.astype(np.int64), self.score.sizes)]
-        logs = np.array([of_family[own].sum(axis=0) for own in self._of_graph])
+                cells = cells_of(node, own, x.astype(np.int64), self.score.sizes)
+                logs[self._with_family[i]] += self._tables[i].ravel()[cells]
         most = logs.max(axis=0)
-        shares = np.exp(logs - most)
+        shares = np.exp(np.subtract(logs, most, out=logs), out=logs)
         mean = self.drawn.weights @ shares
-        self._excess += (shares / mean).sum(axis=1)
+        self._excess += shares @ (1.0 / mean)
         return np.asarray(most + np.log(mean))
 
     def told(self) -> dict[str, object]:

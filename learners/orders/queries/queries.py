@@ -94,7 +94,7 @@ class Asked:
         - graph: `edges` (`from`, `to`), `log_score` and `log_posterior` given what is known;
         - graphs: `graphs`, distinct ones with how often each was drawn as `count`;
         - paths: `paths`: `from`, `to`, `probability` of each pair, and `is_exact`;
-        - effects: `effects`: `from`, `to`, `mean`, `low`, `high` of each pair, and `is_exact` of the means;
+        - effects: `effects`: `from`, `to`, `mean`, `low`, `high` of each pair, and `is_exact`, whether the means are over all graphs;
         - score: `log_score`, `log_posterior` and `log_odds` against the best graph, `expected_shd` of `edges.expected_distance`,
           and `is_covered`: whether the posterior's tables and orders hold the graph. If not, `log_posterior` is an upper
           bound and `notes` say why.
@@ -281,7 +281,8 @@ class Asked:
         } | drawn.effective_size
         if query.prior == "order" and mean_effects_bytes(sums) <= EFFECTS_BYTES:
             mean = mean_effects(sums, bge) * units
-            return told | {"is_exact": True, "effects": self._pairs(mean=mean, low=low, high=high)}
+            told["is_exact"] = self.posterior.coverage.is_exact
+            return told | {"effects": self._pairs(mean=mean, low=low, high=high)}
         mean, error = drawn.mean(means)
         pairs = self._pairs(mean=mean * units, low=low, high=high, standard_error=error * units)
         return told | {"effects": pairs}
@@ -358,8 +359,9 @@ class Asked:
                 parents = above or "none"
                 return prior, f"the prior forbids the parents of {name!r} ({parents}), so the graph is impossible"
             if self.score is not None:
+                are = "is no candidate parent" if len(others) == 1 else "are no candidate parents"
                 reason = (
-                    f"{', '.join(map(repr, others))} is no candidate parent of {name!r}"
+                    f"{', '.join(map(repr, others))} {are} of {name!r}"
                     if others
                     else f"{name!r} has {len(own)} parents, and the tables hold at most {self.conditional.most}"
                 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.mixtures.boxes import DependentRanges
 from learners.circuits.queries.answer_types import Answer
 from learners.circuits.structures.from_network import MAX_EDGES
 from learners.errors import InvalidParameter
@@ -23,6 +25,10 @@ from learners.registry.networks.of_models import GraphParameters
 
 # Of draws of parameters; graphs are drawn with the seed alone.
 PARAMETER_STREAM = 2
+DEPENDENT = (
+    "an average is exact for each graph, and in some graph columns that are given as ranges depend on each other: give a range of one "
+    "column, or ask the best graph (graph='best') for an answer from samples"
+)
 
 
 class _Told(NamedTuple):
@@ -62,13 +68,13 @@ def averaged(
         raise InvalidParameter(
             "graph", query.kind, "only marginal, conditional (of single columns) and moments are averaged over graphs"
         )
+    query = replace(query, sampling=None)  # whose error an average would not tell
     drawn, coverage = model.asked.graphs_of(average, pause)
     rows, place = np.unique(drawn.graphs.parents, axis=0, return_inverse=True)
     place = place.ravel()
     graphs = [tuple(members(own) for own in row.tolist()) for row in rows]
     parameters = GraphParameters(model)
-    networks = [parameters.mean(parents) for parents in graphs]
-    columns = networks[0].columns  # the same for every graph
+    columns = parameters.mean(graphs[0]).columns  # the same for every graph
     codes = set_codes(columns, query)
     form: list[Answer] = []
 
@@ -79,11 +85,13 @@ def averaged(
             answer = answer_cut(network, codes, query, max_edges)
         except ImpossibleEvidence:
             return _Told(-np.inf, np.empty(0))
-        form.append(answer)
+        except DependentRanges as error:
+            raise InvalidParameter("graph", "average", DEPENDENT) from error
+        form[:] = form or [answer]
         return _in_arrays(answer)
 
     rng = np.random.default_rng([average.seed, PARAMETER_STREAM])
-    means = [asked(network) for network in networks]
+    means = [asked(parameters.mean(parents)) for parents in graphs]
     draws = [asked(parameters.drawn(graphs[at], rng)) for at in place.tolist()]
     if not form:
         raise ImpossibleEvidence

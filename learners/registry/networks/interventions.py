@@ -93,7 +93,7 @@ def after_cut(query: Query) -> Query:
     """The query to a network whose arcs are cut already, or whose graph is chosen."""
     if isinstance(query, Surprise):
         return query
-    return replace(query, evidence=known_after(query), do={}, graph="best", sampling=None)
+    return replace(query, evidence=known_after(query), do={}, graph="best")
 
 
 def intervention_of(columns: Columns, parents: Graph, codes: Mapping[int, float], query: Query) -> Intervention:

@@ -21,10 +21,12 @@ from learners.orders.lattice.graphs import Graph
 from learners.orders.model import OrderModel
 from learners.orders.queries.network import MOST_CELLS as MOST_GRAPH_CELLS
 from learners.orders.queries.network import (
+    Coefficients,
     NoRows,
     NoTables,
     drawn_coefficients,
     expected_counts,
+    in_own_units,
     mean_coefficients,
     n_cells,
 )
@@ -177,7 +179,7 @@ class GraphParameters:
         """
         bge = self.model.posterior.bge
         if bge is not None:
-            return in_own_units(self.model, parents, *mean_coefficients(parents, bge))
+            return _gaussian(self.model, parents, mean_coefficients(parents, bge))
         return _of_tables(self.model, parents, [_shares(counts) for counts in self._counts_of(parents)])
 
     def drawn(self, parents: Graph, rng: np.random.Generator) -> ArcNetwork:
@@ -189,7 +191,7 @@ class GraphParameters:
         """
         bge = self.model.posterior.bge
         if bge is not None:
-            return in_own_units(self.model, parents, *drawn_coefficients(parents, bge, rng))
+            return _gaussian(self.model, parents, drawn_coefficients(parents, bge, rng))
         tables = [_shares(rng.standard_gamma(counts) + TINY) for counts in self._counts_of(parents)]
         return _of_tables(self.model, parents, tables)
 
@@ -218,11 +220,7 @@ def _of_tables(model: OrderModel, parents: Graph, tables: Sequence[Floats]) -> D
     return DiscreteNetwork(model.schema, parents, shaped, model.facts)
 
 
-def in_own_units(
-    model: OrderModel, parents: Graph, intercepts: Floats, weights: Floats, variances: Floats
-) -> GaussianNetwork:
+def _gaussian(model: OrderModel, parents: Graph, scored: Coefficients) -> GaussianNetwork:
     """The network of coefficients in the units in which the columns were scored."""
-    center, spread = model.posterior.standard
-    weights = weights * spread[:, np.newaxis] / spread
-    intercepts = center + spread * intercepts - weights @ center
-    return GaussianNetwork(model.schema, parents, intercepts, weights, variances * spread**2, model.facts)
+    found = in_own_units(model.posterior.standard, scored)
+    return GaussianNetwork(model.schema, parents, *found, model.facts)

@@ -1,6 +1,8 @@
 """The circuits of models, to be looked at and taken elsewhere."""
 
 from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ class Form(StrEnum):
     JSON = "json"
     DOT = "dot"
     SVG = "svg"
+    MODEL = "model"
 
 
 class CircuitOf(StrEnum):
@@ -29,11 +32,15 @@ MEDIA_TYPES = {
     Form.JSON: "application/json",
     Form.DOT: "text/vnd.graphviz",
     Form.SVG: "image/svg+xml",
+    Form.MODEL: "application/octet-stream",
 }
+LEARNER_OF_CIRCUITS = "circuit"
 
 
-def circuit_of(model: "Model", form: Form, of: CircuitOf = CircuitOf.COLUMNS) -> str:
+def circuit_of(model: "Model", form: Form, of: CircuitOf = CircuitOf.COLUMNS) -> bytes:
     """The circuit of a model, of a network the one that it is compiled to; or of the graphs of a posterior over structures.
+
+    As a `model` it is a file that `import` and `fewpass.load` take.
 
     Raises
     ------
@@ -50,11 +57,22 @@ def circuit_of(model: "Model", form: Form, of: CircuitOf = CircuitOf.COLUMNS) ->
     """
     # Here, for the command line names the forms long before it needs a circuit.
     from learners.circuits.formats import drawing, text
-    from service.product.inference.queries import written
+    from service.product.inference.queries import queryable, written
 
+    if form == Form.MODEL:
+        return _exported(queryable(model) if of == CircuitOf.COLUMNS else graphs_of(model))
     writers = {Form.TEXT: text.to_text, Form.JSON: text.to_json, Form.DOT: drawing.to_dot, Form.SVG: drawing.to_svg}
     known = written(model) if of == CircuitOf.COLUMNS else graphs_of(model)
-    return writers[form](known.circuit, known.schema)
+    return writers[form](known.circuit, known.schema).encode()
+
+
+def _exported(model: "CircuitModel") -> bytes:
+    from service.product.versions.fitted import Fitted, save
+
+    columns = tuple(attribute.name for attribute in model.schema.attributes)
+    with TemporaryDirectory() as folder:
+        save(Fitted(model, LEARNER_OF_CIRCUITS, {}, columns), path := Path(folder) / LEARNER_OF_CIRCUITS)
+        return path.read_bytes()
 
 
 def graphs_of(model: "Model") -> "CircuitModel":

@@ -80,7 +80,7 @@ def draw(workspace: Workspace, reference: str, member: int | None = None) -> byt
     version = find_version(workspace, reference)
     model = map_version(version).model
     if isinstance(model, CircuitModel):
-        return circuit_of(model, Form.SVG).encode()
+        return circuit_of(model, Form.SVG)
     return structure_svg(model, f"{version.name}@{version.version}", member).encode()
 
 
@@ -108,7 +108,7 @@ def draw_trace(workspace: Workspace, reference: str) -> bytes:
     return picture.getvalue()
 
 
-def circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = CircuitOf.COLUMNS) -> str:
+def circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = CircuitOf.COLUMNS) -> bytes:
     """The circuit of a version, of a network the one that it is compiled to; or of the graphs of a posterior over structures.
 
     Raises

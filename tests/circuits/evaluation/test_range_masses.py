@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.evaluation.leaf_shapes import leaf_moments
+from learners.circuits.evaluation.leaf_shapes import leaf_moments, mode_of
 from learners.circuits.evaluation.range_masses import log_normal_mass, log_range_masses
 from learners.circuits.evaluation.truncated_leaves import truncated_moments, truncated_numbers
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, LOG_NORMAL, POISSON, QUANTILE, ROUNDED, STUDENT
@@ -113,6 +113,23 @@ def test_moments_of_recorded_numbers_are_sums(kind, parameters, step, low, high)
 def test_without_ends_the_moments_are_those_of_the_leaf(kind, parameters):
     found = truncated_moments(kind, np.array(parameters), -math.inf, math.inf)
     assert found == pytest.approx(leaf_moments(leaf(kind, parameters))[0].tolist(), rel=1e-7)
+
+
+@pytest.mark.parametrize(("kind", "parameters"), [*DENSITIES, *(own[:2] for own in MASSES)])
+@pytest.mark.parametrize(("low", "high"), [*RANGES, (0.0, 0.1), (-3.0, -1.0)])
+def test_no_number_in_a_range_is_denser_than_its_mode(kind, parameters, low, high):
+    numbers = np.linspace(max(low, -30.0), min(high, 30.0), 2001)
+    if kind == POISSON or parameters[2:3] == [0.5]:
+        step, origin = (1.0, 0.0) if kind == POISSON else parameters[2:4]
+        numbers = origin + step * np.arange(-200, 200)
+        numbers = numbers[(numbers >= low) & (numbers <= high)]
+    logs = log_values(leaf(kind, parameters), [numbers]) if numbers.size else np.array([-math.inf])
+    mode = mode_of(kind, np.array(parameters), low, high)
+    if math.isnan(mode):
+        assert logs.max() == -math.inf
+        return
+    assert low <= mode <= high
+    assert log_values(leaf(kind, parameters), [[mode]])[0] >= logs.max() - 1e-12
 
 
 def test_everything_is_one_and_nothing_zero():

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal, norm
 
-from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.mixtures.boxes import DependentRanges
+from learners.circuits.mixtures.conditioning import marginals, moments
 from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.circuits.mixtures.model import GaussianModel
+from learners.models.estimation import Sampling
 from learners.models.evidence import NoneOf, Range
-from learners.models.query import Conditional, Map, Marginal, Moments
+from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from learners.schema import Attribute, Schema
 from tests.circuits.mixtures.strategies import example
 
@@ -71,9 +75,109 @@ def test_kbt_tells_the_modes_of_components():
     assert told["best"][0]["log_probability"] == told["log_probability"] > told["best"][1]["log_probability"]
 
 
-def test_a_range_of_numbers_that_depend_on_others_is_refused():
-    with pytest.raises(InvalidEvidence, match="takes no range of a numeric column"):
-        MODEL.answer([Marginal({"length": Range(0, 1)})])
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
+
+
+def test_a_range_is_what_integration_over_it_says():
+    """Of random mixtures: sums over 64 numbers in the range, of what the mixture says given each."""
+    rng = np.random.default_rng(3)
+    for _ in range(8):
+        factor = rng.normal(size=(2, 3, 3)) + 2.0 * np.eye(3)
+        mixture = GaussianMixture(
+            np.log(rng.dirichlet(np.ones(2))),
+            rng.normal(size=(2, 3)),
+            factor @ np.swapaxes(factor, 1, 2),
+            np.log(rng.dirichlet(np.ones(2), 2)),
+            np.array([0, 2, 0, 0]),
+        )
+        columns = (Attribute("k", "nominal", ("a", "b")), *(Attribute(c, "numeric", arrow_type="double") for c in "yz"))
+        model = GaussianModel(Schema((SCHEMA.attributes[0], *columns), None, ("",)), mixture, {})
+        low = rng.normal()
+        evidence = {"length": Range(low, low + 1.5), "y": rng.normal()}
+        rows = np.repeat([[np.nan], [np.nan], [evidence["y"]], [np.nan]], 64, axis=1)
+        rows[0] = low + 0.75 + 0.75 * NODES
+        shares = 0.75 * WEIGHTS * np.exp(mixture.log_density(rows))
+        mean, variance = moments(mixture, rows, [0, 3])
+        marginal, conditional, told, draw = model.answer(
+            [Marginal(evidence), Conditional(("k",), evidence), Moments((), evidence), Sample(2, evidence)]
+        )
+        assert marginal["density"] == pytest.approx(shares.sum(), rel=1e-10)
+        shares /= shares.sum()
+        p = shares @ marginals(mixture, rows, [1])[0]
+        assert list(conditional["distributions"]["k"].values()) == pytest.approx(p, rel=1e-10)
+        for i, name in enumerate(("length", "z")):
+            own = shares @ mean[:, i]
+            expected = {"mean": own, "variance": shares @ (variance[:, i] + mean[:, i] ** 2) - own**2}
+            assert told["moments"][name] == pytest.approx(expected, rel=1e-9)
+        assert all(low <= row["length"] <= low + 1.5 for row in draw["rows"])
+
+
+def test_draws_follow_a_range():
+    evidence = {"length": Range(0.5, 3.0), "kind": ("a", "b")}
+    rows = MODEL.answer([Sample(4000, evidence, seed=2)])[0]["rows"]
+    told = MODEL.answer([Moments((), evidence)])[0]["moments"]
+    for name in ("length", "width"):
+        drawn = np.array([row[name] for row in rows])
+        assert drawn.mean() == pytest.approx(told[name]["mean"], abs=4 * np.sqrt(told[name]["variance"] / 4000))
+        assert drawn.var() == pytest.approx(told[name]["variance"], rel=0.15)
+    assert MODEL.answer([Sample(10, evidence, seed=2)])[0]["rows"] == rows[:10]
+
+
+def test_ranges_of_columns_that_depend_on_each_other_are_sampled_on_request_only():
+    """Within three standard errors of the integral over both ranges in at least 97 % of the queries."""
+    mixture, ratios = MODEL.mixture, []
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        low = rng.normal(size=2)
+        evidence = {"length": Range(low[0], low[0] + 2.0), "width": Range(low[1], low[1] + 1.0)}
+        own, first = [np.exp(mixture.log_weight), mixture.shares_of(1)[:, 0]], low + np.array([2.0, 1.0])
+        masses = [
+            multivariate_normal(mean, covariance).cdf(first, lower_limit=low)
+            for mean, covariance in zip(mixture.mean, mixture.covariance, strict=True)
+        ]
+        total = own[0] @ masses
+        marginal, conditional = MODEL.answer(
+            [
+                Marginal(evidence, sampling=Sampling(error=0.02, seed=seed)),
+                Conditional(("kind",), evidence, sampling=Sampling(error=0.01, seed=seed)),
+            ]
+        )
+        ratios.append((marginal["probability"] - total) / marginal["standard_error"])
+        share = (own[0] * masses) @ np.exp(own[1]) / total
+        ratios.append((conditional["distributions"]["kind"]["a"] - share) / conditional["standard_errors"]["kind"]["a"])
+        assert marginal["sampled"]["is_reached"] and conditional["sampled"]["largest_error"] <= 0.01
+    assert np.mean(np.abs(ratios) <= 3.0) >= 0.97
+    told = MODEL.answer([Moments((), evidence, sampling=Sampling(error=0.05))])[0]["moments"]
+    assert low[0] <= told["length"]["mean"] <= first[0] and 0 < told["length"]["variance"] < 4.0 / 12.0
+    for query in (Marginal(evidence), Sample(2, evidence, sampling=Sampling()), Map(("kind",), evidence)):
+        with pytest.raises(DependentRanges, match="Columns that depend on each other are given as ranges"):
+            MODEL.answer([query])
+
+
+def test_map_searches_numbers_in_their_ranges():
+    """One Gaussian: no number in the box, and no other in a fine grid, is denser."""
+    old = example()
+    mixture = GaussianMixture(np.zeros(1), old.mean[1:], old.covariance[1:], old.log_share[1:], old.n_values)
+    model = GaussianModel(SCHEMA, mixture, {})
+    evidence = {"length": Range(0.0, 1.0), "width": Range(-3.0, -1.5)}
+    for known in (evidence, {"length": evidence["length"]}):
+        (told,) = model.answer([Map((), {**known, "kind": "a"}, solver="kbt")])
+        x, y = np.meshgrid(np.linspace(0.0, 1.0, 201), np.linspace(-3.0, -1.5 if len(known) == 2 else 3.0, 201))
+        logs = mixture.log_density(np.array([x.ravel(), np.zeros(x.size), y.ravel()]))
+        assert told["log_probability"] == pytest.approx(logs.max(), abs=1e-3) and told["is_optimal"]
+        assert told["log_probability"] >= logs.max() - 1e-12
+    (told,) = model.answer([Map(("width",), {"length": Range(0.0, 1.0)}, solver="kbt")])
+    assert told["log_probability"] <= told["upper_bound"]
+
+
+def test_columns_that_are_independent_take_a_range_each():
+    mixture = GaussianMixture(
+        np.zeros(1), np.zeros((1, 2)), np.diag([1.0, 4.0])[np.newaxis], np.zeros((1, 1)), np.array([0, 1, 0])
+    )
+    schema = Schema((SCHEMA.attributes[0], Attribute("kind", "nominal", ("a",)), SCHEMA.attributes[2]), None, ("",))
+    evidence = {"length": Range(0.0, 1.0), "width": Range(-1.0)}
+    (told,) = GaussianModel(schema, mixture, {}).answer([Marginal(evidence)])
+    assert told["probability"] == pytest.approx((norm.cdf(1.0) - 0.5) * norm.cdf(0.5), rel=1e-12)
 
 
 def test_what_no_component_allows_is_impossible():

@@ -253,6 +253,11 @@ def test_a_range_of_numbers_weighs_the_other_columns():
     expected = (0.3 * first + 0.9 * second) / (first + second)
     assert found["(-inf, 1970-01-04]"] == pytest.approx(expected, rel=1e-12)
     assert "weight" not in answer(CIRCUIT, MIXED, Map((), {"weight": Range(4.5)}))["assignment"]
+    found = answer(CIRCUIT, MIXED, Map(("weight",), {"weight": Range(2.5, 3.5)}, solver="kbt"))
+    assert found["assignment"] == {"weight": 3.5}
+    expected = 0.4 * norm.pdf(3.5, 1.0, 2.0) + 0.6 * norm.pdf(3.5, 5.0, 1.0)
+    assert math.exp(found["log_probability"]) == pytest.approx(expected, rel=1e-12)
+    assert found["upper_bound"] >= found["log_probability"]
 
 
 def test_a_column_in_a_range_is_cut_to_it():
@@ -303,7 +308,6 @@ def test_a_column_in_a_range_is_cut_to_it():
         (Marginal({"colour": "red"}, likely={"colour": {"red": 1.0}}), "Column 'colour' is both given and likely"),
         (Marginal(likely={"colur": {"red": 1.0}}), "Column 'colur' is not in the table"),
         (Conditional(("weight",), {"weight": Range(1)}), "'weight' is numeric: ask for its moments"),
-        (Map(("weight",), {"weight": Range(1)}), "'weight' is given as a range, in which MAP searches no number"),
         (Surprise({"colour": ("red", "green")}), "Column 'colour' has more than one value: surprise"),
     ],
 )

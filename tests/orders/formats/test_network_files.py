@@ -10,7 +10,7 @@ from hypothesis import given
 
 from learners.errors import InvalidParameter
 from learners.models.query import Conditional
-from learners.orders.formats.network_files import FORMATS, chosen_format, parse_network, read_network, write_network
+from learners.orders.formats.network_files import chosen_format, parse_network, read_network, write_network
 from learners.orders.formats.network_tables import Network, NetworkFileError
 from learners.orders.formats.words import in_words
 from learners.registry.discrete_networks import network_model
@@ -111,7 +111,7 @@ def test_xdsl_of_pyagrum_with_its_other_order_is_refused():
 
 @given(networks)
 def test_every_format_keeps_names_values_and_numbers(network):
-    for form in FORMATS:
+    for form in ("bif", "xmlbif", "xdsl"):
         again = parse_network(write_network("any name", network, form).encode(), "it")
         assert again.values == network.values and again.parents == network.parents
         for name in network.values:

@@ -9,8 +9,9 @@ import pytest
 from fewpass import ESKDB, TAN
 from learners import StructurePosterior
 from learners.circuits.errors import InvalidEvidence, NoArcs, NoGraphs
-from learners.errors import UnknownColumn
-from learners.models.estimation import Average
+from learners.errors import InvalidParameter, UnknownColumn
+from learners.models.estimation import Average, Sampling
+from learners.models.evidence import Range
 from learners.models.query import Conditional, Effects, Impute, Map, Marginal, Moments, Sample
 from learners.orders.queries.queries import Asked
 from learners.registry.discrete_networks import network_model
@@ -170,6 +171,22 @@ def test_intervals_of_numbers_hold_what_drawn_coefficients_say(numbers):
     told = numbers.query(Moments(("y",), do={"x": 1e6}, graph=Average(n=300, level=0.9, present=edges, absent=absent)))
     low, high = told["moments"]["y"]["interval"]
     assert (high - low) / 1e6 == pytest.approx(pair["high"] - pair["low"], rel=0.2)
+
+
+def test_numbers_in_ranges_move_the_others(numbers):
+    """After do() the cause has its own distribution, cut to the range; what depends on it is sampled, or refused."""
+    known, edges = {"z": Range(1.0, 2.0)}, ("z->x", "x->y")
+    one = numbers.query(Moments(("z", "x"), known, graph=edges))["moments"]
+    slope = numbers.query(Moments(("x",), do={"z": 1.0}, graph=edges))["moments"]["x"]["mean"]
+    slope = numbers.query(Moments(("x",), do={"z": 2.0}, graph=edges))["moments"]["x"]["mean"] - slope
+    at_mean = numbers.query(Moments(("x",), do={"z": one["z"]["mean"]}, graph=edges))["moments"]["x"]
+    assert one["x"]["mean"] == pytest.approx(at_mean["mean"], rel=1e-9)
+    assert one["x"]["variance"] == pytest.approx(at_mean["variance"] + slope**2 * one["z"]["variance"], rel=1e-9)
+    both = known | {"x": Range(0.0, 6.0)}
+    told = numbers.query(Moments(("z",), both, graph=edges, sampling=Sampling(error=0.05)))
+    assert 1.0 < told["moments"]["z"]["mean"] < one["z"]["mean"] and told["sampled"]["is_reached"]
+    with pytest.raises(InvalidParameter, match=r"graph='average' .* given as ranges depend on each other"):
+        numbers.query(Moments(("z",), both, graph=Average(n=2), sampling=Sampling()))
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.summary import LEVEL, log_mean, summarised
 from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods, reweighted
+from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
 from learners.circuits.queries import queries
 from learners.circuits.queries.answer_types import Answer, Batches
 from learners.circuits.queries.named_answers import Source, Summary
@@ -37,12 +37,13 @@ def batches_of_draws(draws: CircuitDraws, n_chains: int, likelihoods: Likelihood
     likelihoods : Likelihoods
         Each draw is given them.
     """
-    source, mean = _DrawsSource(*draws.given(likelihoods), n_chains), reweighted(draws.circuit, likelihoods)
+    source = _DrawsSource(*draws.given(likelihoods), n_chains)
 
     def most_probable(columns: Columns, query: Query) -> list[Answer]:
         if source.is_impossible:
             raise ImpossibleEvidence(0)
-        return [answer | Answer(of=MAP_OF) for answer in queries.most_probable(mean, columns, query)]
+        found = queries.most_probable(draws.circuit, likelihoods, columns, query)
+        return [answer | Answer(of=MAP_OF) for answer in found]
 
     return {**source.batches, "map": most_probable}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from learners.errors import InvalidParameter
@@ -75,6 +76,18 @@ class GibbsParameters(Parameters):
     trials: int = 0
     trial_sweeps: int = 40
 
+    def refuse(self, names: Collection[str], why: str) -> None:
+        """Refuse parameters that would be ignored, where they differ from their defaults.
+
+        Raises
+        ------
+        InvalidParameter
+        """
+        for own in fields(self):
+            value = getattr(self, own.name)
+            if own.name in names and value != own.default:
+                raise InvalidParameter(own.name, value, why)
+
     def check_sampling(self) -> None:
         """Refuse what is out of range.
 
@@ -108,3 +121,13 @@ class GibbsParameters(Parameters):
                 raise InvalidParameter(name, value, "a positive number")
         if self.share is not None and not 0 < self.share <= 1:
             raise InvalidParameter("share", self.share, "above 0 and at most 1")
+
+
+OF_SAMPLING = frozenset(own.name for own in fields(GibbsParameters))
+NOT_OF_SAMPLING = frozenset(
+    (
+        *("minutes", "passes", "tolerance", "laplace", "strength", "stream_passes", "shards"),
+        *("states", "depth", "sums", "replicas", "sample"),
+    )
+)
+NOT_OF_A_FILE = frozenset(("children", "whole_moves", "subtree_moves", "share", "trials", "trial_sweeps"))

@@ -58,6 +58,7 @@ def test_the_command_line_writes_circuits(site, circuit, tmp_path):
     given = ["models", "circuit", "sky", "--out", str(written)]
     fewpass(*given, workspace=site.workspace)
     assert fewpass(*given[:3], workspace=site.workspace).stdout.rstrip() == written.read_text().rstrip()
+    assert "log10_induced_trees" in fewpass("models", "structure", "sky", workspace=site.workspace).stdout
     before = written.read_bytes()
     assert "exists already" in fewpass(*given, "--format", "dot", workspace=site.workspace, code=1).stderr
     assert written.read_bytes() == before

@@ -15,10 +15,12 @@ import pytest
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.formats.text import parse_text
 from learners.models.estimation import Average
+from learners.models.query import Conditional
 from learners.orders.formats.bif import parse_bif
 from learners.orders.queries.predictive import GraphAverage
 from learners.registry.networks.order_circuits import order_circuit
 from service import product
+from service.product.versions.fitted import load
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.orders.problems import gaussian_table
@@ -184,6 +186,10 @@ def test_graphs_are_a_circuit_to_save_and_load(site, plant, circuit, tmp_path):
     assert (tmp_path / "g.txt").read_text() == text
     svg = site.client.get("/v1/models/plant/circuit", params={"of": "graphs", "format": "svg"})
     assert svg.status_code == 200 and "<svg" in svg.text
+    exported = site.client.get("/v1/models/plant/circuit", params={"of": "graphs", "format": "model"})
+    (tmp_path / "g.fewpass").write_bytes(exported.content)
+    shares = load(tmp_path / "g.fewpass").model.answer([Conditional((NAMES[1],))])[0]["distributions"][NAMES[1]]
+    assert sum(p for value, p in shares.items() if "flow" in value.split(", ")) == pytest.approx(given)
     refused = problem(site.client.get("/v1/models/sky/circuit", params={"of": "graphs"}), 422)["detail"]
     assert "has no posterior over structures" in refused
 
@@ -212,7 +218,8 @@ def test_pictures_tell_every_probability(site, plant):
 def test_the_best_graph_is_exported_and_scored(site, plant):
     text = site.client.get("/v1/models/plant/graph.bif").text
     numbers = problem(site.client.get("/v1/models/plant/graph.xdsl"), 422)["detail"]
-    assert "is continuous, which only BIF can hold" in numbers
+    assert "is continuous, which only BIF and equations can hold" in numbers
+    assert " = " in site.client.get("/v1/models/plant/graph.sem").text
     best = ask(site.client, "plant", {"kind": "graph"})[0]
     assert set(parse_bif(text).edges) == {f"{edge['from']}->{edge['to']}" for edge in best["edges"]}
     assert ask(site.client, "plant", {"kind": "score", "bif": text})[0]["log_odds"] == pytest.approx(0.0)
