@@ -7,7 +7,6 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -94,7 +93,7 @@ def parse(cls: type[P], of: str, given: Mapping[str, object]) -> P:
     of_names = {field.name for field in dataclasses.fields(cls) if field.type == "tuple[str, ...]"}
     told = {name: (value,) if name in of_names and isinstance(value, str) else value for name, value in given.items()}
     try:
-        return _validator(cls).validate_python(told)
+        return TypeAdapter(cls).validate_python(told)
     except ValidationError as error:
         first = error.errors()[0]
         cause = first.get("ctx", {}).get("error")
@@ -103,11 +102,6 @@ def parse(cls: type[P], of: str, given: Mapping[str, object]) -> P:
         field = str(first["loc"][0]) if first["loc"] else known[0]
         words = ("it " if first["type"] in WORDS else "") + words_of(first)
         raise InvalidParameter(field, given.get(field), words) from None
-
-
-@cache
-def _validator(cls: type[P]) -> TypeAdapter[P]:
-    return TypeAdapter(cls)
 
 
 def words_of(finding: Mapping[str, Any]) -> str:

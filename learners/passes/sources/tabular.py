@@ -26,7 +26,7 @@ from learners.passes.sources.csv.types import FALSE, NULLS, TRUE, TextType, dial
 from learners.passes.sources.file_sets import SourceFile, of_store, type_family
 from learners.passes.sources.formats import codec_of
 from learners.passes.sources.parquet import file_size
-from learners.schema.reading import Dialect, Reading
+from learners.schema.reading import LATER_FIELDS, Dialect, Reading
 
 Kind = Literal["CSV", "JSON lines", "Feather", "ORC"]
 BLOCK_BYTES = 4 << 20
@@ -68,7 +68,7 @@ class TabularContent:
         if self.kind not in ("CSV", "JSON lines"):
             return ""
         told = {
-            name: [reading.missing, reading.decimal, reading.thousands, *reading.nulls]
+            name: [reading.missing, reading.decimal, reading.thousands, *reading.nulls, *_later(reading)]
             for name, reading in self.readings.items()
         }
         said = replace(self.said, columns_of="").said()
@@ -133,6 +133,12 @@ class TabularContent:
         for block in _whole_lines(stream):
             table = pajson.read_json(pa.BufferReader(block), _one_block(block), explicit)
             yield from table.combine_chunks().to_batches()
+
+
+def _later(reading: Reading) -> list[Mapping[str, str]]:
+    """What is said of forms that earlier releases did not know: identities of files without them stay as they were."""
+    said = {name: mark for name, mark in reading.as_said().items() if name in LATER_FIELDS}
+    return [said] if said else []
 
 
 def _as_written(column: pa.DictionaryArray, reading: Reading, kind: pa.DataType) -> pa.Array:
@@ -273,8 +279,8 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
     fields = [(name, finders[name].type if kind is None else kind) for name, (kind, _) in known.items()]
     hints = {name: hint for name, finder in finders.items() if (hint := finder.hint(name)) is not None}
     for name, hint in hints.items():
-        if known[name][1].expected == "number":
-            raise SourceError(path, f"the model needs numbers in column {name!r}. {hint}")
+        if (expected := known[name][1].expected) in ("number", "time"):
+            raise SourceError(path, f"the model needs {expected}s in column {name!r}. {hint}")
     readings = {}
     for name, kind in fields:
         reading = known[name][1]
