@@ -259,7 +259,7 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
     finders = {name: TextType(reading) for name, (kind, reading) in known.items() if kind is None}
     words = frozenset(word for _, reading in known.values() for word in reading.words)
     nulls, quoted, is_packed = pa.array(NULLS), set(), codec_of(path) is not None
-    n_rows = 0
+    n_rows, last = 0, None
     with stream:
         reader = pacsv.open_csv(
             header.plain(stream, path),
@@ -269,6 +269,7 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
         )
         for batch in reader:
             n_rows += batch.num_rows
+            last = batch.column(len(names) - 1)[-1].as_py() if batch.num_rows else last
             for name, column in zip(names, batch.columns, strict=True):
                 may_hold_nulls = bool(words) or is_packed or hashed.has_quotes  # else none is left in the texts
                 if may_hold_nulls and pc.any(pc.is_in(column, value_set=nulls)).as_py():
@@ -276,6 +277,12 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
                 if name in finders:
                     finders[name].see(column, name in quoted)
         digest = hashed.rest()
+    if last is not None and ("\n" in last or "\r" in last) and not _ends_in_quote(filesystem, path, header):
+        raise SourceError(
+            path,
+            f"has a quote in its last row, {n_rows:,}, that no other one closes: all lines behind it would be one value. Close it, or "
+            'say that quotes are characters in columns: {"*": {"quote": ""}}.',
+        )
     fields = [(name, finders[name].type if kind is None else kind) for name, (kind, _) in known.items()]
     hints = {name: hint for name, finder in finders.items() if (hint := finder.hint(name)) is not None}
     for name, hint in hints.items():
@@ -289,6 +296,16 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
         if reading != Reading():
             readings[name] = reading
     return n_rows, digest, TabularContent("CSV", pa.schema(fields), header, readings, hints, words, said)
+
+
+def _ends_in_quote(filesystem: pafs.FileSystem, path: str, header: Header) -> bool:
+    """Whether the last value of a file of CSV is closed."""
+    end = b""
+    with opened(filesystem, path)[1] as stream:
+        plain = header.plain(stream, path)
+        while block := plain.read(BLOCK_BYTES):
+            end = (end + block)[-64:]
+    return end.rstrip(b"\r\n").endswith((header.dialect.quote or '"').encode())
 
 
 def _nulls_of(kind: pa.DataType, reading: Reading, words: frozenset[str]) -> tuple[str, ...]:
