@@ -68,8 +68,8 @@ class _Form:
 
     def said(self, *, with_odd: bool) -> dict[str, object]:
         """What a user would say of the column."""
-        odd = sorted(self.odd) if with_odd else []
-        return self.reading.as_said() | ({"missing": odd} if odd else {})
+        missing = [*self.reading.missing, *(sorted(self.odd) if with_odd else ())]
+        return self.reading.as_said() | ({"missing": missing} if missing else {})
 
 
 class NumberTally:
