@@ -10,6 +10,7 @@ from learners.schema import Schema
 from learners.schema.discarded_columns import losses
 
 FEW_ROWS = 100
+MANY_CLASSES, ROWS_OF_A_CLASS = 20, 5  # on average: with fewer rows, most classes are hardly known
 ROWS_OF_A_VALUE = 10  # on average: with fewer, a column of many values may determine the class by chance
 
 
@@ -26,6 +27,13 @@ def table_warnings(schema: Schema, network: LookupModel | None) -> list[str]:
     told = losses(schema, {} if network is None else folding_costs(network))
     if schema.target is not None and not schema.attributes:
         told.append(f"No column tells anything of {schema.target!r}: the model answers with the shares of the classes.")
+    if network is not None and network.class_counts.sum() < ROWS_OF_A_CLASS * network.class_counts.size:
+        n_classes, n_rows = network.class_counts.size, int(network.class_counts.sum())
+        if n_classes >= MANY_CLASSES:
+            told.append(
+                f"{schema.target!r} has {n_classes:,} classes in {n_rows:,} rows: too few rows to tell them apart. Group them into fewer "
+                "classes, or name another target if it is an identifier."
+            )
     told += [
         f"Column {name!r} determines {schema.target!r} by itself in all rows. If it is known only afterwards, drop it."
         for name in ([] if network is None else determining_columns(network))

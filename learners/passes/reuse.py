@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from typing import Protocol, TypeVar
 
 from learners.errors import InvalidCounts
@@ -99,12 +99,17 @@ class Recall:
         """The statistic's families by plan; one group if it is not divisible."""
         entries = [] if self.store is None else [entry for entry in self.store.entries() if entry.key not in lost]
         entries = [entry for entry in entries if _is_readable(leaf, entry)]
-        plan_of = partial(best_plan, self.supply, can_subtract=leaf.can_subtract)
+        by_key = {entry.key: entry for entry in entries}
+
+        @cache
+        def plan_of(*keys: str) -> Plan:
+            return best_plan(self.supply, [by_key[key] for key in keys], can_subtract=leaf.can_subtract)
+
         if not isinstance(leaf, Divisible) or not leaf.families:
-            return [_Group(leaf, leaf.empty(), plan_of(entries))]
+            return [_Group(leaf, leaf.empty(), plan_of(*by_key))]
         plans: dict[tuple[object, ...], tuple[Plan, list[object]]] = {}
         for family in leaf.families:
-            plan = plan_of([entry for entry in entries if leaf.can_derive(family, entry.spec)])
+            plan = plan_of(*(entry.key for entry in entries if leaf.can_derive(family, entry.spec)))
             keys = (tuple(entry.key for entry in plan.entries), plan.read, plan.gone_read)
             plans.setdefault(keys, (plan, []))[1].append(family)
         return [_Group(leaf, leaf.empty().only(families), plan) for plan, families in plans.values()]

@@ -37,7 +37,7 @@ class ColumnOverride:
     distribution : one of DISTRIBUTIONS, "intervals" or None
         How a circuit models a numeric column; classifiers see its intervals.
     reading : Reading or None
-        How its values are written in text files: `missing`, `decimal` and `thousands` of a mapping.
+        How its values are written in text files: the fields `FIELDS` of a mapping.
     null_class : str, int or None
         Of the target: "drop" leaves rows without a class out, anything else is their class.
     weight : True, float, tuple of pairs or None

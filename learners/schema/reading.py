@@ -13,11 +13,18 @@ import pyarrow.compute as pc
 
 from learners.errors import InvalidParameter
 
-Expected = Literal["text", "number", "digits"] | None
-FIELDS = ("missing", "decimal", "thousands")
+Expected = Literal["text", "number", "digits", "time"] | None
+FIELDS = ("missing", "decimal", "thousands", "unit", "negative", "date_format")
+LATER_FIELDS = FIELDS[3:]  # what was stored before does not have them
 NOT_A_NUMBER = "not a number: "
 NO_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")  # codecs of names and of programs
 NOT_A_MARK = "\r\n\0\ufeff"
+MINUS = "\u2212"  # as word processors and R write it
+SPACES = "[\u00a0\u2009\u202f]"
+ISO = "iso"
+OF_DATES, OF_TIMES = "YymbBd", "HIMSp"
+CLOCK = r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,9})?)?"
+ISO_TEXT = rf"^\d{{4}}-\d\d-\d\d([T ]{CLOCK}(Z|[+-]\d\d:?\d\d)?)?$"
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ def _is_encoding(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Reading:
-    """Marks of missing values, and the marks within numbers; of text files only.
+    """Marks of missing values, the marks within numbers, and the form of dates; of text files only.
 
     Parameters
     ----------
@@ -133,9 +140,15 @@ class Reading:
         Between whole and fraction: "." or ",".
     thousands : str
         Between groups of three digits; empty for none.
-    expected : "text", "number", "digits" or None
-        What the model that reads the rows has learned: numbers that it cannot do without, or whole ones as nominal values or
-        classes. No part of what a user says, as are the following.
+    unit : str
+        Before or after numbers, such as "%" or "$"; it is cut off.
+    negative : str
+        Beside "-": "()" around negative numbers, or U+2212 before them.
+    date_format : str
+        How dates and times of day are written, as `datetime.strptime` has it; "iso": with and without a zone, which is UTC then.
+    expected : "text", "number", "digits", "time" or None
+        What the model that reads the rows has learned: numbers or times that it cannot do without, or whole numbers as nominal
+        values or classes. No part of what a user says, as are the following.
     words : tuple of str
         Texts such as "NA" that the model has learned as values.
     nulls : tuple of str
@@ -149,6 +162,9 @@ class Reading:
     missing: tuple[str, ...] = ()
     decimal: str = "."
     thousands: str = ""
+    unit: str = ""
+    negative: str = ""
+    date_format: str = ""
     expected: Expected = field(default=None, compare=False)
     words: tuple[str, ...] = field(default=(), compare=False)
     nulls: tuple[str, ...] = ()
@@ -177,20 +193,42 @@ class Reading:
             raise InvalidParameter(f"{where}.decimal", decimal, "use '.' or ','")
         if thousands not in ("", ".", ",", " ", "'", "_") or thousands == decimal:
             raise InvalidParameter(f"{where}.thousands", thousands, "use '.', ',', ' ', \"'\" or '_', unlike decimal")
-        return cls(tuple(mark.strip() for mark in marks), str(decimal), str(thousands))
+        unit, negative, date_format = (entry.get(name, "") for name in ("unit", "negative", "date_format"))
+        if not isinstance(unit, str) or (unit and re.search(r"[\d\s.,+()'_-]", unit)):
+            raise InvalidParameter(
+                f"{where}.unit", unit, 'give what stands before or after numbers, such as "%" or "$"'
+            )
+        if negative not in ("", "()", MINUS):
+            raise InvalidParameter(f"{where}.negative", negative, f"use '()' or {MINUS!r} (U+2212)")
+        if not isinstance(date_format, str) or not _is_date_format(date_format):
+            raise InvalidParameter(
+                f"{where}.date_format",
+                date_format,
+                "give the form of a whole date or time of day with %Y or %y, %m, %b or %B, %d, %H or %I, %M, %S, %p, such as "
+                "'%d.%m.%Y %H:%M'; or 'iso'",
+            )
+        marks = tuple(mark.strip() for mark in marks)
+        return cls(marks, str(decimal), str(thousands), unit, str(negative), date_format)
 
     def as_said(self) -> dict[str, str]:
-        """The separators as `of` reads them."""
-        own = {"decimal": self.decimal, "thousands": self.thousands}
-        return {name: mark for name, mark in own.items() if mark not in ("", ".") or (name == "thousands" and mark)}
+        """What `of` reads, without the marks of missing values."""
+        return {name: getattr(self, name) for name in FIELDS[1:] if getattr(self, name) != getattr(Reading, name)}
 
     def within(self, other: Reading | None) -> Reading:
         """What holds of a column where `other` is said of all: marks of both, separators of `other` where it has none."""
         if other is None:
             return self
-        own = self.decimal != "." or bool(self.thousands)
-        separators = self if own else other
-        return Reading((*self.missing, *other.missing), separators.decimal, separators.thousands)
+        numbers = self if self.reads_numbers else other
+        return replace(
+            numbers,
+            missing=(*self.missing, *other.missing),
+            date_format=self.date_format or other.date_format,
+            expected=None,
+            words=(),
+            nulls=(),
+            dialect=None,
+            is_dropped=False,
+        )
 
     def said(self, of_user: Reading) -> Reading:
         """What a user says, beside what is known of the model here."""
@@ -199,7 +237,7 @@ class Reading:
     @property
     def reads_numbers(self) -> bool:
         """Whether numbers are written otherwise than Arrow reads them."""
-        return self.decimal != "." or bool(self.thousands)
+        return self.decimal != "." or bool(self.thousands or self.unit or self.negative)
 
     def without_marks(self, texts: pa.Array) -> pa.Array:
         """The texts, null in place of those that stand for a missing value."""
@@ -210,22 +248,83 @@ class Reading:
         return texts
 
     def plain(self, texts: pa.Array) -> pa.Array:
-        """The texts as Arrow reads them: null for missing values, numbers with a point and without separators.
+        """The texts as Arrow reads them: null for missing values, dates of ISO 8601, numbers with a point and without separators.
 
         A number that is not written so is none: it is marked, so that nobody reads "1.5" as one and a half where the point
         separates thousands.
         """
         texts = self.without_marks(texts)
-        if not self.reads_numbers:
-            return texts
-        trimmed = pc.utf8_trim_whitespace(texts)
+        if self.date_format:
+            texts = _dates(texts, self.date_format)
+        return self._numbers(texts) if self.reads_numbers else texts
+
+    def _numbers(self, texts: pa.Array) -> pa.Array:
+        bare = self._bare(texts)
         point, group = re.escape(self.decimal), re.escape(self.thousands)
         grouped = rf"\d{{1,3}}(?:{group}\d{{3}})+" if self.thousands else r"\d+"
-        is_number = pc.match_substring_regex(trimmed, rf"^[-+]?(?:{grouped}|\d+)?(?:{point}\d*)?(?:[eE][-+]?\d+)?$")
-        has_digits = pc.match_substring_regex(trimmed, r"^[-+\d.,eE_' ]*\d[-+\d.,eE_' ]*$")
-        numbers = pc.replace_substring(trimmed, self.thousands, "") if self.thousands else trimmed
+        is_number = pc.match_substring_regex(bare, rf"^[-+]?(?:{grouped}|\d+)?(?:{point}\d*)?(?:[eE][-+]?\d+)?$")
+        has_digits = pc.match_substring_regex(bare, r"^[-+\d.,eE_' ]*\d[-+\d.,eE_' ]*$")
+        numbers = pc.replace_substring(bare, self.thousands, "") if self.thousands else bare
         numbers = pc.replace_substring(numbers, self.decimal, ".") if self.decimal != "." else numbers
         marked = pc.binary_join_element_wise(pa.scalar(NOT_A_NUMBER), texts, "")
-        is_date = pc.match_substring_regex(trimmed, r"^\d{4}-\d\d")
+        is_date = pc.match_substring_regex(bare, r"^\d{4}-\d\d")
         strange = pc.if_else(pc.and_(has_digits, pc.invert(is_date)), marked, texts)
         return pc.if_else(pc.and_(is_number, has_digits), numbers, strange)
+
+    def _bare(self, texts: pa.Array) -> pa.Array:
+        """The texts without unit, a minus before negative numbers; spaces and apostrophes are those of ASCII."""
+        bare = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, SPACES, " "))
+        if self.thousands == "'":
+            bare = pc.replace_substring(bare, "\u2019", "'")
+        if self.negative == MINUS:
+            bare = pc.replace_substring(bare, MINUS, "-")
+        elif self.negative:
+            bare = pc.replace_substring_regex(bare, r"^\((.*)\)$", r"-\1")
+        if self.unit:
+            unit = re.escape(self.unit)
+            bare = pc.replace_substring_regex(bare, rf"^([-+]?) *{unit} *", r"\1")
+            bare = pc.replace_substring_regex(bare, rf" *{unit}$", "")
+        return bare
+
+
+def _is_date_format(text: str) -> bool:
+    """Whether it tells a date, a time of day, or both, of which nothing is left out or said twice."""
+    if text in ("", ISO):
+        return True
+    told = re.findall("%(.)", text)
+    if len(set(told)) < len(told) or not set(told) <= set(OF_DATES + OF_TIMES):
+        return False
+    n_date = [sum(each in told for each in kind) for kind in ("Yy", "mbB", "d")]
+    hour = ("H" in told and "p" not in told) or ("I" in told and "p" in told and "H" not in told)
+    is_clock = not set(told) & set(OF_TIMES) or (hour and "M" in told)
+    return is_clock and (n_date == [1, 1, 1] or (n_date == [0, 0, 0] and hour))
+
+
+def _dates(texts: pa.Array, date_format: str) -> pa.Array:
+    """The texts, dates and times of day among them as ISO 8601 has them; those that are no dates as they are."""
+    trimmed = pc.utf8_trim_whitespace(texts)
+    if date_format == ISO:
+        has_zone = pc.match_substring_regex(trimmed, r":.*(Z|[+-]\d\d:?\d\d)$")
+        is_moment = pc.and_(are_moments(trimmed), pc.invert(has_zone))
+        midnight = pc.if_else(pc.equal(pc.utf8_length(trimmed), 10), "T00:00:00Z", "Z")
+        return pc.if_else(is_moment, pc.binary_join_element_wise(trimmed, midnight, ""), texts)
+    found = pc.strptime(trimmed, format=date_format, unit="s", error_is_null=True)
+    # The C library takes February 30 for March 1, and 24 for the year 24.
+    again = pc.strftime(found, format=date_format)
+    is_sound = pc.and_(pc.equal(_unpadded(again), _unpadded(trimmed)), pc.greater_equal(pc.year(found), 1000))
+    form = "%H:%M:%S" if not set(OF_DATES) & set(re.findall("%(.)", date_format)) else "%Y-%m-%d"
+    form += "T%H:%M:%S" if form != "%H:%M:%S" and "%M" in date_format else ""
+    return pc.if_else(pc.fill_null(is_sound, False), pc.strftime(found, format=form), texts)
+
+
+def _unpadded(texts: pa.Array) -> pa.Array:
+    return pc.utf8_lower(pc.replace_substring_regex(texts, r"\b0(\d)", r"\1"))
+
+
+def are_moments(texts: pa.Array) -> pa.Array:
+    """Of each text whether it is a date, a moment or a time of day as ISO 8601 has them."""
+    day = pc.utf8_slice_codeunits(texts, 0, 10)
+    found = pc.strptime(day, format="%Y-%m-%d", unit="s", error_is_null=True)
+    is_day = pc.fill_null(pc.equal(pc.strftime(found, format="%Y-%m-%d"), day), False)
+    is_clock = pc.match_substring_regex(texts, f"^{CLOCK}$")
+    return pc.or_(is_clock, pc.and_(is_day, pc.match_substring_regex(texts, ISO_TEXT)))

@@ -16,7 +16,7 @@ import numpy as np
 from learners.kernels.arrays import Integers, Uint64s, freeze
 from learners.schema.clocks import clock_of, in_one_form, is_moment, words_of_clock
 from learners.schema.distributions import Distribution
-from learners.schema.reading import Dialect, Reading
+from learners.schema.reading import LATER_FIELDS, Dialect, Reading
 
 Kind = Literal["nominal", "numeric"]
 Value = str | int | bool
@@ -296,7 +296,7 @@ class Schema:
         def told(entry: Schema | Attribute | LeftOut | Reading | Dialect) -> dict[str, object]:
             of = {each.name: getattr(entry, each.name) for each in fields(entry)}
             # Without them, the schemas of other learners stay as they were stored.
-            later = ("groupings", "quantiles", "reading", "expected", "dialect", "null_class")
+            later = ("groupings", "quantiles", "reading", "expected", "dialect", "null_class", *LATER_FIELDS)
             return {name: value for name, value in of.items() if value or name not in later}
 
         return json.dumps(told(self), default=told, separators=(",", ":"))

@@ -233,6 +233,8 @@ def verdict(metrics: JSONMapping) -> str:
     if metrics.get("zero_one_loss") is not None:
         floor = metrics.get("class_shares_log_loss")
         beside = "" if floor is None else f" (class shares {floor:.3f})"
+        if n_unknown := metrics.get("n_unknown_class_rows"):
+            rows += f", {n_unknown:,} of them of classes that training did not see"
         return (
             f"right {1 - metrics['zero_one_loss']:.1%}, log loss {_three_digits(metrics['log_loss'])}{beside}, {rows}"
         )

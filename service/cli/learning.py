@@ -66,6 +66,19 @@ def train(
     weight: Annotated[
         str | None, typer.Option("--weight", help="Column that says how often each row counts: whole numbers.")
     ] = None,
+    null_class: Annotated[
+        str | None,
+        typer.Option(
+            "--null-class", help="Rows without a class: drop leaves them out; else the class that they are of."
+        ),
+    ] = None,
+    columns_of: Annotated[
+        str | None,
+        typer.Option(
+            "--columns-of",
+            help="Columns that count where files differ: union, intersection, or those of the first file.",
+        ),
+    ] = None,
     update: Annotated[
         bool,
         typer.Option("--update", help="Count new files only; keep attributes and cut points of the last --update."),
@@ -99,6 +112,8 @@ def train(
         raise typer.BadParameter(
             "evaluate on rows kept back or on files of --test, not on both.", param_hint="--holdout"
         )
+    if null_class is not None and target is None:
+        raise typer.BadParameter("name the target, too.", param_hint="--null-class")
     request = TrainRequest(
         uris=uris,
         target=target,
@@ -109,7 +124,9 @@ def train(
         holdout=0 if test else 0.2 if holdout is None else holdout,
         seed=seed,
         aliases=alias or [],
-        columns=(_read_json(columns) if columns else {}) | ({} if weight is None else {weight: {"weight": True}}),
+        columns=_columns(
+            columns, (weight, "weight", True), (target, "null_class", null_class), ("*", "columns_of", columns_of)
+        ),
         update=update,
         window=window,
         timestamp=timestamp,
@@ -352,6 +369,16 @@ def _parameters(pairs: list[str]) -> JSONObject:
         except ValueError:
             parameters[name] = text
     return parameters
+
+
+def _columns(given: str | None, *said: tuple[str | None, str, str | bool | None]) -> JSONObject:
+    """What `--columns` says, and what options of their own say of a column."""
+    columns = _read_json(given) if given else {}
+    for name, field, value in said:
+        if name is not None and value is not None:
+            known = columns.get(name, {})
+            columns[name] = (known if isinstance(known, dict) else {"kind": known}) | {field: value}
+    return columns
 
 
 def _read_json(given: str) -> JSONObject:

@@ -124,6 +124,7 @@ class OwnLimits:
         """
         if self.limits.time_s is not None and time.monotonic() - self.started > self.limits.time_s:
             raise too_late(self.limits.time_s)
-        used = used_bytes(os.getpid()) - self.at_rest
-        if self.limits.memory is not None and used > self.limits.memory:
-            raise too_large(self.limits.memory, used)
+        if self.limits.memory is not None:
+            used = used_bytes(os.getpid()) - self.at_rest
+            if used > self.limits.memory:
+                raise too_large(self.limits.memory, used)

@@ -65,3 +65,11 @@ def test_it_is_told_when_no_column_tells_anything(tmp_path):
     pd.DataFrame({"x": rng.normal(size=400), "y": np.repeat(["a", "b"], 200)}).to_csv(tmp_path / "t.csv", index=False)
     _, told = told_of(tmp_path / "t.csv")
     assert told == ["No column tells anything of 'y': the model answers with the shares of the classes."]
+
+
+def test_too_few_rows_for_each_class_are_told(tmp_path):
+    rows = np.arange(200)
+    pd.DataFrame({"x": rows % 5, "y": [f"n{row % 60}" for row in rows]}).to_csv(tmp_path / "t.csv", index=False)
+    assert told_of(tmp_path / "t.csv")[1][0].startswith(
+        "'y' has 60 classes in 200 rows: too few rows to tell them apart."
+    )

@@ -58,7 +58,7 @@ def run_history(kind: type, folder: Path, seed: int, n_steps: int) -> set[str]:
 def test_histories(kind, tmp_path):
     """Short random ones: `make faults` takes 200 longer ones."""
     first = int(os.environ.get("FEWPASS_TEST_SEED", "0")) * 1000
-    seen = set().union(*(run_history(kind, tmp_path / str(seed), seed, 3) for seed in range(first, first + 8)))
+    seen = set().union(*(run_history(kind, tmp_path / str(seed), seed, 3) for seed in range(first, first + 10)))
     assert seen == {*STEPS, "reused"}
 
 

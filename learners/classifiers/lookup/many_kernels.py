@@ -9,7 +9,7 @@ import numpy as np
 from learners.classifiers.lookup.kernels import normalize
 from learners.counts.sort_kernels import place_among
 from learners.kernels.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s
-from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.jit import kernel
 
 
 class ManyClassTables(NamedTuple):
@@ -74,45 +74,39 @@ class ManyClassTables(NamedTuple):
     is_hierarchical: Uint8s
 
 
-@inner_kernel
-def _add_attribute(tables, a, x, row, own, log_joint):  # OUT (C,) float64 own: scratch; OUT (C,) float64
-    """Add log P(value | class, parents) of a row: from the root down, each context sets what it knows of its classes."""
-    value = np.int64(x[tables.attribute[a], row])
-    if value >= tables.n_values[a]:
-        return
-    above = np.float64(tables.root_log[tables.value_starts[a] + value])
-    for k in range(own.size):
-        own[k] = above
-    is_hierarchical = tables.is_hierarchical[0] == 1
-    context = tables.roots[a]
-    first = tables.parent_starts[a]
-    depth = tables.parent_starts[a + 1] - first
-    for d in range(depth + 1):
-        for entry in range(tables.rest_starts[context], tables.rest_starts[context + 1]):
-            k = tables.rest_class[entry]
-            own[k] = own[k] + tables.rest_log[entry] if is_hierarchical else np.float64(tables.rest_log[entry])
-        pair = place_among(tables.pair_value, tables.pair_starts[context], tables.pair_starts[context + 1], value)
-        if pair >= 0:
-            for entry in range(tables.cell_starts[pair], tables.cell_starts[pair + 1]):
-                own[tables.cell_class[entry]] = tables.cell_log[entry]
-        if d == depth:
-            break
-        code = np.int64(x[tables.parents[first + d], row])
-        context = place_among(tables.branch, tables.child_starts[context], tables.child_ends[context], code)
-        if context < 0:
-            break
-    for k in range(own.size):
-        log_joint[k] += own[k]
-
-
 @kernel
 def answer(tables, x, first, last, is_normalized, out):
-    """As `kernels.answer`."""
+    """As `kernels.answer`: from the root down, each context sets what it knows of its classes.
+
+    One function: a call for each attribute would hand over all arrays of the tables, which takes longer than to look them up.
+    """
     own = np.empty(tables.log_prior.size, np.float64)
+    is_hierarchical = tables.is_hierarchical[0] == 1
+    pair_starts, pair_value = tables.pair_starts, tables.pair_value
+    cell_starts, cell_class, cell_log = tables.cell_starts, tables.cell_class, tables.cell_log
     for row in range(first, last):
-        for k in range(own.size):
-            out[row, k] = tables.log_prior[k]
+        out[row] = tables.log_prior
         for a in range(tables.attribute.size):
-            _add_attribute(tables, a, x, row, own, out[row])
+            value = np.int64(x[tables.attribute[a], row])
+            if value >= tables.n_values[a]:
+                continue
+            own[:] = tables.root_log[tables.value_starts[a] + value]
+            context = tables.roots[a]
+            parent, end = tables.parent_starts[a], tables.parent_starts[a + 1]
+            while context >= 0:
+                for entry in range(tables.rest_starts[context], tables.rest_starts[context + 1]):
+                    k = tables.rest_class[entry]
+                    own[k] = own[k] + tables.rest_log[entry] if is_hierarchical else np.float64(tables.rest_log[entry])
+                pair = place_among(pair_value, pair_starts[context], pair_starts[context + 1], value)
+                if pair >= 0:
+                    for entry in range(cell_starts[pair], cell_starts[pair + 1]):
+                        own[cell_class[entry]] = cell_log[entry]
+                if parent == end:
+                    break
+                code = np.int64(x[tables.parents[parent], row])
+                context = place_among(tables.branch, tables.child_starts[context], tables.child_ends[context], code)
+                parent += 1
+            for k in range(own.size):
+                out[row, k] += own[k]
         if is_normalized:
             normalize(out[row], tables.log_prior)

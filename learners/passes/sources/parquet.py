@@ -236,8 +236,13 @@ def file_size(path: str, info: pafs.FileInfo) -> int:
     Raises
     ------
     SourceError
-        If its server does not tell.
+        If it is gone, or its server does not tell.
     """
+    if info.type == pafs.FileType.NotFound:
+        raise SourceError(
+            path,
+            "is not there. If it was deleted by hand or by a vacuum, ask for a version that has it, or restore it.",
+        )
     if info.size is None:
         raise SourceError(
             path,

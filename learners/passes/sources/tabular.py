@@ -26,7 +26,7 @@ from learners.passes.sources.csv.types import FALSE, NULLS, TRUE, TextType, dial
 from learners.passes.sources.file_sets import SourceFile, of_store, type_family
 from learners.passes.sources.formats import codec_of
 from learners.passes.sources.parquet import file_size
-from learners.schema.reading import Dialect, Reading
+from learners.schema.reading import LATER_FIELDS, Dialect, Reading
 
 Kind = Literal["CSV", "JSON lines", "Feather", "ORC"]
 BLOCK_BYTES = 4 << 20
@@ -68,7 +68,7 @@ class TabularContent:
         if self.kind not in ("CSV", "JSON lines"):
             return ""
         told = {
-            name: [reading.missing, reading.decimal, reading.thousands, *reading.nulls]
+            name: [reading.missing, reading.decimal, reading.thousands, *reading.nulls, *_later(reading)]
             for name, reading in self.readings.items()
         }
         said = replace(self.said, columns_of="").said()
@@ -133,6 +133,12 @@ class TabularContent:
         for block in _whole_lines(stream):
             table = pajson.read_json(pa.BufferReader(block), _one_block(block), explicit)
             yield from table.combine_chunks().to_batches()
+
+
+def _later(reading: Reading) -> list[Mapping[str, str]]:
+    """What is said of forms that earlier releases did not know: identities of files without them stay as they were."""
+    said = {name: mark for name, mark in reading.as_said().items() if name in LATER_FIELDS}
+    return [said] if said else []
 
 
 def _as_written(column: pa.DictionaryArray, reading: Reading, kind: pa.DataType) -> pa.Array:
@@ -253,7 +259,7 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
     finders = {name: TextType(reading) for name, (kind, reading) in known.items() if kind is None}
     words = frozenset(word for _, reading in known.values() for word in reading.words)
     nulls, quoted, is_packed = pa.array(NULLS), set(), codec_of(path) is not None
-    n_rows = 0
+    n_rows, last = 0, None
     with stream:
         reader = pacsv.open_csv(
             header.plain(stream, path),
@@ -263,6 +269,7 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
         )
         for batch in reader:
             n_rows += batch.num_rows
+            last = batch.column(len(names) - 1)[-1].as_py() if batch.num_rows else last
             for name, column in zip(names, batch.columns, strict=True):
                 may_hold_nulls = bool(words) or is_packed or hashed.has_quotes  # else none is left in the texts
                 if may_hold_nulls and pc.any(pc.is_in(column, value_set=nulls)).as_py():
@@ -270,11 +277,17 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
                 if name in finders:
                     finders[name].see(column, name in quoted)
         digest = hashed.rest()
+    if last is not None and ("\n" in last or "\r" in last) and not _ends_in_quote(filesystem, path, header):
+        raise SourceError(
+            path,
+            f"has a quote in its last row, {n_rows:,}, that no other one closes: all lines behind it would be one value. Close it, or "
+            'say that quotes are characters in columns: {"*": {"quote": ""}}.',
+        )
     fields = [(name, finders[name].type if kind is None else kind) for name, (kind, _) in known.items()]
     hints = {name: hint for name, finder in finders.items() if (hint := finder.hint(name)) is not None}
     for name, hint in hints.items():
-        if known[name][1].expected == "number":
-            raise SourceError(path, f"the model needs numbers in column {name!r}. {hint}")
+        if (expected := known[name][1].expected) in ("number", "time"):
+            raise SourceError(path, f"the model needs {expected}s in column {name!r}. {hint}")
     readings = {}
     for name, kind in fields:
         reading = known[name][1]
@@ -283,6 +296,16 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
         if reading != Reading():
             readings[name] = reading
     return n_rows, digest, TabularContent("CSV", pa.schema(fields), header, readings, hints, words, said)
+
+
+def _ends_in_quote(filesystem: pafs.FileSystem, path: str, header: Header) -> bool:
+    """Whether the last value of a file of CSV is closed."""
+    end = b""
+    with opened(filesystem, path)[1] as stream:
+        plain = header.plain(stream, path)
+        while block := plain.read(BLOCK_BYTES):
+            end = (end + block)[-64:]
+    return end.rstrip(b"\r\n").endswith((header.dialect.quote or '"').encode())
 
 
 def _nulls_of(kind: pa.DataType, reading: Reading, words: frozenset[str]) -> tuple[str, ...]:

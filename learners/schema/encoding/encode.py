@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -252,7 +254,8 @@ class Encoder:
             known = ", ".join(map(repr, self.schema.class_values()[:MOST_NAMED]))
             known += ", …" if self.schema.n_classes > MOST_NAMED else ""
             what = f"{in_words(value)}, which is none of the model's ({known})" if value.is_valid else "null"
-            remedy = "train with them" if value.is_valid else "fill in the class"
+            option = json.dumps({self.schema.target: {"null_class": "drop"}}, ensure_ascii=False)
+            remedy = "train with them" if value.is_valid else f"say in columns that they are left out: {option}"
             raise SchemaError(
                 f"The class {self.schema.target!r} of a row is {what}. Remove such rows, or {remedy}.",
                 self.schema.target,

@@ -9,7 +9,7 @@ const READ = {
   json: (text) => JSON.parse(text),
   scalar: (text) => (Number.isNaN(Number(text)) ? text.trim() : Number(text)),
   lines,
-  drops: (text) => Object.fromEntries(lines(text).map((name) => [name, "drop"])),
+  columns: (text) => (text.trim().startsWith("{") ? JSON.parse(text) : Object.fromEntries(lines(text).map((name) => [name, "drop"]))),
   groups: (text) => lines(text).map((line) => line.split(",").map((name) => name.trim()).filter(Boolean)),
   pairs: (text) => Object.fromEntries(lines(text).map((line) => {
     const place = line.lastIndexOf("=");

@@ -92,6 +92,20 @@ def test_a_table_is_named_by_itself(table, tmp_path):
         Source.open(str(tmp_path / "more.parquet"), at="3")
 
 
+def test_versions_and_files_that_are_no_longer_there_are_named(tmp_path):
+    for _ in range(3):
+        write_deltalake(tmp_path, ROWS, mode="append")
+    DeltaTable(tmp_path).create_checkpoint()
+    for number in range(2):
+        (tmp_path / "_delta_log" / f"{number:020}.json").unlink()
+    assert Source.open(tmp_path).n_rows == 12
+    with pytest.raises(SourceError, match=r"no longer has version 1: its log begins with version 2\."):
+        Source.open(tmp_path, at="1")
+    next(tmp_path.glob("*.parquet")).unlink()
+    with pytest.raises(SourceError, match=r"\.parquet: is not there\. If it was deleted"):
+        Source.open(tmp_path)
+
+
 def test_without_the_library_a_table_is_refused(table, monkeypatch):
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(SourceError, match=r"is a Delta Lake table, which .*pip install 'fewpass\[lake\]'"):

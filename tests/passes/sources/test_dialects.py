@@ -161,6 +161,22 @@ def test_line_ends_of_any_machine(end, tmp_path):
     assert read(path) == {"a": [1, 2], "b": ["x", "y"]}
 
 
+def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('x,y\n1,a\n2,"b\n3,c\n4,d\n')
+    with pytest.raises(SourceError, match=r"a quote in its last row, 2, that no other one closes.*\"quote\": \"\""):
+        Source.open(path)
+    path.write_text('x,y\n1,a\n2,"b\n\n"\n')
+    assert Source.open(path).n_rows == 2
+
+
+@pytest.mark.parametrize(("head", "words"), [(b"\x1f\x8b\x08\0", "packed by gzip"), (b"PK\x03\x04\0", "is a ZIP file")])
+def test_what_is_no_text_is_named(head, words, tmp_path):
+    (tmp_path / "t.csv").write_bytes(head + bytes(60))
+    with pytest.raises(SourceError, match=words):
+        Source.open(tmp_path / "t.csv")
+
+
 def test_a_comment_mark_within_quotes_is_text(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text('a,b\n"one\n# two ""x""\n",1\n# three "\n5" nail,2\n# 3\n"y","6"\n#\n"z\n#, 7"" ",7')

@@ -78,6 +78,9 @@ def test_one_file_knows_its_folders_too(table, tmp_path):
         (["rate=0.5", "rate=1"], pa.float64(), [0.5, 1.0]),
         (["town=S%C3%A3o%20Paulo", "town=a%2Fb"], pa.string(), ["São Paulo", "a/b"]),
         (["flag=true", "flag=false"], pa.bool_(), [True, False]),
+        (["k=a=b", "k==c"], pa.string(), ["a=b", "=c"]),
+        (["k=%FF", "k=%FE"], pa.string(), ["%FF", "%FE"]),  # no UTF-8: not both the same mark
+        (["price$=1", "price$=2"], pa.int64(), [1, 2]),
     ],
 )
 def test_values_of_folders_have_one_type(folders, kind, values, tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, date, datetime, time
+
 import pyarrow as pa
 import pytest
 
@@ -45,13 +48,20 @@ def test_one_mark_among_numbers_is_told_with_its_row_and_the_option_reads_it(mar
         (["1,234", "12", "1,234,567"], {"thousands": ","}, [1234, 12, 1234567]),
         (["1.234,5", "7,5", "1.000.000"], {"decimal": ",", "thousands": "."}, [1234.5, 7.5, 1e6]),
         (["1 234", "5", "12 000"], {"thousands": " "}, [1234, 5, 12000]),
+        (["1\u00a0234,5", "5", "12\u202f000"], {"decimal": ",", "thousands": " "}, [1234.5, 5, 12000]),
+        (["1'234.5", "1\u2019234'000"], {"thousands": "'"}, [1234.5, 1234000]),
+        (["1_000", "7"], {"thousands": "_"}, [1000, 7]),
+        (["12%", "7.5 %", "3"], {"unit": "%"}, [12, 7.5, 3]),
+        (["-1.234,50 €", "5 €"], {"unit": "€", "decimal": ",", "thousands": "."}, [-1234.5, 5]),
+        (["$1,234.50", "($5)", "-$7", "$-8"], {"unit": "$", "thousands": ",", "negative": "()"}, [1234.5, -5, -7, -8]),
+        (["(12.5)", "3"], {"negative": "()"}, [-12.5, 3]),
+        (["\u221212", "3"], {"negative": "\u2212"}, [-12, 3]),
     ],
 )
 def test_separators_are_told_and_read(texts, option, numbers, tmp_path):
     path = written(tmp_path / "t.csv", texts * 20)
     (hint,) = Source.open(path).hints
-    first = next(iter(option.items()))
-    assert f'"{first[0]}": "{first[1]}"' in hint
+    assert all(f'"{name}": "{mark}"' in hint for name, mark in option.items())
     source = Source.open(path, types=told_types(None, {"x": option}))
     assert next(source.batches())["x"].to_pylist() == numbers * 20
 
@@ -68,6 +78,52 @@ def test_a_point_is_no_decimal_point_where_it_separates_thousands(tmp_path):
 )
 def test_words_codes_and_dates_are_not_told(values, tmp_path):
     assert Source.open(written(tmp_path / "t.csv", values)).hints == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "date_format", "first"),
+    [
+        (["01/31/2024", "12/1/2023"], "%m/%d/%Y", date(2024, 1, 31)),
+        (["31.01.2024", "1.2.2024"], "%d.%m.%Y", date(2024, 1, 31)),
+        (["2024/01/31", "2024/02/01"], "%Y/%m/%d", date(2024, 1, 31)),
+        (["05-Jan-2024", "31-DEC-2023"], "%d-%b-%Y", date(2024, 1, 5)),
+        (["5/10/18 4:01", "5/31/18 16:00"], "%m/%d/%y %H:%M", datetime(2018, 5, 10, 4, 1)),
+        (["01:30 PM", "12:05 am"], "%I:%M %p", time(13, 30)),
+        (
+            ["2024-01-31T10:00:00Z", "2024-01-31", "2024-01-31 12:00+02:00"],
+            "iso",
+            datetime(2024, 1, 31, 10, tzinfo=UTC),
+        ),
+    ],
+)
+def test_forms_of_dates_are_told_and_read(texts, date_format, first, tmp_path):
+    path = written(tmp_path / "t.csv", texts * 20)
+    (hint,) = Source.open(path).hints
+    assert json.dumps({"x": {"date_format": date_format}}) in hint
+    for name in ("x", "*"):
+        source = Source.open(path, types=told_types(None, {name: {"date_format": date_format}}))
+        assert next(source.batches())["x"][0].as_py() == first and not source.hints
+
+
+def test_either_order_of_day_and_month_is_offered_and_no_day_is_moved(tmp_path):
+    path = written(tmp_path / "t.csv", ["01/02/2024", "03/04/2024"] * 10)
+    (hint,) = Source.open(path).hints
+    assert '{"x": {"date_format": "%m/%d/%Y"}} or {"x": {"date_format": "%d/%m/%Y"}}' in hint
+    wrong = written(tmp_path / "wrong.csv", ["01/31/2024"] * 9 + ["02/30/2024"])
+    source = Source.open(wrong, types=told_types(None, {"x": {"date_format": "%m/%d/%Y"}}))
+    assert source.arrow_schema.field("x").type == pa.string(), "there is no such day"
+    assert "9 of 10 values of 'x' are dates or times; row 10 holds '02/30/2024'." in source.hints[0]
+
+
+def test_a_prediction_names_the_row_and_the_value_that_is_no_time(tmp_path):
+    days = [f"{1 + row % 28}.{1 + row // 10}.2024" for row in range(100)]
+    model = NB(target="y", columns={"x": {"date_format": "%d.%m.%Y"}}).fit(written(tmp_path / "t.csv", days))
+    iso = written(tmp_path / "iso.csv", ["2024-01-31", "2024-02-01"])
+    assert model.predict(iso).shape == (2,)
+    with pytest.raises(
+        SourceError, match=r"needs times in column 'x'\. 4 of 5 values .*; row 2 holds '\?'.*\"missing\": "
+    ):
+        model.predict(written(tmp_path / "later.csv", ["1.1.2024", "?", "3.1.2024", "4.1.2024", "5.1.2024"]))
 
 
 def test_options_of_all_columns_leave_dates_and_times_alone(tmp_path):
@@ -116,10 +172,22 @@ def test_the_estimator_warns_and_takes_the_option(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "entry", [{"missing": 3}, {"decimal": ";"}, {"thousands": "."}, {"decimal": ",", "thousands": ","}]
+    "entry",
+    [
+        *({"missing": 3}, {"decimal": ";"}, {"thousands": "."}, {"decimal": ",", "thousands": ","}, {"unit": "5"}),
+        *(
+            {"negative": "-"},
+            {"date_format": "%d/%m"},
+            {"date_format": "%H"},
+            {"date_format": "%Q"},
+            {"date_format": 3},
+        ),
+    ],
 )
 def test_wrong_options_are_refused_by_name(entry, tmp_path):
-    with pytest.raises(InvalidParameter, match=r"columns\['x'\]\.(missing|decimal|thousands)"):
+    with pytest.raises(
+        InvalidParameter, match=r"columns\['x'\]\.(missing|decimal|thousands|unit|negative|date_format)"
+    ):
         told_types(None, {"x": entry})
 
 

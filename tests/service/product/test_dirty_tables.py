@@ -66,7 +66,6 @@ def test_dialect_and_null_classes_are_said_once_and_the_model_remembers_them(tmp
     rows = "Orléans^f^1^oui\nNancy^m^2^non\nLille^m^3^\n" * 50
     path.write_bytes(("Survey of 2024\n\nville^sexe^sexe^réponse\n" + rows).encode("latin-1"))
     written = {"delimiter": "^", "encoding": "latin-1", "header": 3, "names": "unique"}
-    said = {"*": written, "réponse": {"null_class": "drop"}}
     train = ["train", path, "-t", "réponse", "-l", "nb", "-n", "survey"]
 
     def refused(*more: object) -> str:
@@ -74,7 +73,9 @@ def test_dialect_and_null_classes_are_said_once_and_the_model_remembers_them(tmp
 
     assert '{"*": {"encoding": "windows-1252"}}' in refused()
     assert '{"réponse": {"null_class": "drop"}}' in refused("--columns", json.dumps({"*": written}))
-    fewpass(*train, "--columns", json.dumps(said), workspace=workspace)
+    said = {"*": written, "réponse": {"null_class": "drop"}}
+    options = ["--null-class", "drop", "--columns-of", "first"]
+    fewpass(*train, "--columns", json.dumps({"*": written}), *options, workspace=workspace)
     metrics = json.loads(fewpass("evaluate", "survey", path, "--json", workspace=workspace).stdout)
     assert metrics["n_test_rows"] == 100 and metrics["log_loss"] < 0.1
     fewpass("predict", "survey", path, "-o", tmp_path / "out.parquet", "--keep", "ville", workspace=workspace)

@@ -14,7 +14,7 @@ from learners.errors import SourceError
 from learners.passes.sources.csv.types import reading_of, type_of
 from learners.schema.reading import Reading
 
-FOLDER = re.compile(r"(\w[\w .%-]*)=([^=]*)")
+FOLDER = re.compile(r"([\w%][^=]*)=(.*)", re.DOTALL)
 NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -28,9 +28,17 @@ def folder_values(path: str) -> dict[str, str | None]:
         match = FOLDER.fullmatch(folder)
         if match is None:
             break
-        value = unquote(match[2])
-        found.append((unquote(match[1]), None if value == NULL else value))
+        name, value = (_decoded(text) for text in match.groups())
+        found.append((name, None if value == NULL else value))
     return dict(reversed(found))
+
+
+def _decoded(text: str) -> str:
+    """Percent signs resolved; a text whose bytes are not UTF-8 stays as it is, so that two of them do not become one."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return text
 
 
 def partition_values(

@@ -13,7 +13,15 @@ from learners.errors import SourceError
 from learners.schema.reading import Dialect
 
 BLOCK_BYTES = 1 << 20
-MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+MARKS = (
+    *((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32")),
+    *((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16")),
+)
+NO_TEXT = {
+    b"\x1f\x8b": "is packed by gzip. Its name must end in .csv.gz or .tsv.gz.",
+    b"PK\x03\x04": "is a ZIP file, as those of Excel are. Unpack it, or save it as CSV.",
+    b"PAR1": "is a Parquet file. Its name must end in .parquet.",
+}
 UTF8 = ("utf-8", "utf-8-sig")
 DELIMITER = r"[,;\t|]"  # one of those that are found by themselves
 
@@ -43,6 +51,9 @@ def fault(head: bytes) -> int | None:
 
 def refused(path: str, encoding: str, head: bytes, line: int, start: int) -> SourceError:
     """What is said of a file whose bytes are not of its encoding; the first of them is at `start` of `head`."""
+    for mark, words in NO_TEXT.items():
+        if head.startswith(mark):
+            return SourceError(path, words)
     if b"\0" in head[:64]:
         name = "utf-16-le" if head[1:64:2].count(0) >= head[0:64:2].count(0) else "utf-16-be"
         return SourceError(

@@ -65,20 +65,21 @@ class TextType:
             texts = pc.if_else(pc.is_in(texts, value_set=pa.array(NULLS)), pa.scalar(None, pa.string()), texts)
         values = pc.utf8_trim_whitespace(self.reading.plain(texts).drop_null())
         if not len(values):
-            self.numbers.pass_by(len(texts), 0)
+            self.numbers.pass_by(len(texts))
             return
         if self._chain is None:
             first = values[:1]
             readers = (chain for chain in CHAINS if any(reads(kind, first) for kind in chain))
             self._chain = next(readers, ())
-        if self._chain == CHAINS[0] and self.reading.expected is None and are_padded(values):
+        if self._chain == CHAINS[0] and self.reading.expected in (None, "time") and are_padded(values):
             self._chain = ()
         while self._place < len(self._chain) and not reads(self._chain[self._place], values):
             self._place += 1
         if self._is_text:
             self.numbers.count(texts)
-        elif self._chain == CHAINS[0]:
-            self.numbers.pass_by(len(texts), len(values))
+        else:
+            are_numbers, are_dates = self._chain == CHAINS[0], self._chain in CHAINS[2:]
+            self.numbers.pass_by(len(texts), are_numbers * len(values), are_dates * len(values))
 
     @property
     def _is_text(self) -> bool:
@@ -86,7 +87,7 @@ class TextType:
 
     def hint(self, name: str) -> str | None:
         """Of a column of text that looks like numbers, or that a model expects to hold some: which values are none."""
-        return self.numbers.hint(name, self.reading.expected == "number") if self._is_text else None
+        return self.numbers.hint(name, self.reading.expected) if self._is_text else None
 
 
 def reads(kind: pa.DataType, values: pa.Array) -> bool:
@@ -139,8 +140,10 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
         is_text = attribute.kind == "nominal" and _are_text(attribute.values) and not what_time(attribute.arrow_type)
         is_number = attribute.kind == "numeric" and attribute.arrow_type.startswith(NUMBERS)
         is_whole = attribute.kind == "nominal" and set(map(type, attribute.values)) == {int}
-        if is_text or is_number or is_whole or attribute.reading is not None:
+        is_time = attribute.kind == "numeric" and attribute.arrow_type.startswith(("date", "time"))
+        if is_text or is_number or is_whole or is_time or attribute.reading is not None:
             kind: Expected = "text" if is_text else "number" if is_number else "digits" if is_whole else None
+            kind = "time" if is_time else kind
             words = _null_words(attribute.values, attribute.has_missing) if is_text else ()
             found[attribute.name] = replace(attribute.reading or Reading(), expected=kind, words=words)
     if schema is not None and schema.target is not None and schema.class_type in ("string", "int64"):

@@ -78,6 +78,10 @@ def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | 
     except SourceError:
         raise
     except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
+        if version is not None and version < min(commits, default=0):
+            raise SourceError(
+                place, f"no longer has version {version}: its log begins with version {min(commits)}."
+            ) from error
         raise SourceError(
             place, of_store(error) or f"cannot be read as a Delta Lake table ({one_line(error)})."
         ) from error
