@@ -13,7 +13,7 @@ from learners.errors import InvalidParameter, LearnerError, NoClass
 from learners.estimators.circuits import RENAMED
 from learners.estimators.classifier import Classifier
 from learners.estimators.constructors import COMMON
-from learners.evaluation.model_report import report_of
+from learners.evaluation.model_report import ModelReport, report_of
 from learners.models.model import Model
 from learners.orders.formats.network_files import chosen_format
 from learners.passes.sources.source import Source
@@ -24,6 +24,7 @@ from learners.registry.sql.script import sql_script
 from service.product.outputs import write_output
 
 if TYPE_CHECKING:
+    from fewpass.plotting import Plots
     from fewpass.report_pages import Page
     from service.product.versions.fitted import Fitted
 
@@ -76,17 +77,29 @@ class Kept:
         InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData
         """
         from fewpass.report_pages import Page
-        from service.product.inference.scoring import probabilities_of
         from service.product.views.reports import report_page
+
+        numbers = self._report_numbers(X, y)
+        name = type(self).__name__
+        html = report_page(numbers, title=f"Report of {name}", learner=repr(self), call="model.report(X, y)")
+        return Page(numbers, html)
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures by matplotlib: `structure`, `calibration`, `importance`, `drift` and `trace`."""
+        from fewpass.plotting import Plots
+
+        check_is_fitted(self, "model_")
+        return Plots(self)
+
+    def _report_numbers(self, X: Any, y: Any) -> ModelReport:
+        from service.product.inference.scoring import probabilities_of
 
         check_is_fitted(self, "model_")
         model: Model = vars(self)["model_"]
         if model.schema.target is None:
             raise NoClass
-        numbers = report_of(model, *probabilities_of(model, self._rows_to_measure(X, y)))
-        name = type(self).__name__
-        html = report_page(numbers, title=f"Report of {name}", learner=repr(self), call="model.report(X, y)")
-        return Page(numbers, html)
+        return report_of(model, *probabilities_of(model, self._rows_to_measure(X, y)))
 
     def _rows_to_measure(self, X: Any, y: Any) -> Source:
         """Rows with their classes under the name that the model has for them."""
