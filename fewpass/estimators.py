@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners import estimators
 from learners.errors import InvalidParameter, LearnerError, NoClass
+from learners.estimators.arguments import with_checks
 from learners.estimators.circuits import RENAMED
 from learners.estimators.classifier import Classifier
 from learners.estimators.constructors import COMMON
@@ -37,6 +38,7 @@ class Kept:
         if "_learner" not in vars(cls):
             cls.__doc__ = cls.__mro__[2].__doc__  # of the estimator, which tells its parameters
 
+    @with_checks
     def save(self, path: str | Path, *, replace: bool = False) -> None:
         """Write the model to one file: the same as `fewpass models export` writes and `fewpass models import` takes.
 
@@ -114,6 +116,7 @@ class Kept:
             raise InvalidParameter("y", named, f"the classes are called {target!r} where the model was fitted")
         return source
 
+    @with_checks
     def to_network(self, path: str | Path | None = None, *, format: str | None = None) -> str:
         """The network of the model as a text for other programs, written to a file if a path is given.
 
@@ -142,6 +145,7 @@ class Kept:
             write_output(Path(path), lambda: text, replace=True)
         return text
 
+    @with_checks
     def to_sql(
         self,
         table: str,

@@ -13,6 +13,7 @@ from learners.errors import InvalidParameter
 from learners.estimators.columns import KnownColumns
 from learners.estimators.forms import are_paths, rows_of
 from learners.models.graph_layout import layered, rim_to_rim
+from learners.models.picture_text import short_text
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift import drift_report
 from learners.monitoring.reference import served_reference, training_reference
@@ -22,7 +23,7 @@ from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.registry.importance import importances
-from service.product.views.graph_nodes import LONGEST, Box, short_text
+from service.product.views.graph_nodes import LONGEST, Box
 from service.product.views.graphs import graph_of
 from service.product.views.inspecting import NoChains
 from service.product.views.pictures import BLUE, RED, reliability_on, trace_on
@@ -194,7 +195,8 @@ def _axes(ax: Axes | None, width: float, height: float, *, is_bare: bool = False
             raise InvalidParameter("ax", type(ax).__name__, "give axes of matplotlib, such as those of plt.subplots()")
         return ax
     figure = plt.figure(figsize=(width, height), layout=None if is_bare else "constrained")
-    return figure.add_axes((0, 0, 1, 1)) if is_bare else figure.add_subplot()
+    made: Axes = figure.add_axes((0, 0, 1, 1)) if is_bare else figure.add_subplot()
+    return made
 
 
 def _bars(ax: Axes | None, names: list[str], sizes: list[float], label: str, colors: Any = None) -> Axes:

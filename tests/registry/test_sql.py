@@ -78,6 +78,7 @@ def in_postgres(url, text, rows):
             for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
                 copy.write_row(row)
         database.execute(text)
+        database.execute("ANALYZE")
         return database.execute("SELECT * FROM answers ORDER BY id").fetchall()
 
 
