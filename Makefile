@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 
-.PHONY: demo test pythons browser screenshots faults soak fuzz check docs kernels bench scoreboard serve clean setup container-test audit sbom load
+.PHONY: demo test pythons browser screenshots faults soak fuzz check docs kernels bench scoreboard serve clean setup interchange container-test audit sbom load
 
 setup: $(READY)
 
@@ -41,6 +41,17 @@ screenshots: $(READY) browser
 # What takes minutes of killing and waiting, and so is not in `make test`.
 faults: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m faults
+
+# The tests of what asks for older libraries than our pins: MLflow and a generator of clients, each in an environment of its own.
+interchange: $(READY)
+	$(PYTHON) -m venv build/mlflow
+	sed '/^cachetools=/d; /^importlib_metadata=/d' constraints.txt > build/mlflow/constraints.txt
+	build/mlflow/bin/python -m pip install --quiet --disable-pip-version-check --constraint build/mlflow/constraints.txt \
+		--editable '.[mlflow]' hypothesis pandas pytest pytest-timeout
+	build/mlflow/bin/python -m pytest -m 'faults or not faults' tests/fewpass/test_mlflow.py
+	$(PYTHON) -m venv build/generator
+	build/generator/bin/python -m pip install --quiet --disable-pip-version-check openapi-python-client
+	PATH="$(CURDIR)/build/generator/bin:$$PATH" $(BIN)/python -m pytest tests/service/http/test_generated_client.py
 
 # An hour of predictions, trainings, promotions and queries: no error, and memory, descriptors and threads stay flat.
 soak: $(READY)

@@ -34,6 +34,7 @@ FULL = {
     "bayesian_calibration": [],
     "real_table": [],
     "monitoring": ["power", "--repeats", "20"],
+    "sql": [],
 }
 QUICK = {
     "passes": ["--rows", "1000000", "--rounds", "3"],
@@ -51,6 +52,7 @@ QUICK = {
     "large_bodies": ["--rounds", "1", "--rows", "50000"],
     "real_table": ["--rows", "100000", "--rounds", "2", "--command-rounds", "1"],
     "monitoring": ["power", "--repeats", "1"],
+    "sql": ["--models", "7", "--rows", "500", "--speed-rows", "20000", "--rounds", "1"],
     "bayesian_circuits": ["--quick", "sweeps", "growth", "query"],
     "bayesian_calibration": ["--sets", "50", "--rows", "20"],
 }

@@ -10,10 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners import estimators
 from learners.errors import InvalidParameter, LearnerError, NoClass
+from learners.estimators.arguments import with_checks
 from learners.estimators.circuits import RENAMED
 from learners.estimators.classifier import Classifier
 from learners.estimators.constructors import COMMON
-from learners.evaluation.model_report import report_of
+from learners.evaluation.model_report import ModelReport, column_counts, report_of
 from learners.models.model import Model
 from learners.orders.formats.network_files import chosen_format
 from learners.passes.sources.source import Source
@@ -24,6 +25,7 @@ from learners.registry.sql.script import sql_script
 from service.product.outputs import write_output
 
 if TYPE_CHECKING:
+    from fewpass.plotting import Plots
     from fewpass.report_pages import Page
     from service.product.versions.fitted import Fitted
 
@@ -36,6 +38,7 @@ class Kept:
         if "_learner" not in vars(cls):
             cls.__doc__ = cls.__mro__[2].__doc__  # of the estimator, which tells its parameters
 
+    @with_checks
     def save(self, path: str | Path, *, replace: bool = False) -> None:
         """Write the model to one file: the same as `fewpass models export` writes and `fewpass models import` takes.
 
@@ -76,17 +79,30 @@ class Kept:
         InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData
         """
         from fewpass.report_pages import Page
-        from service.product.inference.scoring import probabilities_of
         from service.product.views.reports import report_page
+
+        numbers = self._report_numbers(X, y)
+        name = type(self).__name__
+        html = report_page(numbers, title=f"Report of {name}", learner=repr(self), call="model.report(X, y)")
+        return Page(numbers, html)
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures by matplotlib: `structure`, `calibration`, `importance`, `drift` and `trace`."""
+        from fewpass.plotting import Plots
+
+        check_is_fitted(self, "model_")
+        return Plots(self)
+
+    def _report_numbers(self, X: Any, y: Any) -> ModelReport:
+        from service.product.inference.scoring import probabilities_of
 
         check_is_fitted(self, "model_")
         model: Model = vars(self)["model_"]
         if model.schema.target is None:
             raise NoClass
-        numbers = report_of(model, *probabilities_of(model, self._rows_to_measure(X, y)))
-        name = type(self).__name__
-        html = report_page(numbers, title=f"Report of {name}", learner=repr(self), call="model.report(X, y)")
-        return Page(numbers, html)
+        counted = column_counts(model)
+        return report_of(model, *probabilities_of(model, self._rows_to_measure(X, y), counted=counted), counted)
 
     def _rows_to_measure(self, X: Any, y: Any) -> Source:
         """Rows with their classes under the name that the model has for them."""
@@ -101,6 +117,7 @@ class Kept:
             raise InvalidParameter("y", named, f"the classes are called {target!r} where the model was fitted")
         return source
 
+    @with_checks
     def to_network(self, path: str | Path | None = None, *, format: str | None = None) -> str:
         """The network of the model as a text for other programs, written to a file if a path is given.
 
@@ -129,6 +146,7 @@ class Kept:
             write_output(Path(path), lambda: text, replace=True)
         return text
 
+    @with_checks
     def to_sql(
         self,
         table: str,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fewpass.estimators import estimator_of, fitted_of
+from learners.estimators.arguments import with_checks
 from service.product.versions import fitted
 from service.requests.problems import InvalidRequest
 from service.settings import Settings
@@ -15,6 +16,7 @@ from service.workspace import Workspace
 from storage.models.models import ModelVersion
 
 
+@with_checks
 def load(path: str | Path) -> Any:
     """The estimator of a file that `save` or `fewpass models export` has written, after checking every byte of it; or of a network file.
 
@@ -41,6 +43,7 @@ def load(path: str | Path) -> Any:
     return estimator_of(fitted.load(Path(path)))
 
 
+@with_checks
 def publish(
     model: Any, reference: str, *, workspace: str | Path | None = None, tags: Mapping[str, str] | None = None
 ) -> ModelVersion:
@@ -85,6 +88,7 @@ def name_and_alias(reference: str) -> tuple[str, str | None]:
     return name, alias if at else None
 
 
+@with_checks
 def open(reference: str, *, workspace: str | Path | None = None) -> Any:
     """The estimator of a version in the registry of a workspace, whether Python or the service has trained it.
 

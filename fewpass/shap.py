@@ -6,14 +6,15 @@
 
 from __future__ import annotations
 
-import warnings
 from enum import Enum
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from learners.errors import ColumnWarning, LearnerError
+from fewpass.estimators import fitted_of
+from learners.errors import LearnerError, NoClass
+from learners.estimators.forms import are_records, is_record
 from learners.kernels.arrays import Floats, Mask
 
 
@@ -39,8 +40,25 @@ class MissingColumns:
     """
 
     def __init__(self, model: Any) -> None:
-        self.feature_names = [str(name) for name in model.feature_names_in_]
+        self.columns = model._known()
+        self.feature_names = list(self.columns.names)
         self.shape = (1, len(self.feature_names))
+
+    def in_order(self, rows: Any) -> Any:
+        """A table whose columns have names as shap takes it, which goes by their places; columns that it lacks are hidden.
+
+        Raises
+        ------
+        SchemaError
+            If it has none of the model's columns.
+        """
+        if is_record(rows) or are_records(rows):
+            rows = pd.DataFrame([rows] if is_record(rows) else list(rows))
+        rows = rows.to_pandas() if hasattr(rows, "to_pandas") else rows  # of polars and pyarrow
+        if not isinstance(rows, pd.DataFrame) or not self.columns.is_named:
+            return rows
+        self.columns.check_names([str(name) for name in rows.columns if name != self.columns.model.schema.target])
+        return rows.reindex(columns=self.feature_names, fill_value=Mark.HIDDEN)
 
     def __call__(self, mask: Mask, row: Any) -> tuple[Any]:
         """(1, n) object: the row with what is to be hidden marked."""
@@ -59,21 +77,16 @@ class Probabilities:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.columns = [str(name) for name in model.feature_names_in_]
+        self.columns = model._known().names
 
     def __call__(self, rows: Any) -> Floats:
         """(n_rows, n_classes) float64: P(class | what is seen of the row)."""
         values = np.asarray(rows, object)
-        is_seen = np.frompyfunc(lambda value: value is not Mark.HIDDEN, 1, 1)(values).astype(bool)
-        answers = np.empty((len(values), len(self.model.classes_)))
-        patterns, which = np.unique(is_seen, axis=0, return_inverse=True)
-        for number, pattern in enumerate(patterns):
-            alike = np.flatnonzero(which.ravel() == number)
-            seen = [name for name, is_there in zip(self.columns, pattern, strict=True) if is_there]
-            records = pd.DataFrame(values[np.ix_(alike, pattern)], columns=seen).infer_objects()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ColumnWarning)  # that columns are missing is the point
-                answers[alike] = self.model.predict_proba(records if seen else [{}] * len(alike))
+        records = [
+            {name: value for name, value in zip(self.columns, row, strict=True) if value is not Mark.HIDDEN}
+            for row in values.tolist()
+        ]
+        answers: Floats = self.model.predict_proba(records)
         return answers
 
 
@@ -91,10 +104,25 @@ def explainer(model: Any, **more: Any) -> Any:
     Raises
     ------
     ShapMissing
+    LearnerError
+        If it is no estimator of ours.
+    NoClass
+        If it has learned no class.
     """
     try:
         import shap
     except ImportError as error:
         raise ShapMissing from error
+    if fitted_of(model).model.schema.target is None:
+        raise NoClass
     masker = MissingColumns(model)
-    return shap.Explainer(Probabilities(model), masker, **({"feature_names": masker.feature_names} | more))
+    made = shap.Explainer(Probabilities(model), masker, **({"feature_names": masker.feature_names} | more))
+
+    class ByName(type(made)):  # type: ignore[misc]
+        """The explainer that shap has chosen, for tables whose columns stand in any order."""
+
+        def __call__(self, rows: Any, *args: Any, **more: Any) -> Any:
+            return super().__call__(masker.in_order(rows), *args, **more)
+
+    made.__class__ = ByName  # as shap does itself when it chooses
+    return made

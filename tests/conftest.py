@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.processes import wait_for
+
 # numba's first compilation of a kernel takes seconds: far more than hypothesis' default deadline. The same examples every
 # time, so that a run tells of the change and not of chance; HYPOTHESIS_PROFILE=explore looks for new ones.
 EXAMPLES = {"deadline": None, "max_examples": 25, "suppress_health_check": list(HealthCheck)}
@@ -48,6 +50,8 @@ def public_sets():
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The URL of a PostgreSQL server that lives as long as the tests do and listens on a socket only."""
+    import psycopg
+
     if not (shutil.which("initdb") and shutil.which("postgres")):
         pytest.skip("PostgreSQL (initdb and postgres on the PATH) is not installed")
     # PostgreSQL refuses to run as root, and the path of a socket must be short.
@@ -61,8 +65,18 @@ def postgres() -> Iterator[str]:
     command = ["postgres", "-D", str(data), "-k", str(folder), "-c", "listen_addresses=", "-c", "fsync=off"]
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **as_user)
+    url = f"postgresql://fewpass@/postgres?host={folder}"
+
+    def has_started() -> bool:
+        try:
+            psycopg.connect(url).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
     try:
-        yield f"postgresql://fewpass@/postgres?host={folder}"
+        wait_for(has_started)
+        yield url
     finally:
         server.send_signal(signal.SIGINT)  # at once; SIGTERM would wait for connections
         server.wait()

@@ -20,6 +20,7 @@ from learners.circuits.queries.imputation import filled
 from learners.circuits.recipes import CircuitParameters
 from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter
+from learners.estimators.arguments import check_common, with_checks
 from learners.estimators.columns import KnownColumns, arrow_schema_of
 from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.explaining import Explaining
@@ -194,6 +195,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         return predicted
 
     @available_if(_with_class)
+    @with_checks
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
         """Low and high ends (n_rows, n_classes) float64 of the credible intervals of class probabilities, for `learning="gibbs"`.
 
@@ -222,6 +224,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         check_kind(query)
         return self._model().answer([query])[0]
 
+    @with_checks
     def impute(self, X: Any, how: How = "mode", seed: int = 0) -> Any:
         """A table whose missing cells are filled.
 
@@ -250,6 +253,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         table = pa.Table.from_batches(batches, schema=schema or self.arrow_schema_)
         return self._as_given(table, is_pandas_frame(X), isinstance(X, np.ndarray))
 
+    @with_checks
     def sample(self, n_samples: int = 1, random_state: Any = None, given: Mapping[str, RawValue] | None = None) -> Any:
         """Rows drawn from the network.
 
@@ -271,7 +275,12 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         if n_samples < 1:
             raise InvalidParameter("n_samples", n_samples, "one or more")
         model, given = self._model(), given or {}
-        seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
+        try:
+            seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
+        except ValueError as error:
+            raise InvalidParameter(
+                "random_state", random_state, "give a whole number from 0, a RandomState, or None"
+            ) from error
         names = [name for name in self.arrow_schema_.names if name in model.columns.number]
         model.columns.rows([given])  # refuses unknown columns and values
         fields = [self.arrow_schema_.field(name) for name in names]
@@ -312,6 +321,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
     def _source_of(self, X: Any, y: Any) -> tuple[Source, str | None, bool]:
         """The rows to learn from, the class column if there is one, and whether the caller has named the columns."""
+        check_common(self)
         target = y if isinstance(y, str) else self.target
         if are_paths(X) or isinstance(X, Source):
             if y is not None and not isinstance(y, str):

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from learners.classifiers.table_warnings import table_warnings
 from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter, LearnerError, SchemaError
+from learners.estimators.arguments import check_common, with_checks
 from learners.estimators.columns import KnownColumns, warn
 from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.explaining import Explaining
@@ -161,6 +162,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             If the two differ in class, parameters or target.
         """
         check_is_fitted(self, "model_")
+        if not isinstance(other, Classifier):
+            raise InvalidParameter("other", type(other).__name__, "give a fitted estimator of the same class")
         check_is_fitted(other, "model_")
         ours, theirs = self.get_params(deep=False), other.get_params(deep=False)
         if type(self) is not type(other) or self.target_ != other.target_ or ours != theirs:
@@ -282,6 +285,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         """
         return self._known().classify
 
+    @with_checks
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
         """Central credible intervals of the class probabilities, for estimators hdp and hdp-map; of circuits see `SumProductNetwork`.
 
@@ -338,6 +342,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
 
     def _source_of(self, X: Any, y: Any, sample_weight: Any, is_more: bool = False) -> tuple[Source, str, bool]:
         """The rows to learn from, the name of their class column, and whether the caller has named the columns."""
+        check_common(self)
         named = y if isinstance(y, str) else self.target
         given = _files_of(X) if sample_weight is None and (y is None or isinstance(y, str)) else None
         if given is not None:

@@ -96,7 +96,7 @@ def is_record(X: Any) -> bool:
 
 def are_records(X: Any) -> bool:
     """Whether it is a sequence of rows, each a mapping."""
-    return isinstance(X, list | tuple) and bool(X) and all(isinstance(entry, Mapping) for entry in X)
+    return isinstance(X, list | tuple) and all(isinstance(entry, Mapping) for entry in X)
 
 
 def is_pandas_frame(X: Any) -> bool:
@@ -170,6 +170,9 @@ def rows_of(X: Any, estimator: Any) -> Rows:
         return rows_of(_opened(X, lambda: pa.record_batch(X)), estimator)
     if are_records(X):
         names = list(dict.fromkeys(name for record in X for name in record))
+        if not names:  # a table of no columns would have no rows
+            batch = pa.RecordBatch.from_struct_array(pa.array([{}] * len(X), pa.struct([])))
+            return Rows(batch.schema, [batch], n_rows=len(X))
         return _of_table(_table_of_columns({name: [record.get(name) for record in X] for name in names}))
     if isinstance(X, Mapping) and not hasattr(X, "tocsr"):
         return _of_table(_table_of_columns(X))
@@ -304,9 +307,12 @@ def _of_array(X: Any, estimator: Any) -> Rows:
         array = X
     if not hasattr(array, "dtype") and not hasattr(array, "__array__") and not hasattr(array, "__array_interface__"):
         raise InvalidParameter("X", type(X).__name__, ACCEPTED)
-    array = check_array(
-        array, dtype=None, accept_sparse="csr", ensure_all_finite=False, estimator=estimator, input_name="X"
-    )
+    try:
+        array = check_array(
+            array, dtype=None, accept_sparse="csr", ensure_all_finite=False, estimator=estimator, input_name="X"
+        )
+    except ValueError as error:  # in the words of scikit-learn, whose users know them
+        raise InvalidParameter("X", type(X).__name__, one_line(error).removesuffix(".")) from error
     names = [f"x{i}" for i in range(array.shape[1])]
     if not isinstance(array, np.ndarray):
         return _of_sparse(array, names)

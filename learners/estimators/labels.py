@@ -10,7 +10,7 @@ import pyarrow as pa
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from learners.errors import InvalidParameter
+from learners.errors import InvalidParameter, SchemaError, one_line
 from learners.estimators.forms import Rows, column_of
 from learners.models.model import Model
 from learners.schema.inference.summaries import ColumnSummaries
@@ -23,16 +23,23 @@ def classes_of(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
 
     Raises
     ------
-    ValueError
-        From scikit-learn, if these are no classes.
+    InvalidParameter
+        If these are no classes.
     SchemaError
         If they are of several types.
     """
     if isinstance(y, pa.Array | pa.ChunkedArray):
         return y
-    array = column_or_1d(np.asarray(y), warn=True)
-    column = column_of(name, array.tolist())
-    check_classification_targets(array[column.is_valid().to_numpy(zero_copy_only=False)])  # the schema refuses nulls
+    try:
+        array = column_or_1d(np.asarray(y), warn=True)
+        column = column_of(name, array.tolist())
+        check_classification_targets(
+            array[column.is_valid().to_numpy(zero_copy_only=False)]
+        )  # the schema refuses nulls
+    except SchemaError:
+        raise
+    except ValueError as error:  # in the words of scikit-learn, whose users know them
+        raise InvalidParameter("y", type(y).__name__, one_line(error).removesuffix(".")) from error
     return column
 
 
@@ -100,17 +107,27 @@ def plain_classes(classes: Any) -> list[Value]:
 
     Raises
     ------
+    InvalidParameter
+        If these are no classes.
     SchemaError
         If they are of several types.
     """
     found: Sequence[Any] = np.asarray(classes).ravel().tolist()
+    if not all(isinstance(name, str | bool | int | float) for name in found):
+        raise InvalidParameter("classes", type(classes).__name__, "give a list of classes")
     plain: list[Value] = [int(name) if isinstance(name, float) and name.is_integer() else name for name in found]
     column_of("classes", plain)
     return list(dict.fromkeys(plain))
 
 
 def knowing(passes: Generator[Any, Any, Model], classes: Sequence[Value]) -> Generator[Any, Any, Model]:
-    """The same passes of a learner, with classes that may not have occurred yet."""
+    """The same passes of a learner, with classes that may not have occurred yet.
+
+    Raises
+    ------
+    InvalidParameter
+        If they are of another type than those of the rows.
+    """
     answer: Any = None
     while True:
         try:
@@ -122,5 +139,8 @@ def knowing(passes: Generator[Any, Any, Model], classes: Sequence[Value]) -> Gen
         if isinstance(answer, ColumnSummaries):
             known = answer.empty()  # what was collected may be stored at this moment: it stays as it is
             known.merge(answer)
+            if known.classes and isinstance(known.classes[0], str) is not isinstance(classes[0], str):
+                told = f"the rows have classes such as {known.classes[0]!r}: give classes of that type"
+                raise InvalidParameter("classes", list(classes), told)
             known.classes += [name for name in classes if name not in known.classes]
             answer = known

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.circuits.model import CircuitModel
 from learners.errors import LearnerError
+from learners.estimators.arguments import check_argument, check_common, with_checks
 from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.forms import are_paths, rows_of
 from learners.kernels.arrays import Floats
@@ -101,6 +102,8 @@ class StructurePosterior(BaseEstimator):
         InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData, TooFewRows
         """
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in COMMON}
+        check_common(self)
+        check_argument("edge_log_odds", self.edge_log_odds, "Mapping | None")
         parameters["edge_log_odds"] = dict(self.edge_log_odds or {})
         made = recipes.learner("orders", parameters, None, self.schema, self.columns)
         source = with_weights(self._source_of(X), self.columns)
@@ -158,6 +161,7 @@ class StructurePosterior(BaseEstimator):
             return self._model().answer([query])[0]
         return answer_all(self._model(), [query], self.network)[0]
 
+    @with_checks
     def score_samples(self, X: Any, average: Average | None = None) -> Floats:
         """(n,) float64: log density of each row, given the rows of `fit`, with parameters averaged out.
 
@@ -212,6 +216,7 @@ class StructurePosterior(BaseEstimator):
         graph.add_edges_from((parent, child, {"probability": p}) for parent, child, p in model.best_edges())
         return graph
 
+    @with_checks
     def to_network(self, path: str | Path | None = None, *, format: str | None = None) -> str:
         """The most probable graph as BIF, XMLBIF, XDSL or equations (sem), written to a file if a path is given, whose end tells the format.
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from learners.errors import NoImportances
+from learners.evaluation.columns_by_class import ColumnCounts, ColumnRows
 from learners.evaluation.metrics import (
     Metrics,
     RowScores,
@@ -24,6 +25,7 @@ from learners.registry.importance import importances
 
 MOST_CLASSES = 20  # of a table of confusions; beyond, the most frequent mistakes stand for it
 MOST_MISTAKES = 20
+MOST_COLUMNS = 12
 UNKNOWN = "(a class not learned)"
 
 
@@ -71,6 +73,9 @@ class ModelReport:
         The greatest first; empty where the model tells none.
     left_out : tuple of (str, str)
         Columns that the model does not use, each with the reason.
+    columns : tuple of ColumnRows
+        How the rows of each class spread over the columns that tell most, and what has changed since training; of more than
+        `MOST_CLASSES` classes none.
     """
 
     metrics: Metrics
@@ -82,6 +87,7 @@ class ModelReport:
     calibration: tuple[Point, ...]
     shares: tuple[Share, ...]
     left_out: tuple[tuple[str, str], ...]
+    columns: tuple[ColumnRows, ...] = ()
 
     @property
     def gain(self) -> float:
@@ -114,10 +120,18 @@ class ModelReport:
             tuple(Point(*each) for each in told["calibration"]),
             tuple(Share(*each) for each in told["shares"]),
             tuple((column, reason) for column, reason in told["left_out"]),
+            tuple(ColumnRows.read(each) for each in told.get("columns", ())),
         )
 
 
-def report_of(model: Model, probabilities: ArrayLike, y: ArrayLike) -> ModelReport:
+def column_counts(model: Model) -> ColumnCounts:
+    """What a report counts of rows, to be given their chunks: the columns that tell most of the class."""
+    names = [attribute.name for attribute in model.schema.attributes]
+    telling = [share.column for share in _shares(model, names)] or names
+    return ColumnCounts(model, telling[:MOST_COLUMNS] if model.schema.n_classes <= MOST_CLASSES else [])
+
+
+def report_of(model: Model, probabilities: ArrayLike, y: ArrayLike, counted: ColumnCounts | None = None) -> ModelReport:
     """The report of a model on rows that it has answered.
 
     Parameters
@@ -126,16 +140,20 @@ def report_of(model: Model, probabilities: ArrayLike, y: ArrayLike) -> ModelRepo
     probabilities : (n, n_classes) float64
     y : (n,) integers
         Codes of the true classes.
+    counted : ColumnCounts, optional
+        Of the same rows.
 
     Raises
     ------
     EmptyData
         Without rows.
     """
-    return report_of_scores(model, [scores_of_rows(probabilities, y)], y)
+    return report_of_scores(model, [scores_of_rows(probabilities, y)], y, counted)
 
 
-def report_of_scores(model: Model, scores: Sequence[RowScores], y: ArrayLike) -> ModelReport:
+def report_of_scores(
+    model: Model, scores: Sequence[RowScores], y: ArrayLike, counted: ColumnCounts | None = None
+) -> ModelReport:
     """The report of a model on rows that were scored part by part.
 
     Parameters
@@ -144,6 +162,8 @@ def report_of_scores(model: Model, scores: Sequence[RowScores], y: ArrayLike) ->
     scores : sequence of RowScores
     y : (n,) integers
         Codes of the true classes; the one beyond the last stands for classes that the model does not know.
+    counted : ColumnCounts, optional
+        Of the same rows.
 
     Raises
     ------
@@ -165,6 +185,7 @@ def report_of_scores(model: Model, scores: Sequence[RowScores], y: ArrayLike) ->
         tuple(Point(*point) for point in reliability(confidence, is_right)),
         _shares(model, names),
         tuple((entry.name, entry.reason) for entry in model.schema.left_out),
+        () if counted is None else counted.told(),
     )
 
 

@@ -35,8 +35,8 @@ class NoNetwork(LearnerError, ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"A model of kind {kind!r} is no Bayesian network, so it cannot be written as one. Networks (nb, tan, kdb, skdb), "
-            "posteriors over structures (orders), and ensembles by their joint member can."
+            f"A model of kind {kind!r} is no Bayesian network, so it cannot be written as one. Networks (nb, tan, kdb, skdb, "
+            "and imported ones), posteriors over structures (orders), and ensembles by their joint member can."
         )
 
 
@@ -73,7 +73,8 @@ def network_of(model: Model) -> Network:
     """A model as a network for other programs.
 
     The values of a numeric column are its intervals; a missing value is a value where training saw one. Columns that the
-    model selected away are not in the network. Of an ensemble it is the joint member; of a posterior over structures the most probable graph.
+    model selected away are not in the network. An imported network is itself. Of an ensemble it is the joint member; of a posterior over structures
+    the most probable graph.
 
     Raises
     ------
@@ -83,6 +84,8 @@ def network_of(model: Model) -> Network:
     """
     if isinstance(model, OrderModel):
         return model.network()
+    if isinstance(model, NetworkModel):
+        return _network_of_tables(model.network)
     if isinstance(model, EnsembleModel):
         model = model.joint
     if not isinstance(model, LookupModel) or model.schema.target is None:
@@ -112,9 +115,30 @@ def _network_of(model: LookupModel, target: str) -> Network:
         parents[child] = (target, *(names[parent] for parent in own))
         rows = context_probabilities(tree, estimates, shape).reshape(-1, shape[-1])
         rows = rows / rows.sum(axis=1, keepdims=True)
-        contexts = itertools.product(*(values[parent] for parent in parents[child]))
-        tables[child] = dict(zip(contexts, map(tuple, rows.tolist()), strict=True))
+        tables[child] = _by_context(values, parents[child], rows)
     return Network(values, parents, tables)
+
+
+def _network_of_tables(network: DiscreteNetwork) -> Network:
+    attributes = network.schema.attributes
+    values = {attribute.name: tuple(labels_of(attribute)) for attribute in attributes}
+    parents = {
+        attribute.name: tuple(attributes[parent].name for parent in own)
+        for attribute, own in zip(attributes, network.parents, strict=True)
+    }
+    tables = {
+        name: _by_context(values, parents[name], table.reshape(-1, len(values[name])))
+        for name, table in zip(values, network.tables, strict=True)
+    }
+    return Network(values, parents, tables)
+
+
+def _by_context(
+    values: Mapping[str, tuple[str, ...]], parents: Sequence[str], rows: Floats
+) -> dict[tuple[str, ...], tuple[float, ...]]:
+    """The rows of a table by the values of its parents, of which the last one varies fastest."""
+    contexts = itertools.product(*(values[parent] for parent in parents))
+    return dict(zip(contexts, map(tuple, rows.tolist()), strict=True))
 
 
 def network_model(network: Network, max_edges: int = MAX_EDGES) -> NetworkModel:

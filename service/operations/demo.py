@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from learners.evaluation.metrics import evaluate
+from learners.evaluation.metrics import evaluate, reliability
 from learners.evaluation.raw_columns import RawColumns
 from learners.kernels.arrays import Codes, Floats
 from learners.passes.sources.source import Source
@@ -270,12 +270,12 @@ def least_losses(orders: Orders) -> dict[str, float]:
 
 def draw(settings: Settings, answers: Mapping[str, Floats], labels: Codes, output: Path) -> list[Path]:
     """The structure of kDB-2, and the reliability of all of them."""
-    structure, reliability = output / "orders-structure.svg", output / "orders-reliability.svg"
+    structure, diagram = output / "orders-structure.svg", output / "orders-reliability.svg"
     with Workspace(settings) as workspace:
         structure.write_bytes(product.draw(workspace, MODEL))
-    curves = [(name, p.max(axis=1), (p.argmax(axis=1) == labels).astype(float)) for name, p in answers.items()]
-    draw_reliability(curves, reliability, "Reliability on late parcels")
-    return [structure, reliability]
+    curves = [(name, reliability(p.max(axis=1), p.argmax(axis=1) == labels)) for name, p in answers.items()]
+    draw_reliability(curves, diagram, "Reliability on late parcels")
+    return [structure, diagram]
 
 
 def _show(story: JSONObject) -> None:

@@ -24,7 +24,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import wait_for
 
-mlflow = pytest.importorskip("mlflow", reason="MLflow is no part of dev: it asks for older libraries than the rest")
+mlflow = pytest.importorskip("mlflow", reason="MLflow asks for older libraries than our pins: `make interchange`")
 ROOT = Path(__file__).parent.parent.parent
 
 

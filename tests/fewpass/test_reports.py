@@ -1,5 +1,6 @@
 """The report of a model: its numbers against the definitions, and a page that needs nothing but itself."""
 
+import json
 import re
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import fewpass
 from learners.errors import InvalidParameter, NoClass
 from learners.evaluation.metrics import evaluate
-from learners.evaluation.model_report import report_of
+from learners.evaluation.model_report import ModelReport, report_of
 from service.requests.problems import InvalidRequest
 from tests.service.cli import test_cli
 
@@ -47,6 +48,35 @@ def test_the_numbers_are_those_of_their_definitions(frame, model):
     right = np.mean(y == predicted)
     assert numbers.verdict.startswith(f"Right {100 * right:.0f} of 100; calibrated within ")
     assert f"{numbers.gain:.0%} better than the class shares." in numbers.verdict and repr(page) == numbers.verdict
+
+
+@pytest.fixture(scope="module")
+def sizes():
+    rng = np.random.default_rng(0)
+    big = rng.random(900) < 0.5
+    size = rng.normal(np.where(big, 5.0, 3.0), 1.0)
+    return pd.DataFrame({"size": size, "where": rng.choice(list("abcdefghijklmn"), 900), "big": big.astype(str)})
+
+
+@pytest.mark.parametrize("make", [fewpass.NB, fewpass.ESKDB, fewpass.XGBoost])
+def test_columns_are_told_by_class_and_beside_training(make, sizes):
+    model = make().fit(sizes, "big")
+    rows = sizes.assign(size=sizes["size"] + 2, where=["z"] * 20 + sizes["where"].tolist()[20:])
+    numbers = model.report(rows).numbers
+    told = {column.column: column for column in numbers.columns}
+    assert told.keys() >= {"size"} and all(len(column.values) <= 12 for column in numbers.columns)
+    by_class = rows.groupby("big").size().tolist()
+    assert all([sum(own) for own in column.rows] == by_class for column in numbers.columns)
+    if make is fewpass.XGBoost:  # which keeps no counts of its training
+        assert told["size"].change is None and "Since training" not in model.report(rows).html
+    else:
+        assert told["size"].is_changed and told["size"].change > 0.1
+        assert not any(column.is_changed for column in model.report(sizes).numbers.columns)
+    if "where" in told:
+        names = told["where"].values
+        counts = dict(zip(names, map(sum, zip(*told["where"].rows, strict=True)), strict=True))
+        assert counts["(not seen in training)"] == 20 and len(names) == 11 and "(others)" in names
+    assert ModelReport.from_dict(json.loads(json.dumps(numbers.to_dict()))).columns == numbers.columns
 
 
 def test_a_model_worse_than_the_class_shares_is_told(frame, model):

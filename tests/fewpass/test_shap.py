@@ -7,6 +7,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -53,10 +54,21 @@ def shapley(model, row):
     return found, value[()]
 
 
-def test_shap_finds_the_values_of_the_definition(model, frame):
-    pytest.importorskip("shap", reason="shap is an extra")
+@pytest.fixture(scope="module")
+def shap():
+    """The library; its own kernels are not compiled, which would take half of the time."""
+    was, numba.config.DISABLE_JIT = numba.config.DISABLE_JIT, True
+    try:
+        import shap
+    finally:
+        numba.config.DISABLE_JIT = was
+    return shap
+
+
+def test_shap_finds_the_values_of_the_definition(shap, model, frame):
+    """In whatever order the columns stand; a column that the model has left out tells nothing."""
     rows = frame.drop(columns="income").head(8)
-    names: dict[str, object] = {"model": model, "frame": rows}
+    names: dict[str, object] = {"model": model, "frame": rows[rows.columns[::-1]]}
     (block,) = [text for text in re.findall(r"^```text\n(.*?)^```", PAGE.read_text(), re.S | re.M) if "shap" in text]
     exec(block, names)
     explanation = names["explanation"]
@@ -65,7 +77,29 @@ def test_shap_finds_the_values_of_the_definition(model, frame):
         values, base = shapley(model, rows.iloc[i : i + 1])
         assert np.allclose(explanation.values[i], values, atol=1e-12)
         assert np.allclose(explanation.base_values[i], base, atol=1e-12)
-    assert explanation[..., 1].values.shape == (8, 3)
+    assert explanation[..., 1].values.shape == (8, len(rows.columns))
+
+
+def test_arrays_records_and_frames_without_a_column(shap, frame):
+    numbers = frame[["age", "code"]].to_numpy()
+    of_array = fewpass.NB().fit(numbers, frame["income"].to_numpy())
+    expected = fewpass.shap.explainer(of_array, algorithm="exact")(numbers[:3])
+    assert expected.values.shape == (3, 2, 2) and np.abs(expected.values).max() > 0.01
+    by_name = fewpass.shap.explainer(fewpass.NB().fit(frame[["age", "code", "income"]], "income"), algorithm="exact")
+    assert np.array_equal(by_name(frame[["code", "age"]].head(3).to_dict("records")).values, expected.values)
+    with pytest.raises(fewpass.LearnerError, match="None of the model's columns"):
+        by_name(frame[["code"]].head(3))
+    by_name = fewpass.shap.explainer(fewpass.NB().fit(frame.drop(columns="code"), "income"), algorithm="exact")
+    with pytest.warns(fewpass.ColumnWarning, match="lacks columns of the model: 'age'"):
+        without = by_name(frame[["where"]].head(3)).values
+    assert np.abs(without[:, 0]).max() < 1e-12 < np.abs(without[:, 1]).max()
+
+
+def test_what_has_no_classes_is_refused(shap, frame):
+    with pytest.raises(fewpass.LearnerError, match="list is no estimator of fewpass"):
+        fewpass.shap.explainer([])
+    with pytest.raises(fewpass.LearnerError, match="class"):
+        fewpass.shap.explainer(fewpass.SumProductNetwork().fit(frame))
 
 
 def test_what_shap_is_missing_for_is_told(monkeypatch):

@@ -15,7 +15,7 @@ from learners.models.query import Conditional, Marginal
 from learners.orders.formats.bif import parse_bif
 from learners.orders.formats.network_files import read_network, write_network
 from learners.orders.formats.network_tables import InvalidNetwork, Network, NetworkFileError
-from learners.registry.discrete_networks import NoNetwork, TooManyCells, network_model, network_text
+from learners.registry.discrete_networks import NoNetwork, TooManyCells, network_model, network_of, network_text
 from learners.schema.encoding.encode import encode
 from tests.orders.conftest import NETWORKS, needs_networks
 
@@ -124,6 +124,10 @@ def test_networks_go_through_all_formats_and_come_back_the_same(seed, tmp_path):
         assert again.values == network.values and again.parents == network.parents
         for name in network.values:
             assert again.probabilities(name) == network.probabilities(name)
+    imported = network_of(load(path).model_)
+    assert imported.values == network.values and imported.parents == network.parents
+    for name in network.values:
+        assert np.allclose(imported.probabilities(name), network.probabilities(name), rtol=0, atol=TOLERANCE)
     ask = [Conditional(name) for name in network.values]
     assert [a["distributions"] for a in load(path).model_.answer(ask)] == [
         {name: pytest.approx(p, abs=TOLERANCE) for name, p in a["distributions"].items()}

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
 from storage.control.control import Control, open_control
 from storage.files.workspace_layout import Layout
 from storage.models.models import ModelVersion, add_version, reserve_version
-from tests.processes import wait_for
 
 
 @pytest.fixture
@@ -28,18 +28,9 @@ def control(request: pytest.FixtureRequest, layout: Layout) -> Iterator[Control]
 
 
 def _empty_schema(url: str) -> str:
-    import psycopg
-
-    def is_empty() -> bool:
-        try:
-            with psycopg.connect(url, autocommit=True) as connection:
-                connection.execute("DROP SCHEMA public CASCADE")
-                connection.execute("CREATE SCHEMA public")
-        except psycopg.OperationalError:  # it has not started yet
-            return False
-        return True
-
-    wait_for(is_empty)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
     return url
 
 

@@ -96,6 +96,8 @@ def _raw(attribute: Attribute, dialect: Dialect) -> str:
     is_moment = arrow_type.startswith(("timestamp", "date"))
     if arrow_type.startswith(("time32", "time64", "duration")):
         raise UnsupportedColumn(attribute.name, attribute.arrow_type, attribute.kind)
+    if arrow_type == "bool":  # PostgreSQL casts none to doubles or whole numbers of 64 bits
+        column = f"CASE WHEN {column} THEN 1 WHEN NOT {column} THEN 0 END"
     if attribute.kind == "numeric":
         if is_moment:
             return dialect.seconds.format(column)
@@ -104,8 +106,6 @@ def _raw(attribute: Attribute, dialect: Dialect) -> str:
         if not arrow_type.startswith("date32"):
             raise UnsupportedColumn(attribute.name, attribute.arrow_type, attribute.kind)
         return f"CAST({column} AS {dialect.text})"
-    if attribute.values and isinstance(attribute.values[0], bool):
-        return f"CAST({column} AS {dialect.whole})"
     if arrow_type.startswith(("float", "double", "halffloat")):
         return _without_nan(f"CAST({column} AS {dialect.real})", dialect)
     return column

@@ -101,7 +101,7 @@ class TreesInSQL:
         source = query.add("roots", [*own, *begun], f"{source} AS s CROSS JOIN {query.table('trees')} AS r")
         share = f"CASE WHEN w.go <> '{BOTH}' THEN 1e0 WHEN w.is_left = 1 THEN n.left_share ELSE 1e0 - n.left_share END"
         nodes = f"JOIN {query.table('nodes')} AS n ON n.node = s.node"
-        ways = f"JOIN {query.table('ways')} AS w ON w.go = SUBSTR(n.mask, s.code + 1, 1)"
+        ways = f"JOIN {query.table('ways')} AS w ON w.go = SUBSTR(n.mask, CAST(s.code AS INTEGER) + 1, 1)"
         for _ in range(self._depth):
             below = [f"CASE WHEN w.is_left = 1 THEN n.left_{of} ELSE n.right_{of} END" for of in ("node", "attribute")]
             moved = [f"{below[0]} AS node", f"{self._code(below[1])} AS code", f"s.share * {share} AS share"]

@@ -11,6 +11,7 @@ from learners.circuits.model import CircuitModel
 from learners.classifiers.baselines.boosted import warning_without
 from learners.distributions.checks import distributions
 from learners.errors import EmptyData, NoClass, UnknownColumn, names_with_similar
+from learners.evaluation.columns_by_class import ColumnCounts
 from learners.evaluation.metrics import (
     LEAST_PROBABILITY,
     NO_ROWS,
@@ -19,7 +20,7 @@ from learners.evaluation.metrics import (
     metrics_of,
     scores_of_rows,
 )
-from learners.evaluation.model_report import ModelReport, report_of_scores
+from learners.evaluation.model_report import ModelReport, column_counts, report_of_scores
 from learners.models.explanation import explain
 from learners.models.model import Model, blocks_of
 from learners.orders.model import OrderModel
@@ -38,8 +39,10 @@ from service.serving.predictor import Probabilities, intervals_of, scored_batch
 Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
 
 
-def probabilities_of(model: Model, source: Source, report: Report = silent) -> tuple[Probabilities, Labels]:
-    """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row.
+def probabilities_of(
+    model: Model, source: Source, report: Report = silent, counted: ColumnCounts | None = None
+) -> tuple[Probabilities, Labels]:
+    """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row; what is counted of them goes into `counted`.
 
     Raises
     ------
@@ -48,14 +51,18 @@ def probabilities_of(model: Model, source: Source, report: Report = silent) -> t
     EmptyData
         If there are no rows.
     """
-    found = list(_answered(model, source, report))
+    found = list(_answered(model, source, report, counted=counted))
     if not found:
         raise EmptyData(NO_ROWS)
     return np.concatenate([part for part, _ in found]), np.concatenate([y for _, y in found])
 
 
 def scores_of(
-    model: Model, source: Source, report: Report = silent, takes_unknown: bool = False
+    model: Model,
+    source: Source,
+    report: Report = silent,
+    takes_unknown: bool = False,
+    counted: ColumnCounts | None = None,
 ) -> tuple[list[RowScores], Labels]:
     """What metrics need of every row, and true classes (n_rows,), without keeping the probabilities.
 
@@ -67,7 +74,7 @@ def scores_of(
         As `probabilities_of`.
     """
     scores, labels = [], []
-    for probabilities, y in _answered(model, source, report, takes_unknown):
+    for probabilities, y in _answered(model, source, report, takes_unknown, counted):
         scores.append(scores_of_rows(probabilities, y))
         labels.append(y)
     if not scores:
@@ -76,7 +83,7 @@ def scores_of(
 
 
 def _answered(
-    model: Model, source: Source, report: Report, takes_unknown: bool = False
+    model: Model, source: Source, report: Report, takes_unknown: bool = False, counted: ColumnCounts | None = None
 ) -> Iterator[tuple[Probabilities, Labels]]:
     """Probabilities and true classes of some rows at a time."""
     if model.schema.target not in source.arrow_schema.names:
@@ -89,6 +96,8 @@ def _answered(
         for chunk in blocks_of(rows, model.schema.n_classes):
             assert chunk.y is not None
             if chunk.n_rows:
+                if counted is not None:
+                    counted.add(chunk)
                 yield distributions(model.predict_proba(chunk), n_rows), chunk.y
             n_rows += chunk.n_rows
         report({"rows_done": n_rows, "rows_total": source.n_rows})
@@ -142,9 +151,10 @@ def measure_whole(
     """What `measure` gives, and the report of the same rows; None of a model without classes."""
     if model.schema.target is None:
         return log_likelihood_of(model, source, report), None
-    scores, labels = scores_of(model, source, report, takes_unknown)
+    counted = column_counts(model)
+    scores, labels = scores_of(model, source, report, takes_unknown, counted)
     metrics, floor = _losses(model, scores, labels)
-    return metrics | {"class_shares_log_loss": floor["log_loss"]}, report_of_scores(model, scores, labels)
+    return metrics | {"class_shares_log_loss": floor["log_loss"]}, report_of_scores(model, scores, labels, counted)
 
 
 def measure_beside_floor(

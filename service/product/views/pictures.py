@@ -2,54 +2,67 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-N_BINS = 10
+Curve = tuple[str, Sequence[tuple[float, float, int]]]
+BLUE, RED = "#4c72b0", "#c44e52"
 
 
-def draw_reliability(curves: Sequence[tuple[str, Floats, Floats]], path: Path, title: str) -> None:
+def draw_reliability(curves: Sequence[Curve], path: Path, title: str) -> None:
     """Draw how often the predicted class was right against how probable the model called it.
 
     Parameters
     ----------
-    curves : sequence of (name, (n_rows,) confidence, (n_rows,) whether it was right)
-        One line each.
     path : Path
         Its suffix chooses SVG or PNG.
     title : str
         Written above.
     """
     figure, axes = _canvas(6, 6)
-    axes.plot([0, 1], [0, 1], ":", color="grey", label="calibrated")
-    for name, confidence, is_right in curves:
-        bins = np.minimum((confidence * N_BINS).astype(int), N_BINS - 1)
-        n_rows = np.bincount(bins, minlength=N_BINS)
-        seen = n_rows > 0
-        means = np.bincount(bins, confidence, N_BINS)[seen] / n_rows[seen]
-        rates = np.bincount(bins, is_right, N_BINS)[seen] / n_rows[seen]
-        axes.plot(means, rates, "o-", markersize=4, label=name)
-    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", title=title)
-    axes.set(xlabel="probability of the predicted class", ylabel="share that was right")
-    axes.legend(frameon=False)
+    reliability_on(axes, curves)
+    axes.set_title(title)
     figure.savefig(path, bbox_inches="tight", dpi=150)
 
 
-def draw_trace(trace: Floats, path: Path | BinaryIO, title: str) -> None:
-    """Draw how the chains of a sampler went: the log joint of every sweep, and which share of proposals was accepted.
+def reliability_on(axes: "Axes", curves: Sequence[Curve]) -> None:
+    """Draw reliability diagrams, one line each.
+
+    Parameters
+    ----------
+    curves : sequence of (name, points)
+        Points as `learners.evaluation.metrics.reliability` has them.
+    """
+    axes.plot([0, 1], [0, 1], ":", color="grey", label="calibrated")
+    for name, points in curves:
+        means, rates, _ = zip(*points, strict=True)
+        axes.plot(means, rates, "o-", markersize=4, label=name)
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axes.set(xlabel="probability of the predicted class", ylabel="share that was right")
+    axes.legend(frameon=False)
+
+
+def draw_trace(trace: Floats, path: BinaryIO, title: str) -> None:
+    """Draw how the chains of a sampler went as SVG; see `trace_on`."""
+    figure, axes = _canvas(8, 5)
+    trace_on(axes, trace)
+    axes.set_title(title)
+    figure.savefig(path, format="svg", bbox_inches="tight", dpi=150)
+
+
+def trace_on(axes: "Axes", trace: Floats) -> None:
+    """Draw the log joint of every sweep, and which share of proposals was accepted.
 
     Parameters
     ----------
     trace : (n_chains, n_sweeps, 7) float64
         As a Bayesian circuit has it.
-    path : Path or binary file
-        A path's suffix chooses SVG or PNG; a file gets SVG.
-    title : str
-        Written above.
     """
-    figure, axes = _canvas(8, 5)
     sweeps = np.arange(1, trace.shape[1] + 1)
     for chain, own in enumerate(trace, start=1):
         axes.plot(sweeps, own[:, 0], linewidth=0.8, label=f"chain {chain}")
@@ -67,8 +80,6 @@ def draw_trace(trace: Floats, path: Path | BinaryIO, title: str) -> None:
     accepted.set(ylim=(0, 1), ylabel="share of proposals accepted")
     lines = [*axes.get_legend_handles_labels()[0], *accepted.get_legend_handles_labels()[0]]
     axes.legend(handles=lines, frameon=False, fontsize=7, loc="lower right")
-    axes.set_title(title)
-    figure.savefig(path, format=None if isinstance(path, Path) else "svg", bbox_inches="tight", dpi=150)
 
 
 def _canvas(width: float, height: float) -> tuple[Any, Any]:

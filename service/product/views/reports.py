@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from learners.errors import NoClass
-from learners.evaluation.model_report import ModelReport, report_of
+from learners.evaluation.model_report import ModelReport, column_counts, report_of
 from learners.passes.sources.null_class import as_trained
 from service.product.datasets.data_roots import open_source
+from service.product.inference.metric_words import interval
 from service.product.inference.scoring import probabilities_of
 from service.product.outputs import Output, check_free, delivering, name_of
 from service.product.versions.registry import find_version
@@ -64,7 +65,9 @@ def _template() -> "Template":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("service.product.views", "templates")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("report.html")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    environment.filters["interval"] = interval
+    return environment.get_template("report.html")
 
 
 def report_table(told: JSONMapping | None) -> dict[str, pa.Table]:
@@ -123,7 +126,8 @@ def write_report(
     if model.schema.target is None:
         raise NoClass
     source = as_trained(open_source(workspace, list(uris), is_remote=False, schema=model.schema), model.schema)
-    report = report_of(model, *probabilities_of(model, source))
+    counted = column_counts(model)
+    report = report_of(model, *probabilities_of(model, source, counted=counted), counted)
     name, files = f"{version.name}@{version.version}", " ".join(uris)
     page = report_page(
         report,

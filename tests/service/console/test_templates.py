@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import service.console
+from learners.evaluation.columns_by_class import ColumnRows
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.model_report import Mistake, ModelReport, Point, Share
 from service.console.rendering import Call, environment
@@ -160,6 +161,10 @@ PAGES: dict[str, Strategy] = {
                 (Point(0.5, 0.5, 3),),
                 (Share("x", 1.0),),
                 (("station", "it is constant"),),
+                (
+                    ColumnRows("x", ("a", "b"), ((1, 0), (0, 2)), 0.1, True),
+                    ColumnRows("z", ("a",), ((1,), (0,)), None, False),
+                ),
             )
         ),
         words=LOSSES,

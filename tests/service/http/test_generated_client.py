@@ -33,7 +33,7 @@ def test_arrays_say_what_they_hold_and_operations_have_names_of_their_own(site: 
 
 
 @pytest.mark.skipif(
-    GENERATOR is None, reason="openapi-python-client is not on the PATH; it asks for an older typer than our pins"
+    GENERATOR is None, reason="openapi-python-client asks for an older typer than our pins: `make interchange`"
 )
 def test_a_client_is_generated_without_warnings_and_calls_the_server(site: Site, tmp_path: Path, monkeypatch) -> None:
     answer = site.client.get("/openapi.json")

@@ -21,7 +21,6 @@ from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.processes import wait_for
 from tests.service.cli.test_cli import fewpass
 
 N_ROWS = 3000
@@ -152,18 +151,11 @@ def test_estimators_take_the_stream_of_a_database(shop, orders):
 def test_postgresql_is_learned_from_by_adbc(postgres, orders, place, monkeypatch):
     dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
 
-    def filled() -> bool:
-        try:
-            with dbapi.connect(postgres) as connection, connection.cursor() as cursor:
-                cursor.execute("DROP TABLE IF EXISTS orders")
-                cursor.adbc_ingest("orders", orders)
-                cursor.execute("ALTER TABLE orders ALTER COLUMN size TYPE numeric")
-                connection.commit()
-        except dbapi.OperationalError:  # it has not started yet
-            return False
-        return True
-
-    wait_for(filled)
+    with dbapi.connect(postgres) as connection, connection.cursor() as cursor:
+        cursor.execute("DROP TABLE IF EXISTS orders")
+        cursor.adbc_ingest("orders", orders)
+        cursor.execute("ALTER TABLE orders ALTER COLUMN size TYPE numeric")
+        connection.commit()
     monkeypatch.setenv("FEWPASS_CREDENTIALS_PG", postgres)
     query = """SELECT size, "where", late FROM orders WHERE size > 3 ORDER BY size"""
     paths = with_rows_of_databases(place, [f"{postgres}&query={query}", f"credentials://pg?query={query}"])

@@ -1,0 +1,235 @@
+"""Pictures of a fitted estimator: matplotlib axes in, axes out."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fewpass.estimators import fitted_of
+from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
+from learners.errors import InvalidParameter
+from learners.estimators.columns import KnownColumns
+from learners.estimators.forms import are_paths, rows_of
+from learners.models.graph_layout import layered, rim_to_rim
+from learners.models.picture_text import short_text
+from learners.monitoring.count_layout import Watched
+from learners.monitoring.drift import drift_report
+from learners.monitoring.reference import served_reference, training_reference
+from learners.monitoring.served_counts import ServedCounts
+from learners.passes.engine import collect
+from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.source import Source
+from learners.passes.sources.streams import source_of_stream
+from learners.registry.importance import importances
+from service.product.views.graph_nodes import LONGEST, Box
+from service.product.views.graphs import graph_of
+from service.product.views.inspecting import NoChains
+from service.product.views.pictures import BLUE, RED, reliability_on, trace_on
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_BARS = 30
+TEXT, FILL, RIM, CLASS_FILL, EDGE = "#1b2733", "#f6f8fa", "#4e5d6c", "#fff3c4", "#7a8896"
+PIXELS = 100.0  # of the layout to an inch
+LETTERS, MARGIN = 12.0, 14.0
+THINNEST, WIDEST = 0.8, 4.0
+
+
+class Plots:
+    """What `model.plot` draws. Every picture takes the axes to draw on, or makes new ones, and gives them back.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self._estimator = estimator
+        kept = fitted_of(estimator)
+        self._columns = KnownColumns(type(estimator).__name__, kept.model, kept.columns, kept.is_named)
+
+    def structure(self, ax: Axes | None = None) -> Axes:
+        """The network: parents above their children, edges as wide as what they tell; of a posterior the best graph, and dashed others.
+
+        The class is a parent of every column; those edges are left out.
+
+        Raises
+        ------
+        NoGraph
+            If the model has no graph between columns, as circuits and trees have none.
+        """
+        graph = graph_of(self._columns.model)
+        boxes = [Box(name, None, "") for name in graph.columns]
+        place = {name: number for number, name in enumerate(graph.columns)}
+        ends = [(place[edge.source], place[edge.sink]) for edge in graph.edges]
+        spots = layered([box.width for box in boxes], ends)
+        root = [] if graph.target is None else [Box(graph.target, None, "")]
+        top = sum(box.height + 2 * MARGIN for box in root)
+        width, height = max([spots.width, *(box.width + 2 * MARGIN for box in root)]), spots.height + top
+        axes = _axes(ax, width / PIXELS, height / PIXELS, is_bare=True)
+        axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal")
+        axes.set_axis_off()
+        axes.apply_aspect()
+        across = axes.transData.transform([(0.0, 0.0), (1.0, 0.0)])[:, 0]
+        size = LETTERS * (across[1] - across[0]) * 72 / axes.figure.dpi
+        most = 1.0 if graph.unit == "probability" else max((edge.weight for edge in graph.edges), default=0.0) or 1.0
+        for edge, route in zip(graph.edges, spots.routes, strict=True):
+            path = rim_to_rim(route, boxes[place[edge.source]].height, boxes[place[edge.sink]].height)
+            wide = THINNEST + (WIDEST - THINNEST) * edge.weight / most
+            _arrow(axes, [(x, y + top) for x, y in path], wide)
+        for edge in graph.others:
+            at = [(spots.x[n], spots.y[n] + top) for n in (place[edge.source], place[edge.sink])]
+            _arrow(axes, at, THINNEST + (WIDEST - THINNEST) * edge.weight, linestyle="--", alpha=0.6)
+        for box in root:
+            _box(axes, box, width / 2, MARGIN + box.height / 2, size, CLASS_FILL)
+        for box, x, y in zip(boxes, spots.x, spots.y, strict=True):
+            _box(axes, box, x, y + top, size, FILL)
+        return axes
+
+    def calibration(self, X: Any, y: Any = None, ax: Axes | None = None) -> Axes:
+        """How often the predicted class is right against how probable the model calls it.
+
+        Parameters
+        ----------
+        X, y : table and classes
+            As of `report`: best rows that training has not seen.
+
+        Raises
+        ------
+        As `report`.
+        """
+        found = self._estimator._report_numbers(X, y)
+        axes = _axes(ax, 5, 5)
+        reliability_on(axes, [(type(self._estimator).__name__, found.calibration)])
+        axes.set_title(found.verdict, fontsize="small", wrap=True)
+        return axes
+
+    def importance(self, ax: Axes | None = None) -> Axes:
+        """`feature_importances_`, the greatest on top; of more than 30 columns the first 30.
+
+        Raises
+        ------
+        NoImportances
+            If the model has none.
+        """
+        names = self._columns.names
+        shares = importances(self._columns.model, names)
+        first = np.argsort(-shares, kind="stable")[:MOST_BARS]
+        return _bars(
+            ax, [names[i] for i in first], shares[first].tolist(), "share of what the columns tell of the class"
+        )
+
+    def drift(self, X: Any, against: Any = None, ax: Axes | None = None) -> Axes:
+        """How far each column of some rows is from what the model was trained on, in log loss a row; red where it is an alarm.
+
+        Parameters
+        ----------
+        X : table
+            The rows to judge.
+        against : table, optional
+            What to compare them with instead of the rows of training.
+
+        Raises
+        ------
+        InvalidParameter
+            If the model keeps no counts of its training, and `against` is not given.
+        EmptyData, SourceError, SchemaError
+        """
+        watched = Watched(self._columns.model)
+        known = (
+            training_reference(watched)
+            if against is None
+            else served_reference("other rows", self._counts(watched, against))
+        )
+        if known is None:
+            told = f"a model of kind {watched.model.kind!r} keeps no counts of its training. Give rows to compare with"
+            raise InvalidParameter("against", None, told)
+        found: Any = drift_report(self._counts(watched, X), known)
+        columns = found["columns"][:MOST_BARS]
+        colors = [RED if column["is_alarming"] else BLUE for column in columns]
+        names, sizes = [column["column"] for column in columns], [column["family_nats"] for column in columns]
+        axes = _bars(ax, names, sizes, "change, in log loss a row", colors)
+        words = found["causes"][0]["words"] if found["causes"] else "No alarm."
+        axes.set_title(words, fontsize="small", wrap=True)
+        return axes
+
+    def trace(self, ax: Axes | None = None) -> Axes:
+        """How the chains of a circuit with `learning="gibbs"` went: the log joint of each sweep, and the share of proposals accepted.
+
+        Raises
+        ------
+        NoChains
+            If the model was not sampled.
+        """
+        model = self._columns.model
+        if not isinstance(model, BayesianCircuit):
+            raise NoChains(model.kind)
+        axes = _axes(ax, 8, 5)
+        trace_on(axes, model.trace)
+        return axes
+
+    def _counts(self, watched: Watched, X: Any) -> ServedCounts:
+        source = self._source_of(X)
+        self._columns.check_names([name for name in source.arrow_schema.names if name != watched.schema.target])
+        return collect(ServedCounts(watched, present=source.arrow_schema.names), source)
+
+    def _source_of(self, X: Any) -> Source:
+        if are_paths(X) or isinstance(X, Source):
+            return X if isinstance(X, Source) else Source.open(X, types=told_types(self._columns.model.schema))
+        rows = rows_of(X, self._estimator)
+        by_position = self._columns.names_by_position(len(rows.arrow_schema), rows.is_named)
+        rows = rows if by_position is None else rows.renamed(by_position)
+        return source_of_stream(rows.arrow_schema, rows.batches, "rows")
+
+
+def _axes(ax: Axes | None, width: float, height: float, *, is_bare: bool = False) -> Axes:
+    """The axes given, or new ones, so many inches wide and high; bare ones fill their figure."""
+    import matplotlib.pyplot as plt
+    from matplotlib.axes import Axes
+
+    if ax is not None:
+        if not isinstance(ax, Axes):
+            raise InvalidParameter("ax", type(ax).__name__, "give axes of matplotlib, such as those of plt.subplots()")
+        return ax
+    figure = plt.figure(figsize=(width, height), layout=None if is_bare else "constrained")
+    made: Axes = figure.add_axes((0, 0, 1, 1)) if is_bare else figure.add_subplot()
+    return made
+
+
+def _bars(ax: Axes | None, names: list[str], sizes: list[float], label: str, colors: Any = None) -> Axes:
+    axes = _axes(ax, 6, 0.8 + 0.28 * len(names))
+    places = np.arange(len(names))
+    axes.barh(places, sizes, color=BLUE if colors is None else colors)
+    axes.set_yticks(places, [short_text(name, LONGEST) for name in names])
+    axes.invert_yaxis()
+    axes.set_xlabel(label)
+    return axes
+
+
+def _box(axes: Axes, box: Box, x: float, y: float, size: float, fill: str) -> None:
+    from matplotlib.patches import Rectangle
+
+    corner = (x - box.width / 2, y - box.height / 2)
+    axes.add_patch(Rectangle(corner, box.width, box.height, facecolor=fill, edgecolor=RIM, zorder=2))
+    axes.text(
+        x, y, short_text(box.name, LONGEST), size=size, color=TEXT, ha="center", va="center", zorder=3, parse_math=False
+    )
+
+
+def _arrow(axes: Axes, route: list[tuple[float, float]], width: float, **style: Any) -> None:
+    """An edge, upright at its bends, as `graph_layout.curve` draws it."""
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
+
+    points, codes = [route[0]], [Path.MOVETO]
+    for (x0, y0), (x1, y1) in itertools.pairwise(route):
+        middle = (y0 + y1) / 2
+        points += [(x0, middle), (x1, middle), (x1, y1)]
+        codes += [Path.CURVE4] * 3
+    arrow = FancyArrowPatch(
+        path=Path(points, codes), arrowstyle="-|>", mutation_scale=9, linewidth=width, color=EDGE, zorder=1, **style
+    )
+    axes.add_patch(arrow)

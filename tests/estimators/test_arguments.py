@@ -1,0 +1,64 @@
+"""Arguments that are nothing of the kind: one sentence that names the argument and what to give."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fewpass
+from learners.errors import InvalidParameter
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    late = rng.random(80) < 0.5
+    return pd.DataFrame(
+        {"size": rng.normal(2.0 * late, 1.0), "where": np.where(late, "n", "s"), "late": late.astype(str)}
+    )
+
+
+@pytest.fixture(scope="module")
+def model(frame):
+    return fewpass.KDB(k=1, estimator="hdp-map").fit(frame, "late")
+
+
+@pytest.fixture(scope="module")
+def circuit(frame):
+    return fewpass.SumProductNetwork(states=2).fit(frame, "late")
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda model, circuit, frame: model.predict_interval(frame, "x"), "level='x' is not allowed: give a number"),
+        (lambda model, circuit, frame: model.predict_proba([1, 2]), "X='list' .*Reshape your data"),
+        (lambda model, circuit, frame: model.merged(3), "other='int' .*fitted estimator"),
+        (lambda model, circuit, frame: model.save(3), "path=3 .*give a path"),
+        (lambda model, circuit, frame: model.to_sql("t", dialect=3), "dialect=3 .*give text"),
+        (lambda model, circuit, frame: model.to_sql("t", key=3), "key=3 .*list of names"),
+        (lambda model, circuit, frame: circuit.impute(frame, how="x"), "how='x' .*'mode', 'mean', 'draw'"),
+        (lambda model, circuit, frame: circuit.impute(frame, seed="x"), "seed='x' .*whole number"),
+        (lambda model, circuit, frame: circuit.sample("x"), "n_samples='x' .*whole number"),
+        (lambda model, circuit, frame: circuit.sample(2, "x"), "random_state='x' .*whole number from 0"),
+        (lambda model, circuit, frame: circuit.sample(2, given=3), "given=3 .*give a mapping"),
+        (lambda model, circuit, frame: fewpass.load(3), "path=3 .*give a path"),
+        (lambda model, circuit, frame: fewpass.NB().fit(frame, 3), "y='int' .*1d array"),
+        (lambda model, circuit, frame: fewpass.NB(columns=3).fit(frame, "late"), "columns=3 .*give a mapping"),
+        (lambda model, circuit, frame: fewpass.NB(schema=3).fit(frame, "late"), "schema=3 .*give a Schema"),
+        (lambda model, circuit, frame: fewpass.NB(target=3).fit(frame), "target=3 .*give text"),
+        (lambda model, circuit, frame: fewpass.NB(threads=-1).fit(frame, "late"), "threads=-1 .*one or more"),
+        (lambda model, circuit, frame: fewpass.ESKDB(seed="x").fit(frame, "late"), "seed='x' .*whole number"),
+        (lambda model, circuit, frame: fewpass.NB().partial_fit(frame, "late", [1, 2]), "classes=.* classes such as"),
+        (lambda model, circuit, frame: fewpass.Client(3), "url=3 .*give text"),
+    ],
+)  # fmt: skip
+def test_arguments_are_looked_at(call, told, model, circuit, frame):
+    with pytest.raises(InvalidParameter, match=told):
+        call(model, circuit, frame)
+
+
+def test_no_rows_and_rows_of_nothing_have_answers(model, circuit):
+    for each in (model, circuit):
+        assert each.predict_proba([]).shape == (0, 2)
+        assert each.predict_proba([{}, {}]).shape == (2, 2)
+        assert np.allclose(each.predict_proba({}), each.predict_proba([{}]))
