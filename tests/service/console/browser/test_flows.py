@@ -134,7 +134,7 @@ def test_a_rule_and_a_webhook_from_their_forms(visiting: Visiting, house: House)
 def test_a_refusal_is_told_in_the_form(visiting: Visiting) -> None:
     with visiting() as tab:
         tab.go("/console/data")
-        form = 'form[data-path="/v1/datasets"]:has(textarea)'
+        form = 'form[data-path="/v1/datasets"]:has(textarea[name=uris])'
         fill(tab, form, name="nothing", uris="/no/such/file.parquet")
         tab.page.click(f"{form} button")
         tab.page.wait_for_selector(f"{form} .outcome.bad")
