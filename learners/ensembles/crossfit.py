@@ -45,7 +45,7 @@ def out_of_fold_scores(
     (n, n_classes) float64
     """
     views, of_pairs = Views(schema), Views(schema, OF_PAIRS)
-    fold = random_folds(rows.n_rows, N_FOLDS, seed)
+    fold = random_folds(rows.x, N_FOLDS, seed)
     scores = np.zeros((rows.n_rows, schema.n_classes))
     for number in range(N_FOLDS):
         advance(number, N_FOLDS)

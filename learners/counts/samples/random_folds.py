@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.arrays import Integers
+from learners.kernels.arrays import Codes, Integers
 
 
-def random_folds(n_rows: int, n_folds: int, seed: int) -> Integers:
-    """(n_rows,) int64: the fold of each row, of almost equal size, whatever the rows' order.
+def random_folds(x: Codes, n_folds: int, seed: int) -> Integers:
+    """The fold of each row: rows of equal attributes go to as many folds as possible, whatever their classes.
 
-    Equal rows must be spread as chance has it. If every fold had its share of them, a model that learns rows by heart would
-    find the classes of the fold left out in the same proportions as it has learned them; if one fold had them all, in none.
+    So a row left out finds as many of its like as a new row will. Were each class of them spread evenly as well, the rows left
+    out would have classes in the proportions of the others, and a model that learns rows by heart would seem to predict them.
+
+    Parameters
+    ----------
+    x : (n_attributes, n_rows) uint8 or uint16
+    n_folds, seed : int
+
+    Returns
+    -------
+    (n_rows,) int64
     """
-    return np.random.default_rng([seed, n_rows]).permutation(n_rows) % n_folds
+    n = x.shape[1]
+    random = np.random.default_rng([seed, n])
+    whole = (
+        np.ascontiguousarray(x.T).view(np.dtype((np.void, x.itemsize * x.shape[0]))).ravel() if len(x) else np.zeros(n)
+    )
+    distinct, group = np.unique(whole, return_inverse=True)
+    order = random.permutation(n)
+    order = order[np.argsort(random.permutation(distinct.size)[group[order]], kind="stable")]
+    fold = np.empty(n, np.int64)
+    fold[order] = np.arange(n) % n_folds
+    return fold

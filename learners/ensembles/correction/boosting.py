@@ -82,12 +82,13 @@ def _settings(n_classes: int, seed: int) -> dict[str, Any]:
 class _Data:
     """Rows as XGBoost wants them."""
 
-    def __init__(self, schema: Schema, rows: Chunk, scores: Floats) -> None:
+    def __init__(self, schema: Schema, rows: Chunk, scores: Floats, seed: int) -> None:
         codes = CodeTable(schema)
         self.x, self.y = codes.features(rows.x), np.asarray(rows.y)
         self.n_classes = schema.n_classes
         self.margins = scores[:, 1] - scores[:, 0] if schema.n_classes == 2 else scores
         self.types = codes.feature_types
+        self.fold = random_folds(rows.x, N_FOLDS, seed)
 
     def matrix(self, index: Any, start: float, ref: Any = None) -> Any:
         """A matrix of some rows that starts from a multiple of the ensemble's scores."""
@@ -112,18 +113,17 @@ class _Data:
 class _Way:
     """One way to boost, cross-validated round by round: a booster for each fold."""
 
-    def __init__(self, data: _Data, start: float, settings: dict[str, Any], seed: int) -> None:
+    def __init__(self, data: _Data, start: float, settings: dict[str, Any]) -> None:
         import xgboost
 
         n = data.y.size
-        fold = random_folds(n, N_FOLDS, seed)
         work = n * (data.n_classes - 1)
         folds = range(N_FOLDS if work < FEWER else 3 if work < FEWEST else 1)
         self.data, self.start, self.settings = data, start, settings
-        self.held = [np.flatnonzero(fold == i) for i in folds]
+        self.held = [np.flatnonzero(data.fold == i) for i in folds]
         self.runs = []
         for i, own in zip(folds, self.held, strict=True):
-            train = data.matrix(fold != i, start)
+            train = data.matrix(data.fold != i, start)
             self.runs.append((xgboost.Booster(settings, [train]), train, data.matrix(own, start, train)))
         self.losses = [self._loss()]
 
@@ -206,11 +206,11 @@ def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, 
     """
     if rows.n_rows < 2 * N_FOLDS:
         return None
-    data = _Data(schema, rows, scores)
+    data = _Data(schema, rows, scores, seed)
     with ThreadPoolExecutor(threads) as pool:
 
         def way(name: str) -> _Way:
-            return _Way(data, STARTS[name], _settings(schema.n_classes, seed), seed)
+            return _Way(data, STARTS[name], _settings(schema.n_classes, seed))
 
         ways = list(pool.map(way, STARTS))
         least = ways[0].losses[0]
