@@ -12,7 +12,7 @@ from learners.kernels.arrays import Integers
 from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift_tests import Limits
-from learners.monitoring.two_sample import compare_counts
+from learners.monitoring.two_sample import compare_counts, divergence
 from learners.schema import Attribute, Chunk
 from learners.schema.labels import labels_of
 
@@ -43,9 +43,9 @@ class ColumnRows(NamedTuple):
     is_changed: bool
 
     @classmethod
-    def read(cls, told: Sequence[Any]) -> ColumnRows:
+    def read(cls, stored: Sequence[Any]) -> ColumnRows:
         """As JSON has it."""
-        column, values, rows, change, is_changed = told
+        column, values, rows, change, is_changed = stored
         return cls(column, tuple(values), tuple(map(tuple, rows)), change, is_changed)
 
 
@@ -74,17 +74,18 @@ class ColumnCounts:
             found = np.bincount(y * counts.shape[1] + x[i], minlength=counts.size)
             np.add(counts, found.reshape(counts.shape), out=counts)
 
-    def told(self) -> tuple[ColumnRows, ...]:
+    def rows(self) -> tuple[ColumnRows, ...]:
         """Each column; the classes are those of the model."""
-        return tuple(self._told(i, counts) for i, counts in zip(self._places, self._counts, strict=True))
+        return tuple(self._rows(i, counts) for i, counts in zip(self._places, self._counts, strict=True))
 
-    def _told(self, i: int, counts: Integers) -> ColumnRows:
+    def _rows(self, i: int, counts: Integers) -> ColumnRows:
         attribute = self._attribute(i)
         trained = _of_training(self._watched.member, i)
         change, is_changed = None, False
         if trained is not None:
-            found = compare_counts(counts.sum(axis=0), trained)
-            change, is_changed = found.nats, found.p_value <= LIMITS.q and found.nats >= LIMITS.nats
+            whole = counts.sum(axis=0)
+            change = divergence(whole, trained)
+            is_changed = change >= LIMITS.nats and compare_counts(whole, trained).p_value <= LIMITS.q
         names, groups = _groups(attribute, counts.sum(axis=0))
         rows = tuple(tuple(int(own[group].sum()) for group in groups) for own in counts[:-1])
         return ColumnRows(attribute.name, names, rows, change, is_changed)

@@ -185,7 +185,7 @@ def report_of_scores(
         tuple(Point(*point) for point in reliability(confidence, is_right)),
         _shares(model, names),
         tuple((entry.name, entry.reason) for entry in model.schema.left_out),
-        () if counted is None else counted.told(),
+        () if counted is None else counted.rows(),
     )
 
 
