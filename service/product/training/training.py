@@ -16,6 +16,7 @@ from learners.orders.model import OrderModel
 from learners.passes.cluster import connected
 from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.passes.memory import allocate_frugally, limit_memory
+from learners.passes.sources.csv.types import idle_options
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
@@ -81,6 +82,7 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
     kept = _kept_schema(workspace, request, ledger)
     source = training_source(workspace, request, run, None if kept is None else kept.schema)
     anew = [] if kept is None else _changed_names(kept, source)
+    idle = idle_options(overrides_of(workspace, request), [file.path for file in source.files])
     if request.verify:
         verify_files(source, ledger, run.report)
     if request.dataset is not None:
@@ -113,7 +115,7 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
         "passes": [asdict(account) for account in accounts],
         "forgotten": list(rows.rules),
         "snapshot": None if source.snapshot is None else source.snapshot.facts(source.files),
-        "warnings": [*anew, *rows.learned.raw.hints, *warnings_of(model)],
+        "warnings": [*anew, *idle, *rows.learned.raw.hints, *warnings_of(model)],
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
     }
