@@ -21,7 +21,7 @@ from learners.circuits.recipes import CircuitParameters
 from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter
 from learners.estimators.arguments import check_common, with_checks
-from learners.estimators.columns import KnownColumns, arrow_schema_of
+from learners.estimators.columns import KnownColumns, arrow_schema_of, warn
 from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.explaining import Explaining
 from learners.estimators.forms import Rows, are_paths, column_of, is_pandas_frame, rows_of
@@ -33,7 +33,7 @@ from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
 from learners.passes.progress_bar import shown
 from learners.passes.row_weights import with_weights
-from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.csv.types import idle_options, told_types
 from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
@@ -110,6 +110,8 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         """
         source, target, is_named = self._source_of(X, y)
         source = with_weights(with_classes(source, target, self.columns), self.columns)
+        for told in idle_options(self.columns, [file.path for file in source.files]):
+            warn(told)
         own = {theirs: ours for ours, theirs in RENAMED.items()}
         given = self.get_params(deep=False).items()
         parameters = {own.get(name, name): value for name, value in given if name not in COMMON}

@@ -35,7 +35,7 @@ from learners.passes.engine import OnProgress
 from learners.passes.learner import Part, drive
 from learners.passes.progress_bar import shown
 from learners.passes.row_weights import Weight, by_weight, with_weights
-from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.csv.types import idle_options, told_types
 from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
@@ -185,7 +185,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         made = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
         if self._declared:
             made = replace(made, passes=knowing(made.passes, self._declared))
-        for told in [hint for part in parts for hint in part.source.hints]:
+        idle = idle_options(self.columns, [file.path for part in parts for file in part.source.files])
+        for told in [*idle, *(hint for part in parts for hint in part.source.hints)]:
             warn(told)  # before learning, which may fail for want of columns
         with shown(self.verbose, on_progress) as report:
             model = drive(made, parts, threads=self.threads, on_progress=report)

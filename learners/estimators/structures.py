@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from learners.circuits.model import CircuitModel
 from learners.errors import LearnerError
 from learners.estimators.arguments import check_argument, check_common, with_checks
+from learners.estimators.columns import warn
 from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.forms import are_paths, rows_of
 from learners.kernels.arrays import Floats
@@ -27,7 +28,7 @@ from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
 from learners.passes.progress_bar import shown
 from learners.passes.row_weights import with_weights
-from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.csv.types import idle_options, told_types
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.registry import recipes
@@ -107,6 +108,8 @@ class StructurePosterior(BaseEstimator):
         parameters["edge_log_odds"] = dict(self.edge_log_odds or {})
         made = recipes.learner("orders", parameters, None, self.schema, self.columns)
         source = with_weights(self._source_of(X), self.columns)
+        for told in idle_options(self.columns, [file.path for file in source.files]):
+            warn(told)
         with shown(self.verbose, on_progress) as report:
             model = drive(made, source, threads=self.threads, on_progress=report)
         assert isinstance(model, OrderModel)

@@ -115,7 +115,8 @@ def losses_of_class_shares(y: ArrayLike, n_classes: int) -> dict[str, float]:
 
     Parameters
     ----------
-    y : (n,) integers in [0, n_classes)
+    y : (n,) integers in [0, n_classes]
+        The last one stands for classes that nobody knows: of them too the shares are wrong, as a model is.
     n_classes : int
 
     Returns
@@ -131,15 +132,17 @@ def losses_of_class_shares(y: ArrayLike, n_classes: int) -> dict[str, float]:
     y = np.asarray(y, np.int64)
     if not y.size:
         raise EmptyData(NO_ROWS)
-    counts = np.bincount(y, minlength=n_classes)
+    counts = np.bincount(y[y < n_classes], minlength=n_classes)
+    n_known = int(counts.sum())
     counts = counts[counts > 0]  # what no row has weighs nothing below
-    of_true = counts / (y.size - 1 + n_classes)
+    of_true = counts / (n_known - 1 + n_classes)
     weights = counts / y.size
-    equal = 1 / n_classes
+    equal, unknown = 1 / n_classes, 1 - n_known / y.size
+    of_unknown = -unknown * math.log(LEAST_PROBABILITY)
     return {
-        "log_loss": min(float(-weights @ np.log(of_true)), -math.log(equal)),
-        "rmse": min(float(np.sqrt(weights @ (1 - of_true) ** 2)), 1 - equal),
-        "zero_one_loss": float(1 - weights.max()),
+        "log_loss": min(float(-weights @ np.log(of_true)), -(1 - unknown) * math.log(equal)) + of_unknown,
+        "rmse": math.sqrt(min(float(weights @ (1 - of_true) ** 2), (1 - unknown) * (1 - equal) ** 2) + unknown),
+        "zero_one_loss": float(1 - weights.max(initial=0.0)),
     }
 
 

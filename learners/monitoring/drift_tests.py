@@ -10,7 +10,7 @@ import scipy
 from learners.kernels.arrays import Floats, Integers
 from learners.monitoring import two_sample
 from learners.monitoring.count_layout import REPEAT_CELLS
-from learners.monitoring.kernels import FINE_POINT, FIXED_POINT
+from learners.monitoring.kernels import FIXED_POINT
 from learners.monitoring.label_shift import class_mix, prior_of, remixed
 from learners.monitoring.raw import ABOVE, ABSENT, BELOW, COMPARED, HIGH_TAIL, LOW_TAIL, NULL, UNSEEN
 from learners.monitoring.reference import Reference
@@ -191,8 +191,10 @@ def _reference_rates(window: ServedCounts, reference: Reference) -> list[Rates]:
             scored is not None and attribute.quantiles
         ):  # a quantile is of all rows of its value, which training did not count
             own |= {tail: scored[i][tail] for tail in ("low_tail", "high_tail")}
-        own["missing"] = (int(marginal[0]) if attribute.has_missing else 0, n)
-        if attribute.n_folded:
+        is_counted = marginal.any()  # of a column that the network leaves out, nothing is known
+        if is_counted:
+            own["missing"] = (int(marginal[0]) if attribute.has_missing else 0, n)
+        if is_counted and attribute.n_folded:
             own["rare"] = (int(marginal[attribute.n_values - 1]), n)
         found.append(own)
     return found
@@ -202,7 +204,8 @@ def repeat_share(window: ServedCounts, reference: Reference) -> tuple[float, Com
     """How many other copies a row has beyond those of the reference, in the mean; and how sure that is.
 
     Rows are counted by 16 bits of their hashes. Sums of squares of such counts estimate how often rows repeat; what is
-    natural of few columns with few values is taken off as the reference has it, or else as the model expects it.
+    natural of few columns with few values is taken off as the reference has it, or else as much as can be natural by the
+    counts of training.
 
     References
     ----------
@@ -247,15 +250,18 @@ def repeats_of(window: ServedCounts, reference: Reference) -> Repeats:
 
 
 def _natural_pairs(window: ServedCounts, reference: Reference) -> float | None:
-    """Probability that two rows are equal, as the rows of the reference or the model have it; None if neither can say.
+    """Probability that two rows are equal, as the rows of the reference have it; None if nothing can be said.
+
+    Counts of training tell only what it is at most: equal rows agree in each family. Columns may copy one another, so what
+    a model expects of independent ones is too little.
 
     Where columns have lost variety, such as a number that is always beyond the last cut, rows agree more often: that is no
     repetition.
     """
     if reference.served is not None and reference.served.n_rows > 1:
         natural = _pairs(reference.served)
-    elif n_surprised := int(window.block("surprise").sum()):
-        natural = float(window.block("surprise sums")[2]) / FINE_POINT / n_surprised
+    elif counted := [table for i in range(len(reference.families)) if (table := reference.family(i)).any()]:
+        natural = min(map(_agreement, counted))
     else:
         return None
     return min(1.0, natural * _lost_variety(window, reference))
@@ -286,16 +292,23 @@ def _pairs_of(cells: Floats, n: float) -> float:
 
 
 def _of_predictions(window: ServedCounts, reference: Reference, repeats: Repeats) -> list[Finding]:
-    """Predicted classes with their confidence, and surprise, where the reference was scored by the same model."""
+    """Predicted classes with their confidence, and surprise, where the reference was scored by the same model.
+
+    A model is surer of the rows that it learned from than of those that were kept back, and they surprise it less: neither
+    is drift.
+    """
     other = reference.served
     if other is None:
         return []
     found = []
+    own, before = ({name: value or 0.0 for name, value in estimates(counts).items()} for counts in (window, other))
     if window.watched.n_classes:
         compared = compare_counts(window.block("confidence").ravel(), other.block("confidence").ravel(), repeats)
+        compared = compared._replace(p_value=1.0) if own["accuracy"] > before["accuracy"] else compared
         found.append(_of("confidence", None, compared, "nats"))
     if window.watched.member is not None:
         compared = compare_counts(window.block("surprise"), other.block("surprise"), repeats)
+        compared = compared._replace(p_value=1.0) if own["surprise_nats"] < before["surprise_nats"] else compared
         found.append(_of("surprise", None, compared, "nats"))
     return found
 

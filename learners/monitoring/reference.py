@@ -41,7 +41,7 @@ class Reference:
     @property
     def n_rows(self) -> int:
         """Rows of it."""
-        return int(self.families[0].sum()) if self.families else 0
+        return max((int(table.sum()) for table in self.families), default=0)
 
     def family(self, i: int) -> Integers:
         """(n_contexts, n_values + 1) int64, summed over the class."""
@@ -62,9 +62,9 @@ def training_reference(watched: Watched, scored: ServedCounts | None = None) -> 
 
     Returns
     -------
-    Reference, or None if the model keeps no counts and nothing was scored
+    Reference, or None if the model keeps no counts of attributes and nothing was scored
     """
-    if watched.member is None:
+    if watched.member is None or not watched.member.trees:
         return None if scored is None or not scored.n_rows else served_reference("rows kept back", scored)
     member = watched.member
     trees = dict(zip(member.network.order, member.trees, strict=True))

@@ -74,19 +74,25 @@ def test_nothing_to_evaluate():
         evaluate(np.empty((0, 2)), [])
 
 
-@given(st.lists(st.integers(0, 2), min_size=1, max_size=60), st.integers(3, 5))
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.integers(3, 5))
 def test_class_shares_lose_what_each_row_loses_by_the_others(labels, n_classes):
-    """Row by row: the shares among the other rows and one more row of each class; equal ones where those lose less."""
-    of_true = []
-    for row, label in enumerate(labels):
-        others = labels[:row] + labels[row + 1 :]
-        of_true.append((others.count(label) + 1) / (len(others) + n_classes))
+    """Row by row: the shares among the other rows and one more row of each class; equal ones where those lose less.
+
+    Of a class that nobody knows they have no share.
+    """
+    known = [label for label in labels if label < n_classes]
+    n_unknown = len(labels) - len(known)
+    of_true = [known.count(label) / (len(known) - 1 + n_classes) for label in known]
     losses = losses_of_class_shares(labels, n_classes)
-    log_loss = -sum(map(log, of_true)) / len(labels)
-    rmse = sqrt(sum((1 - p) ** 2 for p in of_true) / len(labels))
-    assert losses["log_loss"] == pytest.approx(min(log_loss, log(n_classes)))
-    assert losses["rmse"] == pytest.approx(min(rmse, 1 - 1 / n_classes))
-    assert losses["zero_one_loss"] == pytest.approx(1 - max(map(labels.count, labels)) / len(labels))
+    log_loss, of_unknown = -sum(map(log, of_true)), -n_unknown * log(1e-15)
+    square = sum((1 - p) ** 2 for p in of_true)
+    equal = len(known) * log(n_classes), len(known) * (1 - 1 / n_classes) ** 2
+    assert losses["log_loss"] == pytest.approx((min(log_loss, equal[0]) + of_unknown) / len(labels))
+    assert losses["rmse"] == pytest.approx(sqrt((min(square, equal[1]) + n_unknown) / len(labels)))
+    most = max(map(known.count, known), default=0)
+    assert losses["zero_one_loss"] == pytest.approx(1 - most / len(labels))
+    of_model = evaluate(np.tile(1 / n_classes, (1, n_classes)), [n_classes])
+    assert losses_of_class_shares([n_classes], n_classes)["log_loss"] == pytest.approx(of_model.log_loss)
 
 
 def test_class_shares_of_no_rows_are_refused():

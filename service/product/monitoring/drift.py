@@ -51,12 +51,14 @@ def drift(
     Raises
     ------
     InvalidRequest
-        If the data has none of the model's columns, or the model keeps no counts to compare with.
+        If the data has none of the model's columns, the model uses none, or the model keeps no counts to compare with.
     EmptyData, SourceError, SchemaError, NotFound
     """
     version = find_version(workspace, reference)
     asked = map_version(version)
     watched = Watched(asked.model)
+    if not watched.names:
+        raise InvalidRequest("The model uses no column of its data: no rows can drift from it.")
     whole, warnings = _counts(workspace, watched, uris, report)
     known = _reference(workspace, watched, against, scored_counts(version, watched), report)
     told = drift_report(whole, known, limits or Limits())

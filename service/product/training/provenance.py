@@ -5,9 +5,13 @@ import json
 import pyarrow as pa
 
 from service.product.versions.libraries import libraries
+from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping
 from service.requests.requests import TrainRequest
+from service.workspace import Workspace
 from storage.datasets.forgotten import rule_sha256
+from storage.errors import NotFound
+from storage.models.model_file import read_pairs
 
 FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("n_rows", pa.int64()), ("footer_sha256", pa.string())])
 
@@ -47,6 +51,23 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
         "source_files": pa.Table.from_pylist(list(learned["files"]), FILES),
         "libraries": libraries(),
     }
+
+
+def with_last_columns(workspace: Workspace, request: TrainRequest) -> TrainRequest:
+    """The request; of columns that an update says nothing of, what the newest version's training was told of them.
+
+    An empty entry takes back what was said.
+    """
+    if not request.update:
+        return request
+    try:
+        version = find_version(workspace, f"{request.model}@latest")
+    except NotFound:
+        return request
+    last = json.loads(read_pairs(version.duckdb_path, "provenance").get("request") or "{}")
+    said = last.get("columns", {}) if last.get("dataset") == request.dataset else {}
+    columns = {name: entry for name, entry in (said | request.columns).items() if entry != {}}
+    return request.model_copy(update={"columns": columns})
 
 
 def of_snapshot(request: TrainRequest, snapshot: JSONMapping | None) -> TrainRequest:

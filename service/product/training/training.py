@@ -9,13 +9,15 @@ from typing import Any
 
 from learners.circuits.model import CircuitModel
 from learners.classifiers.table_warnings import table_warnings
-from learners.errors import SchemaError
+from learners.errors import SchemaError, names_with_similar
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.orders.model import OrderModel
 from learners.passes.cluster import connected
 from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.passes.memory import allocate_frugally, limit_memory
+from learners.passes.sources.csv.types import idle_options
+from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
@@ -67,12 +69,20 @@ def train_steps(workspace: Workspace) -> tuple[Step, ...]:
     )
 
 
+def _request_of(run: Run) -> TrainRequest:
+    """What is asked for, with what the first step found to hold of the columns."""
+    columns = run.receipts["learn"].get("columns")  # a job of an earlier release has none
+    return TrainRequest(**run.request | ({} if columns is None else {"columns": columns}))
+
+
 def learn(workspace: Workspace, run: Run) -> JSONObject:
     """Make the passes and leave the compiled model in the job's scratch folder."""
-    request = TrainRequest(**run.request)
+    request = provenance.with_last_columns(workspace, TrainRequest(**run.request))
     ledger = ledger_of(workspace, request, run)
     kept = _kept_schema(workspace, request, ledger)
     source = training_source(workspace, request, run, None if kept is None else kept.schema)
+    anew = [] if kept is None else _changed_names(kept, source)
+    idle = idle_options(overrides_of(workspace, request), [file.path for file in source.files])
     if request.verify:
         verify_files(source, ledger, run.report)
     if request.dataset is not None:
@@ -99,12 +109,13 @@ def learn(workspace: Workspace, run: Run) -> JSONObject:
     files = [rows.learned.raw.files[index] for index in sorted(rows.learned.wanted)]
     return {
         "path": str(path),
+        "columns": request.columns,
         "n_rows": n_rows,
         "files": [file_facts(file) for file in files],
         "passes": [asdict(account) for account in accounts],
         "forgotten": list(rows.rules),
         "snapshot": None if source.snapshot is None else source.snapshot.facts(source.files),
-        "warnings": [*rows.learned.raw.hints, *warnings_of(model)],
+        "warnings": [*anew, *idle, *rows.learned.raw.hints, *warnings_of(model)],
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
     }
@@ -131,6 +142,8 @@ def fit(
         check_roots(files_of(request.parameters), workspace.settings)
     parameters = plain_parameters(request.parameters)
     kept = _kept_schema(workspace, request, ledger)
+    if kept is not None and _changed_names(kept, rows.learned.raw):
+        kept = None
     learner = recipes.learner(request.learner, parameters, target, kept, overrides)
     accounts = [] if known is None else [known]
     address = workspace.settings.cluster
@@ -165,7 +178,7 @@ def _continued(workspace: Workspace, known: Continuation, run: Run, checkpoints:
 
 def evaluate_learned(workspace: Workspace, run: Run) -> JSONObject:
     """Measure the learned model on the test data or on rows that were kept back."""
-    request = TrainRequest(**run.request)
+    request = _request_of(run)
     learned = run.receipts["learn"]
     timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
     model = load_model(*map_compiled(learned["path"]))
@@ -194,7 +207,7 @@ def reserve(workspace: Workspace, run: Run) -> JSONObject:
 
 def publish(workspace: Workspace, run: Run) -> JSONObject:
     """Files first, then the row with its aliases; a repetition finds the row and changes nothing."""
-    request = TrainRequest(**run.request)
+    request = _request_of(run)
     learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
     version = version_of_job(workspace.control, request.model, run.job_id)
     if version is None:
@@ -271,3 +284,16 @@ def _kept_schema(workspace: Workspace, request: TrainRequest, ledger: Ledger) ->
         return None
     cuts_by = recipes.cuts_by(request.learner, plain_parameters(request.parameters))
     return ledger.schema(target_of(workspace, request), overrides_of(workspace, request), cuts_by)
+
+
+def _changed_names(kept: Kept, source: Source) -> list[str]:
+    """Why the columns of a lake table are no longer those of its last training, in words; nothing if they are."""
+    names, known = source.arrow_schema.names, [attribute.name for attribute in kept.schema.attributes]
+    gone = [name for name in known if name not in names]
+    if source.snapshot is None or not gone:
+        return []
+    told = names_with_similar(gone, [name for name in names if name not in known])
+    return [
+        f"{source.snapshot.place}: columns were renamed or dropped since the last training: {told}. Attributes and cut points "
+        "are chosen anew, and all rows are read."
+    ]

@@ -6,12 +6,13 @@ import json
 from datetime import UTC, date, datetime, time
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import ColumnWarning, InvalidParameter, SourceError
-from learners.estimators import NB
+from learners.estimators import NB, SumProductNetwork
 from learners.passes.inference import infer_schema
-from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.csv.types import idle_options, told_types
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from learners.schema.encoding.encode import encode
@@ -253,3 +254,17 @@ def test_a_reader_follows_the_values_that_the_model_has_learned(quote, tmp_path)
         encode(batch.slice(0, 3), schema).x.tolist()
         == encode(table.slice(0, 3).set_column(2, "n", [[1.5, None, None]]), schema).x.tolist()
     )
+
+
+def test_options_that_do_nothing_are_named(tmp_path):
+    table = pa.table({"x": [1.0, 2.0] * 20, "y": ["a", "b"] * 20})
+    said = {"x": {"missing": ["?"]}, "*": {"decimal": ",", "columns_of": "union"}}
+    message = "'missing' of column 'x', 'decimal' of all columns: no file is CSV"
+    pq.write_table(table, tmp_path / "t.parquet")
+    for data in (table, tmp_path / "t.parquet"):
+        with pytest.warns(ColumnWarning, match=message):
+            NB(columns=said).fit(data, "y")
+    with pytest.warns(ColumnWarning, match="'missing' of column 'x'"):
+        SumProductNetwork(columns=said, structure="chow-liu", passes=1).fit(table)
+    path = written(tmp_path / "t.csv", ["1,5", "?"] * 20)
+    assert idle_options(said, [str(path), "t.parquet"]) == idle_options({"x": "nominal"}, []) == []

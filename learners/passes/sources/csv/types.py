@@ -12,10 +12,11 @@ import pyarrow.csv as pacsv
 
 from learners.passes.sources.csv.number_tally import NumberTally
 from learners.passes.sources.file_sets import type_family
+from learners.passes.sources.formats import format_of
 from learners.schema import Schema
 from learners.schema.clocks import canonical, what_time
 from learners.schema.overrides import ALL, DROPPED, ColumnOverride
-from learners.schema.reading import Dialect, Expected, Reading
+from learners.schema.reading import DIALECT_FIELDS, FIELDS, Dialect, Expected, Reading
 from learners.schema.schema import Value
 
 TRUE, FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
@@ -169,6 +170,20 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
             assert known is None or isinstance(known, Reading)
             found[name] = override.reading if known is None else known.said(override.reading)
     return found
+
+
+def idle_options(overrides: Mapping[str, Any] | None, paths: Sequence[str]) -> list[str]:
+    """What is said of how CSV is written where no file is CSV, in one sentence; nothing if all that is said matters."""
+    if any(format_of(path) == "CSV" for path in paths):
+        return []
+    said = [
+        f"{option!r} of {'all columns' if name == ALL else f'column {name!r}'}"
+        for name, entry in (overrides or {}).items()
+        for option in (entry if isinstance(entry, Mapping) else ())
+        if option in (*FIELDS, *DIALECT_FIELDS) and option != "columns_of"
+    ]
+    told = f"{', '.join(said)}: no file is CSV, so this does nothing. Other formats, and frames, hold their values as they are."
+    return [told] if said else []
 
 
 def dialect_of(told: Told) -> Dialect:

@@ -169,3 +169,17 @@ def test_a_server_reads_tables_in_its_roots_only(tmp_path, history):
         Path(name).symlink_to(tmp_path / "elsewhere.parquet")
         with pytest.raises(OutsideRoots, match="outside the folders that this server may read"):
             open_source(workspace, [inside.path])
+
+
+def test_a_refresh_takes_renamed_columns_by_their_new_names(workspace, tmp_path):
+    history = IcebergHistory(tmp_path / "table", np.random.default_rng(3))
+    train(workspace, history.path, model="renamed")
+    with history.table.update_schema() as schema:
+        schema.rename_column("a", "other")
+    told: list[str] = []
+    request = TrainRequest(uris=[history.path], target="class", learner="nb", model="renamed", holdout=0, update=True)
+    version, _ = product.train_with_passes(workspace, request, warn=told.append)  # the columns are as last time
+    assert any("renamed or dropped since the last training: 'a'" in warning for warning in told)
+    assert same(model_of(version), anew(history.rows(), tmp_path))
+    version, passes = train(workspace, history.path, model="renamed")
+    assert n_read(passes) == 0 and version.n_rows == history.rows().num_rows
