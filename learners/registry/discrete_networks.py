@@ -83,10 +83,9 @@ def network_of(model: Model) -> Network:
     if isinstance(network, GaussianNetwork):
         return _network_of_equations(network)
     assert isinstance(network, DiscreteNetwork)
-    d, first = len(network.parents), ()
-    if isinstance(model, LookupModel):
-        first = (d - 1, *model.network.order)
-    return _network_of_tables(network, first or range(d))
+    d = len(network.parents)
+    order = (d - 1, *model.network.order) if isinstance(model, LookupModel) else range(d)
+    return _network_of_tables(network, order)
 
 
 def _network_of_tables(network: DiscreteNetwork, order: Sequence[int]) -> Network:
