@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from learners.errors import LearnerError
 from learners.models.evidence import Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample
 from learners.orders.formats.bif import parse_bif
-from learners.orders.formats.network_files import read_network, write_network
+from learners.orders.formats.network_files import chosen_format, read_network, write_network
 from learners.orders.formats.network_tables import InvalidNetwork, Network, NetworkFileError
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
@@ -28,6 +29,7 @@ from learners.registry.networks.of_models import TablesTooLarge, best_graph_netw
 from learners.schema.encoding.encode import encode
 from tests.orders.conftest import NETWORKS, needs_networks
 from tests.orders.problems import gaussian_table
+from tests.strategies import up_to
 
 TOLERANCE = 1e-12
 COIN = "variable coin { type discrete [ 2 ] { head, tail }; }"
@@ -125,7 +127,7 @@ def test_imported_networks_answer_as_all_their_worlds(seed):
     assert told == pytest.approx(list(joint.values()), abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", up_to(3, 12))
 def test_networks_go_through_all_formats_and_come_back_the_same(seed, tmp_path):
     network = again = random_network(seed)
     for form in ("bif", "xmlbif", "xdsl", "bif"):
@@ -144,6 +146,39 @@ def test_networks_go_through_all_formats_and_come_back_the_same(seed, tmp_path):
         {name: pytest.approx(p, abs=TOLERANCE) for name, p in a["distributions"].items()}
         for a in network_model(network).answer(ask)
     ]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("program", ["pgmpy", "pyagrum"])
+def test_networks_go_through_other_programs_where_they_are_installed(program, seed, tmp_path):
+    """Values, names and tables: to 1e-12, and to the six digits that pyAgrum writes."""
+    other, network = pytest.importorskip(program), random_network(seed)
+    ours, theirs = (str(tmp_path / f"{name}.{'bif' if program == 'pgmpy' else 'bifxml'}") for name in ("a", "b"))
+    Path(ours).write_text(write_network("any", network, chosen_format(ours, None)))
+    if program == "pgmpy":
+        from pgmpy.readwrite import BIFReader, BIFWriter
+
+        BIFWriter(BIFReader(ours).get_model()).write(theirs)
+    else:
+        other.saveBN(other.loadBN(ours), theirs)
+    again = read_network(theirs)
+    assert {name: set(own) for name, own in again.values.items()} == {
+        name: set(own) for name, own in network.values.items()
+    }
+    for name, own in network.parents.items():
+        assert set(again.parents[name]) == set(own)
+        for world in worlds(Network({each: network.values[each] for each in (name, *own)}, {}, {})):
+            told, expected = (
+                each.probabilities(name)[
+                    np.ravel_multi_index(
+                        [each.values[v].index(world[v]) for v in (*each.parents[name], name)],
+                        [len(each.values[v]) for v in (*each.parents[name], name)],
+                    )
+                ]
+                for each in (again, network)
+            )
+            assert told == pytest.approx(expected, abs=1e-12 if program == "pgmpy" else 1e-5)
 
 
 @pytest.fixture(scope="module")
