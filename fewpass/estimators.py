@@ -134,7 +134,7 @@ class Kept:
         ------
         NoNetwork
             If the model is none.
-        NoTables, TooManyCells
+        NoTables, TablesTooLarge
             If its tables are too large.
         InvalidNetwork
             If columns are numbers, as in linear Gaussian networks, which only BIF can hold.
@@ -278,7 +278,7 @@ def estimator_of(fitted: Fitted) -> Any:
     LearnerError
         If this version of fewpass has no estimator for it.
     """
-    of_kind = {"circuit": "spn", "bayesian circuit": "spn", "gaussian mixture": "spn", "network": "spn"}
+    of_kind = dict.fromkeys(("circuit", "bayesian circuit", "gaussian mixture", "network", "linear network"), "spn")
     learner = fitted.learner if fitted.learner in ESTIMATORS else of_kind.get(fitted.model.kind)
     if learner is None or fitted.model.kind not in KINDS:
         raise LearnerError(f"Models of learner {fitted.learner!r} need another version of fewpass.")

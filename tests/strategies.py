@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import strategies as st
 
 from learners.schema import Attribute, Chunk, Schema
@@ -18,6 +19,11 @@ WIDE_DOMAINS = (2, 3, 65, 255, 256, 257, 300, 1000)
 # Around the edges of uint8 codes.
 CUT_POINTS = (2, 5, 253, 254, 255, 256, 700)
 CLASSES = (2, 3, 254, 255, 256, 300)
+
+
+def up_to(n, n_of_faults):
+    """Numbers from 0 for `parametrize`: n of them for `make test`, and the others, up to n_of_faults, for `make faults`."""
+    return [*range(n), *(pytest.param(i, marks=pytest.mark.faults) for i in range(n, n_of_faults))]
 
 
 def schema_of(sizes, n_classes, missing=()):

@@ -12,14 +12,13 @@ from learners.errors import NoClass
 from learners.kernels.arrays import Arrays, Floats, freeze
 from learners.models.model import Header
 from learners.models.query import Graphs, StructureQuery
-from learners.orders.formats.network_tables import Network
 from learners.orders.lattice.graphs import BestGraph, Graph, as_sets, best_graph, members
 from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
 from learners.orders.parameters import OrderParameters
 from learners.orders.queries.conditional import ConditionalPosteriors
 from learners.orders.queries.edges import edge_probabilities
 from learners.orders.queries.graph_scores import KeptRows
-from learners.orders.queries.network import NoTables, gaussian_network, nominal_network
+from learners.orders.queries.network import NoTables
 from learners.orders.queries.predictive import log_densities, log_shares, numeric_rows
 from learners.orders.queries.queries import Answer, Asked
 from learners.orders.scores.bdeu import BDeu
@@ -194,21 +193,6 @@ class OrderModel:
                 "download it can read them. keep_rows=false leaves them out."
             )
         return told
-
-    def network(self) -> Network:
-        """The most probable graph as a network for other programs.
-
-        Nominal columns have their mean probabilities; of linear Gaussian networks, expected parameters are properties.
-
-        Raises
-        ------
-        NoTables
-            If the tables were too large to be kept.
-        """
-        bge = self.posterior.bge
-        if bge is not None:
-            return gaussian_network(self.schema, self.best.parents, bge, self.posterior.standard)
-        return nominal_network(self.schema, self.best.parents, self.conditional_tables)
 
     def structure(self) -> dict[str, object]:
         """The columns, the edges of the most probable graph and how probable each is, and how it was learned."""

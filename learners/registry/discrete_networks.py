@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 
 from learners.circuits.structures.from_network import MAX_EDGES
-from learners.classifiers.estimates.context_tree import context_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.orders.formats.network_files import NetworkFormat, write_network
-from learners.orders.formats.network_tables import InvalidNetwork, Network
+from learners.orders.formats.network_tables import Equation, InvalidNetwork, Network
+from learners.orders.lattice.graphs import Graph
 from learners.orders.model import OrderModel
-from learners.registry.networks.arc_networks import DiscreteNetwork
-from learners.registry.networks.model import NetworkModel
+from learners.registry.networks.arc_networks import DiscreteNetwork, GaussianNetwork
+from learners.registry.networks.model import LinearModel, NetworkModel
+from learners.registry.networks.of_models import has_arcs
+from learners.registry.networks.of_models import network_of as arcs_of
 from learners.schema import Attribute, Schema
-from learners.schema.labels import labels_of
 
 # Probabilities of all tables together: a text of 20 MB.
 MOST_CELLS = 1 << 20
@@ -40,16 +41,6 @@ class NoNetwork(LearnerError, ValueError):
         )
 
 
-class TooManyCells(LearnerError, ValueError):
-    """The tables of a network are too large to be written out."""
-
-    def __init__(self, n_cells: int) -> None:
-        super().__init__(
-            f"The tables of the network have {n_cells:,} probabilities, more than {MOST_CELLS:,} that a file may have. Train "
-            "with fewer parents (a smaller k), or fold rare values (max_values)."
-        )
-
-
 def network_text(model: Model, name: str, form: NetworkFormat = "bif") -> str:
     """A model as the text of a network file; see `network_of`.
 
@@ -62,7 +53,7 @@ def network_text(model: Model, name: str, form: NetworkFormat = "bif") -> str:
 
     Raises
     ------
-    NoNetwork, TooManyCells, NoTables
+    NoNetwork, TablesTooLarge, NoTables
     InvalidNetwork
         If a variable is continuous, which only the Bayesian Interchange Format can hold.
     """
@@ -80,57 +71,43 @@ def network_of(model: Model) -> Network:
     ------
     NoNetwork
         If it is another kind of model.
-    TooManyCells, NoTables
+    TablesTooLarge, NoTables
     """
-    if isinstance(model, OrderModel):
-        return model.network()
-    if isinstance(model, NetworkModel):
-        return _network_of_tables(model.network)
     if isinstance(model, EnsembleModel):
         model = model.joint
-    if not isinstance(model, LookupModel) or model.schema.target is None:
+    if not (has_arcs(model) or isinstance(model, OrderModel)) or (
+        isinstance(model, LookupModel) and not model.schema.target
+    ):
         raise NoNetwork(model.kind)
-    return _network_of(model, model.schema.target)
+    network = arcs_of(model, MOST_CELLS)
+    if isinstance(network, GaussianNetwork):
+        return _network_of_equations(network)
+    assert isinstance(network, DiscreteNetwork)
+    d = len(network.parents)
+    order = (d - 1, *model.network.order) if isinstance(model, LookupModel) else range(d)
+    return _network_of_tables(network, order)
 
 
-def _network_of(model: LookupModel, target: str) -> Network:
-    schema, network = model.schema, model.network
-    sizes = schema.domain_sizes
-    shapes = [
-        (schema.n_classes, *(int(sizes[parent]) for parent in own), int(sizes[attribute]))
-        for attribute, own in zip(network.order, network.parents, strict=True)
-    ]
-    n_cells = sum(int(np.prod(shape, dtype=np.float64)) for shape in shapes)
-    if n_cells > MOST_CELLS:
-        raise TooManyCells(n_cells)
-    names = [attribute.name for attribute in schema.attributes]
-    values = {target: tuple(schema.classes)}
-    values |= {names[i]: tuple(labels_of(schema.attributes[i])) for i in network.order}
-    parents: dict[str, tuple[str, ...]] = {target: ()}
-    prior = (model.class_counts + 1.0 / schema.n_classes) / (model.class_counts.sum() + 1.0)  # as in the look-up tables
-    tables: dict[str, dict[tuple[str, ...], tuple[float, ...]]] = {target: {(): tuple(prior.tolist())}}
-    families = zip(network.order, network.parents, shapes, model.trees, model.estimates, strict=True)
-    for attribute, own, shape, tree, estimates in families:
-        child = names[attribute]
-        parents[child] = (target, *(names[parent] for parent in own))
-        rows = context_probabilities(tree, estimates, shape).reshape(-1, shape[-1])
-        rows = rows / rows.sum(axis=1, keepdims=True)
-        tables[child] = _by_context(values, parents[child], rows)
-    return Network(values, parents, tables)
-
-
-def _network_of_tables(network: DiscreteNetwork) -> Network:
-    attributes = network.schema.attributes
-    values = {attribute.name: tuple(labels_of(attribute)) for attribute in attributes}
-    parents = {
-        attribute.name: tuple(attributes[parent].name for parent in own)
-        for attribute, own in zip(attributes, network.parents, strict=True)
-    }
+def _network_of_tables(network: DiscreteNetwork, order: Sequence[int]) -> Network:
+    columns, names = network.columns, network.columns.names
+    values = {names[v]: tuple(columns.labels(v)) for v in order}
+    parents = {names[v]: tuple(names[parent] for parent in network.parents[v]) for v in order}
     tables = {
-        name: _by_context(values, parents[name], table.reshape(-1, len(values[name])))
-        for name, table in zip(values, network.tables, strict=True)
+        names[v]: _by_context(values, parents[names[v]], network.tables[v].reshape(-1, len(values[names[v]])))
+        for v in order
     }
     return Network(values, parents, tables)
+
+
+def _network_of_equations(network: GaussianNetwork) -> Network:
+    names = [attribute.name for attribute in network.schema.attributes]
+    numbers = zip(network.intercepts.tolist(), network.weights, np.sqrt(network.variances).tolist(), strict=True)
+    parents = {name: tuple(names[parent] for parent in own) for name, own in zip(names, network.parents, strict=True)}
+    equations = {
+        name: Equation(intercept, tuple(weights[list(own)].tolist()), deviation)
+        for name, own, (intercept, weights, deviation) in zip(names, network.parents, numbers, strict=True)
+    }
+    return Network(dict.fromkeys(names, ()), parents, {}, equations)
 
 
 def _by_context(
@@ -141,8 +118,8 @@ def _by_context(
     return dict(zip(contexts, map(tuple, rows.tolist()), strict=True))
 
 
-def network_model(network: Network, max_edges: int = MAX_EDGES) -> NetworkModel:
-    """A network as a circuit of the same joint distribution, which answers every query, after interventions, too.
+def network_model(network: Network, max_edges: int = MAX_EDGES) -> NetworkModel | LinearModel:
+    """A network as a circuit, or a Gaussian, of the same joint distribution, which answers every query, after interventions, too.
 
     Parameters
     ----------
@@ -154,24 +131,41 @@ def network_model(network: Network, max_edges: int = MAX_EDGES) -> NetworkModel:
     Raises
     ------
     InvalidNetwork
-        Naming the variable whose values or table are wrong.
-    NetworkTooLarge
+        Naming the variable whose values, table or equation are wrong.
+    NetworkTooLarge, InvalidCircuit
     """
     _check_graph(network)
     names = list(network.values)
     place = {name: i for i, name in enumerate(names)}
     parents = [tuple(place[parent] for parent in network.parents[name]) for name in names]
+    facts: Mapping[str, Any] = {"learner": "network", "n_rows": 0}
+    if network.equations:
+        return _linear_model(network, tuple(parents), facts)
     tables = [_table(network, name) for name in names]
     attributes = tuple(Attribute(name, "nominal", values=network.values[name]) for name in names)
-    facts: Mapping[str, Any] = {"learner": "network", "n_rows": 0}
     schema = Schema(attributes, None, ("",))
     return NetworkModel(DiscreteNetwork(schema, tuple(parents), tuple(tables), facts), max_edges=max_edges)
 
 
+def _linear_model(network: Network, parents: Graph, facts: Mapping[str, Any]) -> LinearModel:
+    names, equations = list(network.values), list(map(network.equations.__getitem__, network.values))
+    if len(names) ** 2 > MOST_CELLS:
+        raise InvalidNetwork(names[0], f"is one of {len(names):,} numbers: their covariance is too large")
+    weights = np.zeros((len(names), len(names)))
+    for v, own in enumerate(parents):
+        weights[v, list(own)] = equations[v].coefficients
+    schema = Schema(tuple(Attribute(name, "numeric", arrow_type="double") for name in names), None, ("",))
+    intercepts = np.array([equation.intercept for equation in equations])
+    variances = np.array([equation.deviation for equation in equations]) ** 2
+    return LinearModel(GaussianNetwork(schema, parents, intercepts, weights, variances, facts))
+
+
 def _check_graph(network: Network) -> None:
     for name, values in network.values.items():
-        if not values:
-            raise InvalidNetwork(name, "has no values: only networks of discrete variables can be imported")
+        if bool(values) == (name in network.equations):
+            raise InvalidNetwork(name, "has neither values nor an equation (intercept, coefficients, deviation)")
+        if values and network.equations:
+            raise InvalidNetwork(name, "has values and others are numbers: all can be the one or the other")
         if len(set(values)) < len(values):
             raise InvalidNetwork(name, "has the same value twice")
         if len(set(network.parents[name])) < len(network.parents[name]):

@@ -20,7 +20,7 @@ from learners.kernels.arrays import Arrays
 from learners.models.model import Header, Model
 from learners.orders.checks import check_posterior
 from learners.orders.model import OrderModel
-from learners.registry.networks.model import NetworkModel, check_network
+from learners.registry.networks.model import LinearModel, NetworkModel, check_linear, check_network
 from learners.schema import Schema
 from learners.schema.checks import check_schema
 
@@ -28,7 +28,7 @@ KINDS: dict[str, type[Model]] = {
     model.kind: model
     for model in (
         *(LookupModel, AveragedTrees, EnsembleModel, BoostedModel),
-        *(CircuitModel, BayesianCircuit, GaussianModel, NetworkModel, OrderModel),
+        *(CircuitModel, BayesianCircuit, GaussianModel, NetworkModel, LinearModel, OrderModel),
     )
 }
 # Circuits are checked whenever they are made.
@@ -38,6 +38,7 @@ CHECKS = {
     EnsembleModel.kind: check_ensemble,
     BoostedModel.kind: check_boosted_model,
     NetworkModel.kind: check_network,
+    LinearModel.kind: check_linear,
     OrderModel.kind: check_posterior,
 }
 

@@ -298,7 +298,7 @@ def import_file(
     source: Annotated[
         str,
         typer.Argument(
-            help="A file that `export` or Python's `save` has written, a network as .bif, .xmlbif, .bifxml, .xml or .xdsl, or a "
+            help="A file that `export` or Python's `save` has written, a network as .bif, .xmlbif, .bifxml, .xml, .xdsl or .sem, or a "
             "model that fewpass has logged to MLflow, as models:/NAME/VERSION.",
             metavar="PATH",
         ),

@@ -1,6 +1,8 @@
 """Trained networks as BIF and networks of others as models, against all worlds, one by one."""
 
 import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,15 +13,26 @@ from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetw
 from learners.circuits.columns import labels_of
 from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.ensembles.model import EnsembleModel
-from learners.models.query import Conditional, Marginal
+from learners.errors import LearnerError
+from learners.models.evidence import Range
+from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample
 from learners.orders.formats.bif import parse_bif
-from learners.orders.formats.network_files import read_network, write_network
+from learners.orders.formats.network_files import chosen_format, read_network, write_network
 from learners.orders.formats.network_tables import InvalidNetwork, Network, NetworkFileError
-from learners.registry.discrete_networks import NoNetwork, TooManyCells, network_model, network_of, network_text
+from learners.passes.learner import drive
+from learners.passes.sources.source import Source
+from learners.registry import recipes
+from learners.registry.discrete_networks import NoNetwork, network_model, network_of, network_text
+from learners.registry.model_kinds import load_model
+from learners.registry.networks.network_answers import answer_all
+from learners.registry.networks.of_models import TablesTooLarge, best_graph_network
 from learners.schema.encoding.encode import encode
 from tests.orders.conftest import NETWORKS, needs_networks
+from tests.orders.problems import gaussian_table
+from tests.strategies import up_to
 
 TOLERANCE = 1e-12
+COIN = "variable coin { type discrete [ 2 ] { head, tail }; }"
 
 
 def probability(network, world):
@@ -114,7 +127,7 @@ def test_imported_networks_answer_as_all_their_worlds(seed):
     assert told == pytest.approx(list(joint.values()), abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", up_to(3, 12))
 def test_networks_go_through_all_formats_and_come_back_the_same(seed, tmp_path):
     network = again = random_network(seed)
     for form in ("bif", "xmlbif", "xdsl", "bif"):
@@ -135,6 +148,107 @@ def test_networks_go_through_all_formats_and_come_back_the_same(seed, tmp_path):
     ]
 
 
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("program", ["pgmpy", "pyagrum"])
+def test_networks_go_through_other_programs_where_they_are_installed(program, seed, tmp_path):
+    """Values, names and tables: to 1e-12, and to the six digits that pyAgrum writes."""
+    other, network = pytest.importorskip(program), random_network(seed)
+    ours, theirs = (str(tmp_path / f"{name}.{'bif' if program == 'pgmpy' else 'bifxml'}") for name in ("a", "b"))
+    Path(ours).write_text(write_network("any", network, chosen_format(ours, None)))
+    if program == "pgmpy":
+        from pgmpy.readwrite import BIFReader, BIFWriter
+
+        BIFWriter(BIFReader(ours).get_model()).write(theirs)
+    else:
+        other.saveBN(other.loadBN(ours), theirs)
+    again = read_network(theirs)
+    assert {name: set(own) for name, own in again.values.items()} == {
+        name: set(own) for name, own in network.values.items()
+    }
+    for name, own in network.parents.items():
+        assert set(again.parents[name]) == set(own)
+        for world in worlds(Network({each: network.values[each] for each in (name, *own)}, {}, {})):
+            told, expected = (
+                each.probabilities(name)[
+                    np.ravel_multi_index(
+                        [each.values[v].index(world[v]) for v in (*each.parents[name], name)],
+                        [len(each.values[v]) for v in (*each.parents[name], name)],
+                    )
+                ]
+                for each in (again, network)
+            )
+            assert told == pytest.approx(expected, abs=1e-12 if program == "pgmpy" else 1e-5)
+
+
+@pytest.fixture(scope="module")
+def plant():
+    x = gaussian_table(5, 80, 3) * 10.0 ** np.arange(-3, 2) + 7.0
+    names = ("flow", "rate (%)", "heat", "table", "e")
+    return drive(recipes.learner("orders", {}, None), Source.of_table(pa.table(dict(zip(names, x.T, strict=True)))))
+
+
+@pytest.mark.parametrize("form", ["bif", "sem"])
+def test_networks_of_numbers_come_back_and_answer_the_same(plant, form, tmp_path):
+    path = tmp_path / f"plant.{form}"
+    path.write_text(network_text(plant, "plant", form))
+    assert len(read_network(path).edges) > 2 and read_network(path) == network_of(plant)
+    estimator = load(path)
+    assert estimator.to_network(format=form) == path.read_text().replace("plant", "fewpass")
+    model = load_model(*estimator.model_.to_arrays(), is_trusted=False)
+    child, above = next((child, own) for child, own in read_network(path).parents.items() if own)
+    queries = [
+        Marginal({"heat": 7.1, "flow": 7.0}), Marginal({"heat": Range(6.9, 7.3)}), Moments(evidence={"e": 40.0}),
+        Moments((child,), {"e": Range(0.0, 40.0)}), Impute(("table",), {"rate (%)": 7.0}), Map(evidence={"flow": 7.001}, solver="kbt"),
+        Sample(3, {"heat": 7.2}), Moments((child,), do={above[0]: 8.0}),
+    ]  # fmt: skip
+    ours = best_graph_network(plant)
+    for told, expected in zip(
+        answer_all(model, queries, lambda: model), answer_all(plant, queries, ours.model), strict=True
+    ):
+        assert same(told, {name: part for name, part in expected.items() if name != "graph"})
+    assert model.structure()["edges"] and ours.parents == model.network.parents
+
+
+def same(told, expected):
+    """Whether numbers are equal to 1e-12 of their size, and all else is equal."""
+    if isinstance(expected, dict):
+        return told.keys() == expected.keys() and all(
+            name == "seconds" or same(told[name], expected[name]) for name in expected
+        )
+    if isinstance(expected, list):
+        return len(told) == len(expected) and all(map(same, told, expected))
+    return told == (pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE) if isinstance(expected, float) else expected)
+
+
+GAUSS = 'variable x { type continuous; }\nprobability ( x ) {\n property intercept "1";\n property deviation "2";\n}'
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "message"),
+    [
+        ("bif", GAUSS.replace('"1"', '"one"'), "line 3: a number is expected, not 'one'"),
+        ("bif", GAUSS.replace('"2"', '"-2"'), "line 5: a standard deviation above 0 is expected, not -2"),
+        ("bif", GAUSS.replace("intercept", "note"), "line 5: an intercept, 0 coefficients and a deviation are expected"),
+        ("bif", GAUSS + COIN + "probability ( coin ) { table 0.5, 0.5; }", "'coin' of the network has values and others are numbers"),
+        ("bif", GAUSS + GAUSS.replace("x", "y").replace("( y )", "( y | x )"), "line 9: an intercept, 1 coefficients"),
+        ("sem", "x = 1[2]\n\ny = 2 + 3x[1]", "line 3: a number is expected, not '3x'"),
+        ("sem", "x = 1[2]\ny = 2 + 3*z[1]", "line 2: 'z' is no variable"),
+        ("sem", "x = 1[2]\nx = 1[2]", "line 2: variable 'x' is there twice"),
+        ("sem", "# x\nx = 1[0]", "line 2: a standard deviation above 0 is expected, not 0"),
+        ("sem", "x = 1[inf]", "line 1: a number is expected, not 'inf'"),
+        ("sem", "x = 1", "line 1: an equation such as"),
+        ("sem", "# nothing", "line 1: it has no equations"),
+        ("sem", "x = 1 + 2*y[1]\ny = 1 - 2*x[1]", "is its own ancestor"),
+        ("sem", "x = 1[1]\ny = 1 + 1e200*x[1]", "covariance"),
+    ],
+)  # fmt: skip
+def test_equations_that_are_wrong_are_refused(ending, text, message, tmp_path):
+    (tmp_path / f"net.{ending}").write_text(text)
+    with pytest.raises(LearnerError, match=re.escape(message)):
+        load(tmp_path / f"net.{ending}")
+
+
 @needs_networks
 @pytest.mark.parametrize("name", ["asia", "cancer", "earthquake", "sachs", "survey", "alarm", "insurance"])
 def test_networks_of_other_authors_are_read(name):
@@ -147,13 +261,10 @@ def test_networks_of_other_authors_are_read(name):
             assert list(told.values()) == pytest.approx(network.tables[column][()], abs=1e-6)
 
 
-COIN = "variable coin { type discrete [ 2 ] { head, tail }; }"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("variable x { type continuous; }", "'x' of the network has no values"),
+        ("variable x { type continuous; }", "'x' of the network has neither values nor an equation"),
         ("variable x { type discrete [ 2 ] { a, a }; }", "has the same value twice"),
         (COIN + "probability ( coin ) { table 0.5, 0.6; }", "that sum to 1.1, or a negative one"),
         (COIN + "probability ( coin ) { table 1.5, -0.5; }", "or a negative one"),
@@ -181,7 +292,7 @@ def test_what_is_no_network_or_too_large_is_refused(table, tmp_path):
     many = pa.table(
         {name: [f"{i % 97}" for i in range(2000)] for name in "abc"} | {"class": [i % 2 for i in range(2000)]}
     )
-    with pytest.raises(TooManyCells, match="more than 1,048,576 that a file may have"):
+    with pytest.raises(TablesTooLarge, match="more than the 1,048,576 allowed here"):
         network_text(KDB(k=2, columns=dict.fromkeys("abc", "nominal")).fit(many, "class").model_, "m")
     with pytest.raises(NetworkTooLarge, match="max_edges=10"):
         network_model(random_network(0), max_edges=10)

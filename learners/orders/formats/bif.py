@@ -7,13 +7,13 @@ import math
 import re
 from collections.abc import Mapping
 
-from learners.orders.formats.network_tables import Network, NetworkFileError
-from learners.orders.formats.words import in_words, plain_names, with_meanings
+from learners.orders.formats.network_tables import Equation, Network, NetworkFileError, finite_number
+from learners.orders.formats.words import in_words, meanings_in, plain_names, with_meanings
 
 # Comments, text in quotes, words (which numbers are, too), and single marks; comments have no group.
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|("[^"]*"|[^\s{}()\[\]|,;"]+|[{}()\[\]|,;])', re.S)
-# What a word of this module's own texts means, where it is none of the format's: a variable, and its values.
-_MEANING = re.compile(r"^// means (\w+): (\[.*\])$", re.M | re.ASCII)
+# Properties of a continuous variable.
+INTERCEPT, COEFFICIENTS, DEVIATION = "intercept", "coefficients", "deviation"
 # The place of a row for all values of the parents that have none: no value, for it has a mark.
 DEFAULT = ";"
 # Rows that "default" may stand for.
@@ -54,6 +54,13 @@ class _Tokens:
         if not is_there:
             raise self.error(f"{mark!r} is expected, not {token!r}")
 
+    def numbers(self, words: list[str]) -> list[float]:
+        """The numbers that words are, which are taken already."""
+        try:
+            return [finite_number(word) for word in words]
+        except ValueError as error:
+            raise self.error(str(error)) from None
+
     def until(self, mark: str) -> list[str]:
         """Everything before a mark, which is taken, without commas."""
         try:
@@ -86,6 +93,7 @@ def parse_bif(text: str, where: str = "the text") -> Network:
     values: dict[str, tuple[str, ...]] = {}
     parents: dict[str, tuple[str, ...]] = {}
     tables: dict[str, dict[tuple[str, ...], tuple[float, ...]]] = {}
+    equations: dict[str, Equation] = {}
     while not tokens.is_done:
         block = tokens.next()
         if block == "network":
@@ -97,7 +105,7 @@ def parse_bif(text: str, where: str = "the text") -> Network:
                 raise tokens.error(f"variable {name!r} is there twice")
             values[name] = _values(tokens)
         elif block == "probability":
-            child, own, table = _probability(tokens)
+            child, own, table, told = _probability(tokens, values)
             unknown = [name for name in (child, *own) if name not in values]
             if unknown or child in parents:
                 raise tokens.error(
@@ -110,14 +118,17 @@ def parse_bif(text: str, where: str = "the text") -> Network:
                 table = dict.fromkeys(itertools.product(*(values[name] for name in own)), row) | table
             if own and () in table:
                 table[()] = _own_fastest(table[()], len(values[child]))
-            parents[child], tables[child] = own, table
+            parents[child] = own
+            if told:
+                equations[child] = _equation(tokens, own, told)
+            else:
+                tables[child] = table
         else:
             raise tokens.error(f"'network', 'variable' or 'probability' is expected, not {block!r}")
     if not values:
         raise tokens.error("it has no variables")
-    network = Network(values, {name: parents.get(name, ()) for name in values}, tables)
-    meanings = {match[1]: (match[2], text.count("\n", 0, match.start()) + 1) for match in _MEANING.finditer(text)}
-    return with_meanings(network, meanings, where)
+    network = Network(values, {name: parents.get(name, ()) for name in values}, tables, equations)
+    return with_meanings(network, meanings_in(text, "//"), where)
 
 
 def _values(tokens: _Tokens) -> tuple[str, ...]:
@@ -135,19 +146,29 @@ def _values(tokens: _Tokens) -> tuple[str, ...]:
     return found
 
 
-def _probability(tokens: _Tokens) -> tuple[str, tuple[str, ...], dict[tuple[str, ...], tuple[float, ...]]]:
+# Values of the parents to a row.
+_Rows = dict[tuple[str, ...], tuple[float, ...]]
+
+
+def _probability(
+    tokens: _Tokens, values: Mapping[str, tuple[str, ...]]
+) -> tuple[str, tuple[str, ...], _Rows, dict[str, list[float]]]:
+    """The variable, its parents, its table, and if it is continuous the numbers of its equation."""
     tokens.expect("(")
     child = tokens.next()
     if tokens.is_at("|"):
         tokens.expect("|")
     own = tuple(tokens.until(")"))
-    table: dict[tuple[str, ...], tuple[float, ...]] = {}
+    table: _Rows = {}
+    told: dict[str, list[float]] = {}
     tokens.expect("{")
     while not tokens.is_at("}"):
         has_values = tokens.is_at("(")
         word = tokens.next()
         if word == "property":
-            tokens.until(";")
+            key, *words = [*tokens.until(";"), ""]
+            if not values.get(child, child) and key in (INTERCEPT, COEFFICIENTS, DEVIATION):
+                told[key] = tokens.numbers(" ".join(words).replace(",", " ").split())
             continue
         given = tuple(tokens.until(")")) if has_values else (DEFAULT,) if word == "default" else ()
         if not has_values and word not in ("table", "default"):
@@ -158,7 +179,17 @@ def _probability(tokens: _Tokens) -> tuple[str, tuple[str, ...], dict[tuple[str,
         except ValueError:
             raise tokens.error(f"a probability is expected among {', '.join(map(repr, numbers[:4]))}") from None
     tokens.expect("}")
-    return child, own, table
+    return child, own, table, told
+
+
+def _equation(tokens: _Tokens, own: tuple[str, ...], told: Mapping[str, list[float]]) -> Equation:
+    parts = [told.get(key, []) for key in (INTERCEPT, COEFFICIENTS, DEVIATION)]
+    if [len(part) for part in parts] != [1, len(own), 1]:
+        raise tokens.error(f"an intercept, {len(own)} coefficients and a deviation are expected above")
+    try:
+        return Equation(parts[0][0], tuple(parts[1]), parts[2][0])
+    except ValueError as error:
+        raise tokens.error(str(error)) from None
 
 
 def _own_fastest(numbers: tuple[float, ...], n_values: int) -> tuple[float, ...]:
@@ -185,7 +216,7 @@ def write_bif(name: str, network: Network) -> str:
     Parameters
     ----------
     network : Network
-        Its properties are further lines of a variable's probability; those without text are left out.
+        Its equations are properties of a variable's probability.
     """
     plain, meanings = in_words(network)
     lines = [f"network {plain_names([name])[name]} {{", "}"]
@@ -197,9 +228,12 @@ def write_bif(name: str, network: Network) -> str:
     for variable, above in plain.parents.items():
         given = f" | {', '.join(above)}" if above else ""
         lines.append(f"probability ( {variable}{given} ) {{")
-        lines += [f'  property {key} "{text}";' for key, text in plain.properties.get(variable, {}).items() if text]
+        if variable in plain.equations:
+            intercept, weights, deviation = plain.equations[variable].in_words()
+            told = {INTERCEPT: intercept, COEFFICIENTS: ", ".join(weights), DEVIATION: deviation}
+            lines += [f'  property {key} "{text}";' for key, text in told.items() if text]
         for key, row in _rows(plain, variable).items():
-            told = f"({', '.join(key)})" if key else "table"
-            lines.append(f"  {told} {', '.join(repr(float(p)) for p in row)};")
+            place = f"({', '.join(key)})" if key else "table"
+            lines.append(f"  {place} {', '.join(repr(float(p)) for p in row)};")
         lines.append("}")
     return "\n".join(lines) + "\n"

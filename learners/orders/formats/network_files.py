@@ -12,7 +12,7 @@ from learners.orders.formats import xdsl, xmlbif
 from learners.orders.formats.bif import parse_bif, write_bif
 from learners.orders.formats.elements import parse_elements
 from learners.orders.formats.network_tables import Network, NetworkFileError
-from learners.orders.formats.sem import write_sem
+from learners.orders.formats.sem import parse_sem, write_sem
 
 NetworkFormat = Literal["bif", "xmlbif", "xdsl", "sem"]
 MOST_BYTES = 64 << 20
@@ -61,15 +61,13 @@ def chosen_format(path: str | os.PathLike[str] | None, form: str | None) -> Netw
 
 
 def read_network(path: str | os.PathLike[str]) -> Network:
-    """The network of a file in the Bayesian Interchange Format, XMLBIF, or XDSL; what it begins with tells which.
+    """The network of a file in the Bayesian Interchange Format, XMLBIF, or XDSL, which what it begins with tells; or as equations (.sem).
 
     Raises
     ------
     NetworkFileError
         Naming the line.
     """
-    if format_of(path) == "sem":
-        raise NetworkFileError(str(path), 1, "networks of equations are written only: only discrete ones are read")
     try:
         with Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -94,7 +92,7 @@ def parse_network(content: bytes, where: str) -> Network:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise NetworkFileError(where, line, "it is not text in UTF-8") from error
-    return parse_bif(text, where)
+    return parse_sem(text, where) if format_of(where) == "sem" else parse_bif(text, where)
 
 
 def write_network(name: str, network: Network, form: NetworkFormat) -> str:

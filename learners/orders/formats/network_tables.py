@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from learners.errors import LearnerError
 
@@ -26,6 +29,57 @@ class InvalidNetwork(LearnerError, ValueError):
 
 
 @dataclass(frozen=True)
+class Equation:
+    """A number in a linear Gaussian network: intercept, weighted sum of its parents, and noise.
+
+    Parameters
+    ----------
+    intercept : float
+    coefficients : tuple of float
+        Of each parent in order.
+    deviation : float
+        Standard, of the noise.
+
+    Raises
+    ------
+    ValueError
+        If it is not above 0.
+    """
+
+    intercept: float
+    coefficients: tuple[float, ...]
+    deviation: float
+
+    def __post_init__(self) -> None:
+        if not self.deviation > 0:
+            raise ValueError(f"a standard deviation above 0 is expected, not {self.deviation:g}")
+
+    def in_words(self) -> tuple[str, list[str], str]:
+        """All digits, without an exponent, which some programs do not read."""
+        first, *others, last = (
+            np.format_float_positional(number, trim="-")
+            for number in (self.intercept, *self.coefficients, self.deviation)
+        )
+        return first, others, last
+
+
+def finite_number(word: str) -> float:
+    """The number that a word is.
+
+    Raises
+    ------
+    ValueError
+    """
+    try:
+        number = float(word)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"a number is expected, not {word!r}")
+    return number
+
+
+@dataclass(frozen=True)
 class Network:
     """Variables, their parents and their probabilities.
 
@@ -37,14 +91,14 @@ class Network:
     tables : mapping of str to mapping
         Of each variable, the values of its parents to its probabilities; () to a whole table, the parents' values slowest
         first.
-    properties : mapping of str to mapping of str to str
-        Of each variable, what else is to be written of it; nothing that was read.
+    equations : mapping of str to Equation
+        Of each continuous variable.
     """
 
     values: Mapping[str, tuple[str, ...]]
     parents: Mapping[str, tuple[str, ...]]
     tables: Mapping[str, Mapping[tuple[str, ...], tuple[float, ...]]] = field(default_factory=dict)
-    properties: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
+    equations: Mapping[str, Equation] = field(default_factory=dict)
 
     @property
     def edges(self) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _KEYWORDS = frozenset(
     ["network", "variable", "probability", "table", "default", "property", "type", "discrete", "continuous"]
 )
+# What a word of our own texts means, where it is none of the table's: a variable, and its values.
+_MEANING = r"^%s means (\w+): (\[.*\])$"
 Renamings = Mapping[str, Mapping[str, str]]
 
 
@@ -46,6 +48,12 @@ def in_words(network: Network) -> tuple[Network, dict[str, str]]:
         if word != variable or others:
             meanings[word] = json.dumps([variable, others])
     return _renamed(network, names, words), meanings
+
+
+def meanings_in(text: str, mark: str) -> dict[str, tuple[str, int]]:
+    """What the comments of a text tell, with their lines; `mark` begins a comment."""
+    found = re.finditer(_MEANING % mark, text, re.M | re.ASCII)
+    return {match[1]: (match[2], text.count("\n", 0, match.start()) + 1) for match in found}
 
 
 def with_meanings(network: Network, meanings: Mapping[str, tuple[str, int]], where: str) -> Network:
@@ -92,7 +100,7 @@ def _renamed(network: Network, names: Mapping[str, str], words: Renamings) -> Ne
             name(v): {tuple(map(value, parents[v], key)) if key else key: row for key, row in table.items()}
             for v, table in network.tables.items()
         },
-        {name(v): own for v, own in network.properties.items()},
+        {name(v): own for v, own in network.equations.items()},
     )
 
 

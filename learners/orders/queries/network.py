@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from learners.errors import LearnerError
 from learners.kernels.arrays import Array, Floats, Integers
-from learners.orders.formats.network_tables import Network
-from learners.orders.formats.sem import COEFFICIENTS, DEVIATION, INTERCEPT
 from learners.orders.lattice.graphs import Graph
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe, Standard
-from learners.schema import Schema
-from learners.schema.labels import labels_of
 
 # A node and its parents.
 Family = tuple[int, tuple[int, ...]]
@@ -154,51 +149,8 @@ def _posterior_mean(bge: BGe) -> Floats:
     return bge.n_rows / (bge.n_rows + bge.prior.alpha_mu) * bge.mean
 
 
-def nominal_network(schema: Schema, parents: Graph, tables: Sequence[Floats]) -> Network:
-    """A network of nominal columns.
-
-    Raises
-    ------
-    NoTables
-        If there are no tables.
-    """
-    if not tables:
-        raise NoTables
-    names = [attribute.name for attribute in schema.attributes]
-    values = {attribute.name: tuple(labels_of(attribute)) for attribute in schema.attributes}
-
-    def rows(node: int) -> Iterator[tuple[tuple[str, ...], tuple[float, ...]]]:
-        combinations = itertools.product(*(values[names[parent]] for parent in parents[node]))
-        yield from zip(combinations, map(tuple, tables[node].tolist()), strict=True)
-
-    above = {names[node]: tuple(names[parent] for parent in own) for node, own in enumerate(parents)}
-    return Network(values, above, {names[node]: dict(rows(node)) for node in range(len(names))})
-
-
-def gaussian_network(schema: Schema, parents: Graph, bge: BGe, standard: Standard) -> Network:
-    """A linear Gaussian network: its expected parameters in the columns' own units, as properties."""
-    names = [attribute.name for attribute in schema.attributes]
-    found = in_own_units(standard, mean_coefficients(parents, bge))
-    deviations = np.sqrt(found.variances)
-    properties = {
-        names[node]: {
-            INTERCEPT: _number(found.intercepts[node]),
-            COEFFICIENTS: ", ".join(map(_number, found.weights[node, list(own)])),
-            DEVIATION: _number(deviations[node]),
-        }
-        for node, own in enumerate(parents)
-    }
-    edges = {names[node]: tuple(names[parent] for parent in own) for node, own in enumerate(parents)}
-    return Network(dict.fromkeys(names, ()), edges, {}, properties)
-
-
 def in_own_units(standard: Standard, found: Coefficients) -> Coefficients:
     """Coefficients in the units of the columns, of those in which they were scored."""
     center, spread = standard
     weights = found.weights * spread[:, np.newaxis] / spread
     return Coefficients(center + spread * found.intercepts - weights @ center, weights, found.variances * spread**2)
-
-
-def _number(x: float) -> str:
-    """All digits, without an exponent, which some programs do not read."""
-    return np.format_float_positional(x, trim="-")

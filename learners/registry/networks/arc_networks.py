@@ -166,10 +166,12 @@ class GaussianNetwork:
         """The joint Gaussian distribution."""
         d = self.intercepts.size
         through = np.linalg.inv(np.eye(d) - self.weights)
+        with np.errstate(over="ignore", invalid="ignore"):  # which the mixture refuses
+            covariance = (through * self.variances) @ through.T
         mixture = GaussianMixture(
             np.zeros(1),
             (through @ self.intercepts)[np.newaxis],
-            ((through * self.variances) @ through.T)[np.newaxis],
+            covariance[np.newaxis],
             np.empty((1, 0)),
             np.zeros(d, np.int64),
         )

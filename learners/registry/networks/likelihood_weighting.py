@@ -11,6 +11,7 @@ import numpy as np
 
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.queries.answer_types import Answer, Guess, Sampled
+from learners.circuits.queries.column_values import nameable
 from learners.circuits.queries.likelihoods import read_evidence
 from learners.circuits.queries.queries import asked_variables
 from learners.errors import LearnerError
@@ -122,14 +123,12 @@ def sampled_answer(
     ends = np.cumsum([columns.n_values[v] for v in asked])[:-1]
     parts = list(zip(asked, np.split(shares, ends), np.split(errors, ends), strict=True))
     if isinstance(query, Impute):
-        told["imputed"] = {
-            columns.names[v]: Guess(
-                value=columns.value(v, int(np.argmax(own))),
-                probability=float(own.max()),
-                standard_error=float(its[int(np.argmax(own))]),
+        told["imputed"] = {}
+        for v, own, its in parts:
+            best = int(np.where(nameable(columns)[v], own, -1.0).argmax())
+            told["imputed"][columns.names[v]] = Guess(
+                value=columns.value(v, best), probability=float(own[best]), standard_error=float(its[best])
             )
-            for v, own, its in parts
-        }
         return told
     told["distributions"], told["standard_errors"] = {}, {}
     for v, own, its in parts:

@@ -15,7 +15,7 @@ from learners.models.query import Query, Surprise
 from learners.orders.model import OrderModel
 from learners.registry.networks.averages import averaged
 from learners.registry.networks.interventions import answer_after
-from learners.registry.networks.model import NetworkModel
+from learners.registry.networks.model import ArcModel
 from learners.registry.networks.of_models import GraphParameters, network_of
 
 
@@ -91,7 +91,7 @@ def check_all(model: Model, queries: Sequence[Query]) -> None:
         if not isinstance(model, OrderModel):
             if query.graph != "best":
                 raise NoGraphs
-            if isinstance(model, CircuitModel) and not isinstance(model, NetworkModel):
+            if isinstance(model, CircuitModel) and not isinstance(model, ArcModel):
                 check_plain([query])
         elif isinstance(query.graph, Average):
             model.asked.known(query.graph)

@@ -31,7 +31,7 @@ from learners.orders.queries.network import (
     n_cells,
 )
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork, GaussianNetwork
-from learners.registry.networks.model import NetworkModel
+from learners.registry.networks.model import ArcModel
 
 # Probabilities of all tables together: 256 MiB.
 MOST_CELLS = 1 << 25
@@ -42,19 +42,19 @@ TINY = 1e-300
 class TablesTooLarge(LearnerError, ValueError):
     """The tables of a network are too large to be taken apart."""
 
-    def __init__(self, n_cells: int) -> None:
+    def __init__(self, n_cells: int, most: int) -> None:
         super().__init__(
-            f"The tables of the network have {n_cells:,} probabilities, more than {MOST_CELLS:,}. Train with fewer parents (a smaller "
-            "k), or fold rare values (max_values)."
+            f"The tables of the network have {n_cells:,} probabilities, more than the {most:,} allowed here. Train with fewer parents "
+            "(a smaller k), or fold rare values (max_values)."
         )
 
 
 def has_arcs(model: Model) -> bool:
     """Whether columns of the one network of a model can be set from outside."""
-    return isinstance(model.joint if isinstance(model, EnsembleModel) else model, LookupModel | NetworkModel)
+    return isinstance(model.joint if isinstance(model, EnsembleModel) else model, LookupModel | ArcModel)
 
 
-def network_of(model: Model) -> ArcNetwork:
+def network_of(model: Model, most_cells: int = MOST_CELLS) -> ArcNetwork:
     """The network of a classifier, of an ensemble's joint member or a file; of a posterior over structures its best graph.
 
     Raises
@@ -65,10 +65,10 @@ def network_of(model: Model) -> ArcNetwork:
     """
     if isinstance(model, EnsembleModel):
         model = model.joint
-    if isinstance(model, NetworkModel):
+    if isinstance(model, ArcModel):
         return model.network
     if isinstance(model, LookupModel):
-        return _of_classifier(model)
+        return _of_classifier(model, most_cells)
     if isinstance(model, OrderModel):
         return best_graph_network(model)
     raise NoArcs
@@ -130,14 +130,14 @@ def _prior(model: LookupModel) -> Floats:
     return prior
 
 
-def _of_classifier(model: LookupModel) -> DiscreteNetwork:
+def _of_classifier(model: LookupModel, most_cells: int) -> DiscreteNetwork:
     schema, families = model.schema, _families(model)
     sizes, target = schema.domain_sizes.tolist(), schema.n_attributes
     parents: list[tuple[int, ...]] = [()] * (target + 1)
     tables: list[Floats] = [np.full(size, 1.0 / size) for size in sizes]
     most = sum(int(np.prod(shape, dtype=np.float64)) for _, shape in families)
-    if most > MOST_CELLS:
-        raise TablesTooLarge(most)
+    if most > most_cells:
+        raise TablesTooLarge(most, most_cells)
     for (family, _), table in zip(families, _tables(model), strict=True):
         parents[family[-1]] = family[:-1]
         tables[family[-1]] = table / table.sum(axis=-1, keepdims=True)

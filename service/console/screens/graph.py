@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
-from learners.registry.networks.model import NetworkModel
+from learners.registry.networks.model import ArcModel
 from service import product
 from service.console.pages import page, served_of, whole_number, workspace_of
 from service.console.rendering import Call
@@ -38,7 +38,7 @@ def graph(request: Request) -> JSONObject:
     """All columns, or those around one, with a bar for each value; of a circuit its regions."""
     reference = request.path_params["reference"]
     served = served_of(request, reference)
-    if isinstance(served.model, CircuitModel) and not isinstance(served.model, NetworkModel):
+    if isinstance(served.model, CircuitModel) and not isinstance(served.model, ArcModel):
         return _regions(request)
     told, bars = _explorer(request, served, reference)
     whole = graph_of(served.model)

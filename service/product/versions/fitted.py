@@ -133,7 +133,7 @@ def publish(
 
 
 def import_network(workspace: Workspace, path: Path, name: str) -> ModelVersion:
-    """Add the network of a BIF, XMLBIF or XDSL file to the registry, as the next version of a name.
+    """Add the network of a BIF, XMLBIF, XDSL or SEM file to the registry, as the next version of a name.
 
     Raises
     ------

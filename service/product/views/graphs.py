@@ -12,7 +12,7 @@ from learners.errors import LearnerError, UnknownColumn
 from learners.models.model import Model
 from learners.models.query import Edges, Graph
 from learners.orders.model import OrderModel
-from learners.registry.networks.model import NetworkModel
+from learners.registry.networks.model import ArcModel
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONObject
 from service.serving.predictor import map_version
@@ -128,7 +128,7 @@ def graph_of(model: Model) -> ColumnGraph:
     if isinstance(model, OrderModel):
         return graph_of_posterior(model)
     if not isinstance(model, LookupModel):
-        if isinstance(model, CircuitModel) and not isinstance(model, NetworkModel):
+        if isinstance(model, CircuitModel) and not isinstance(model, ArcModel):
             raise NoGraph(model.kind)
         return graph_of_structure(model.structure())
     names = [attribute.name for attribute in model.schema.attributes]

@@ -56,7 +56,7 @@ def network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:
     Raises
     ------
     NoNetwork
-    NoTables, TooManyCells
+    NoTables, TablesTooLarge
         If its tables are too large.
     InvalidNetwork
         If columns are numbers, which only BIF can hold.

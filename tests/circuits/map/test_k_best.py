@@ -15,9 +15,12 @@ from tests.circuits.map_circuits import problems, random_circuit
 from tests.naive import map as naive
 
 
-@given(problems(), st.integers(1, 12))
-@settings(max_examples=80, deadline=None)
-def test_the_k_best_are_those_of_all_assignments(problem, n):
+@pytest.mark.parametrize("n_problems", [80, pytest.param(200, marks=pytest.mark.faults)])
+def test_the_k_best_are_those_of_all_assignments(n_problems):
+    settings(max_examples=n_problems, deadline=None)(given(problems(), st.integers(1, 12))(check_k_best))()
+
+
+def check_k_best(problem, n):
     circuit, query, evidence = problem
     values = naive.all_values(circuit, query, evidence)
     expected = sorted((p for p in values.values() if p > 0), reverse=True)[:n]
@@ -43,9 +46,14 @@ def test_without_time_the_first_is_told_with_a_bound_of_all():
     assert all(answer.log_probability <= answer.upper_bound for answer in every)
 
 
-@given(problems(leaves=(INDICATOR, CATEGORICAL)), st.integers(1, 12))
-@settings(max_examples=50, deadline=None)
-def test_kbt_tells_its_trees_with_their_values(problem, n):
+@pytest.mark.parametrize("n_problems", [50, pytest.param(200, marks=pytest.mark.faults)])
+def test_kbt_tells_its_trees_with_their_values(n_problems):
+    settings(max_examples=n_problems, deadline=None)(
+        given(problems(leaves=(INDICATOR, CATEGORICAL)), st.integers(1, 12))(check_kbt)
+    )()
+
+
+def check_kbt(problem, n):
     circuit, query, evidence = problem
     values = naive.all_values(circuit, query, evidence)
     if not max(values.values()):

@@ -42,18 +42,22 @@ def score_of(model, graph):
     return model.answer([Score(edges=edges)])[0]
 
 
-def test_a_graph_beyond_candidates_and_lattice_has_its_score_and_says_so():
-    table = wide()
+@pytest.mark.parametrize(
+    ("d", "n_graphs"), [(24, 20), *(pytest.param(d, 1000, marks=pytest.mark.faults) for d in (24, 32))]
+)
+def test_a_graph_beyond_candidates_and_lattice_has_its_score_and_says_so(d, n_graphs):
+    table = wide(d=d)
     model = learned(table, method="blocks", candidates=4, sets=300, draws=16)
     log_of = naive_bge(standardised(table)[0])
     rng = np.random.default_rng(3)
-    for graph in [random_graph(24, rng, 7) for _ in range(20)]:
+    for graph in [random_graph(d, rng, 7) for _ in range(n_graphs)]:
         told = score_of(model, graph)
-        expected = sum(log_of(node, own) + log_fair(24, len(own)) for node, own in enumerate(graph))
+        expected = sum(log_of(node, own) + log_fair(d, len(own)) for node, own in enumerate(graph))
         assert told["log_score"] == pytest.approx(expected, rel=1e-9)
         assert told["log_posterior"] <= 0
         assert not told["is_covered"]
-        assert any("is no candidate parent of" in note for note in told["notes"])
+        is_outside = any(set(own) - set(model.posterior.scores.candidates[v].tolist()) for v, own in enumerate(graph))
+        assert any("no candidate parent" in note for note in told["notes"]) == is_outside
     best = model.best.parents
     assert score_of(model, best)["is_covered"]
 

@@ -20,6 +20,7 @@ from learners.registry.networks.back_door import adjustment_set, descendants
 from learners.registry.networks.network_answers import answer_all
 from learners.registry.networks.of_models import NoRows, network_of
 from tests.registry.networks.test_of_models import random_network
+from tests.strategies import up_to
 
 TOLERANCE = 1e-10
 
@@ -76,7 +77,7 @@ def test_an_intervention_is_the_truncated_factorisation(seed):
     }
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", up_to(60, 200))
 def test_adjusting_for_the_named_columns_tells_the_same(seed):
     network, rng = random_network(seed, d=6), np.random.default_rng(seed)
     network = type(network)(  # without zeros, so that every stratum has rows

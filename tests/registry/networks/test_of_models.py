@@ -11,6 +11,7 @@ from learners.models.query import Conditional, Graph, Map, Marginal, Moments, Sa
 from learners.orders.formats.bif import parse_bif
 from learners.orders.formats.network_tables import Network
 from learners.registry.discrete_networks import network_model
+from tests.strategies import up_to
 
 
 def random_network(seed, d=5):
@@ -44,7 +45,7 @@ def joint_of(network):
         yield row, p
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", up_to(40, 200))
 def test_a_network_of_a_file_answers_as_enumeration_does(seed):
     network = random_network(seed)
     model = network_model(network)

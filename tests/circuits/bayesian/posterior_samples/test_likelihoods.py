@@ -17,6 +17,7 @@ from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from tests.circuits.map_circuits import random_circuit
 from tests.circuits.queries.test_likelihoods import CIRCUIT, MIXED, schema_of, some_evidence
 from tests.naive import circuits as naive
+from tests.strategies import up_to
 
 
 def draws_of(rng, circuit, n_draws=5):
@@ -33,7 +34,7 @@ def draws_of(rng, circuit, n_draws=5):
     return CircuitDraws(circuit, np.concatenate(weight), parameter)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", up_to(40, 200))
 def test_the_mean_of_what_enumeration_says_of_each_draw(seed):
     rng = np.random.default_rng(seed)
     circuit = random_circuit(rng, int(rng.integers(2, 5)), zeros=0.0)
