@@ -67,7 +67,10 @@ def read_network(path: str | os.PathLike[str]) -> Network:
     ------
     NetworkFileError
         Naming the line.
+    InvalidParameter
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidParameter("path", path, "give a path")
     if format_of(path) == "sem":
         raise NetworkFileError(str(path), 1, "networks of equations are written only: only discrete ones are read")
     try:
