@@ -26,7 +26,7 @@ from learners.estimators.forms import (
     rows_of,
     source_of_dataset,
 )
-from learners.estimators.labels import counts_of, knowing, plain_classes, unused_name, with_class_column
+from learners.estimators.labels import accuracy, counts_of, knowing, plain_classes, unused_name, with_class_column
 from learners.estimators.single_row import record_of
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
@@ -273,6 +273,10 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         most_probable = self.predict_proba(X).argmax(axis=1)
         predicted: np.ndarray[Any, Any] = self.classes_[most_probable]
         return predicted
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of rows whose most probable class is theirs; y has the (n_rows,) classes."""
+        return accuracy(self.predict(X), y, sample_weight)
 
     def record_classifier(self) -> Callable[[Mapping[str, Any]], Floats]:
         """The fastest way for one row at a time.

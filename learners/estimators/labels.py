@@ -95,6 +95,23 @@ def counts_of(sample_weight: Any) -> pa.Array:
     return pa.array(weights.astype(np.int64))
 
 
+def accuracy(predicted: Any, y: Any, sample_weight: Any) -> float:
+    """The share of predictions that are right.
+
+    Raises
+    ------
+    InvalidParameter
+    """
+    from sklearn.metrics import accuracy_score
+
+    if np.shape(y)[:1] != predicted.shape:
+        raise InvalidParameter("y", type(y).__name__, f"give a list of the {len(predicted):,} rows' classes")
+    try:
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+    except (TypeError, ValueError) as error:  # in the words of scikit-learn, whose users know them
+        raise InvalidParameter("y", type(y).__name__, one_line(error).removesuffix(".")) from error
+
+
 def unused_name(name: str, names: Collection[str]) -> str:
     """The name itself, or one that no column has."""
     while name in names:

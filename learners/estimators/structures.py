@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
@@ -20,7 +19,6 @@ from learners.estimators.forms import are_paths, rows_of
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
 from learners.models.query import AnyQuery, StructureQuery, check_kind
-from learners.orders.formats.network_files import chosen_format
 from learners.orders.model import OrderModel
 from learners.orders.parameters import OrderParameters
 from learners.orders.queries.predictive import GraphAverage
@@ -32,7 +30,6 @@ from learners.passes.sources.csv.types import idle_options, told_types
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.registry import recipes
-from learners.registry.discrete_networks import network_text
 from learners.registry.networks.network_answers import answer_all
 from learners.registry.networks.of_models import compiled
 from learners.registry.networks.order_circuits import order_circuit
@@ -218,23 +215,6 @@ class StructurePosterior(BaseEstimator):
         graph.add_nodes_from(model.names)
         graph.add_edges_from((parent, child, {"probability": p}) for parent, child, p in model.best_edges())
         return graph
-
-    @with_checks
-    def to_network(self, path: str | Path | None = None, *, format: str | None = None) -> str:
-        """The most probable graph as BIF, XMLBIF, XDSL or equations (sem), written to a file if a path is given, whose end tells the format.
-
-        Raises
-        ------
-        NoTables
-            If its tables were too large to be kept.
-        InvalidNetwork
-            If columns are numbers, which only BIF and equations can hold; or none are, in equations.
-        InvalidParameter
-        """
-        text = network_text(self._model(), "fewpass", chosen_format(path, format))
-        if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
-        return text
 
     def _model(self) -> OrderModel:
         check_is_fitted(self, "model_")

@@ -131,7 +131,12 @@ def compare(outcomes: Iterable[Outcome]) -> Comparison:
     ------
     EmptyData
         If there are no outcomes.
+    InvalidParameter
     """
+    outcomes = list(outcomes) if isinstance(outcomes, Iterable) else [outcomes]
+    for outcome in outcomes:
+        if not isinstance(outcome, Outcome):
+            raise InvalidParameter("outcomes", type(outcome).__name__, "give Outcomes, as cross_validate returns them")
     outcomes = [outcome for outcome in outcomes if outcome.limit is None]
     if not outcomes:
         raise EmptyData("There are no outcomes to compare.")

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from learners.distributions.checks import distributions
+from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats, Integers, Mask
 from learners.models.model import Model
 from learners.schema import Chunk
@@ -63,8 +64,14 @@ def explain(model: Model, chunk: Chunk) -> Explanation:
 
     Raises
     ------
-    NoClass
+    NoClass, InvalidParameter
     """
+    if not hasattr(model, "predict_proba"):
+        raise InvalidParameter("model", type(model).__name__, "give a model, such as estimator.model_")
+    if not isinstance(chunk, Chunk):
+        raise InvalidParameter(
+            "chunk", type(chunk).__name__, "give a Chunk; estimator.explain(X) takes rows of any form"
+        )
     probabilities = distributions(model.predict_proba(chunk))
     n_rows, n_classes = probabilities.shape
     ranked = np.argsort(-probabilities, axis=1, kind="stable")

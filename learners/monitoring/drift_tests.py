@@ -292,23 +292,16 @@ def _pairs_of(cells: Floats, n: float) -> float:
 
 
 def _of_predictions(window: ServedCounts, reference: Reference, repeats: Repeats) -> list[Finding]:
-    """Predicted classes with their confidence, and surprise, where the reference was scored by the same model.
-
-    A model is surer of the rows that it learned from than of those that were kept back, and they surprise it less: neither
-    is drift.
-    """
+    """Predicted classes with their confidence, and surprise, where the reference was scored by the same model."""
     other = reference.served
     if other is None:
         return []
     found = []
-    own, before = ({name: value or 0.0 for name, value in estimates(counts).items()} for counts in (window, other))
     if window.watched.n_classes:
         compared = compare_counts(window.block("confidence").ravel(), other.block("confidence").ravel(), repeats)
-        compared = compared._replace(p_value=1.0) if own["accuracy"] > before["accuracy"] else compared
         found.append(_of("confidence", None, compared, "nats"))
     if window.watched.member is not None:
         compared = compare_counts(window.block("surprise"), other.block("surprise"), repeats)
-        compared = compared._replace(p_value=1.0) if own["surprise_nats"] < before["surprise_nats"] else compared
         found.append(_of("surprise", None, compared, "nats"))
     return found
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners import StructurePosterior
+from fewpass import StructurePosterior
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.errors import EmptyData, InvalidArray, InvalidParameter, NoClass, SchemaError, UnknownColumn
 from learners.models.query import Edges, Effects, Graph, Graphs, Moments, Paths, Score

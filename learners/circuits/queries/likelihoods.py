@@ -40,10 +40,6 @@ class Read(NamedTuple):
         told = sorted(self.likelihoods.log_weights.items())
         return (*((v, logs.tobytes()) for v, logs in told), *sorted(self.likelihoods.ranges.items()))
 
-    def ranged(self, columns: Columns) -> set[str]:
-        """The numeric columns of which a range is given."""
-        return {columns.names[v] for v in self.likelihoods.ranges}
-
     @property
     def settled(self) -> set[str]:
         """The columns about which nothing can be asked: those with one value."""

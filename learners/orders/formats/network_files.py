@@ -67,7 +67,10 @@ def read_network(path: str | os.PathLike[str]) -> Network:
     ------
     NetworkFileError
         Naming the line.
+    InvalidParameter
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidParameter("path", path, "give a path")
     try:
         with Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)

@@ -144,32 +144,33 @@ def _prediction(query: Query, schema: Schema) -> str:
 def _tables(query: Query, writable: Writable) -> Iterator[str]:
     """The statements that make and fill the tables."""
     dialect = query.dialect
-    whole, real, text = dialect.whole, dialect.real, dialect.text
+    # Codes and their numbers are INTEGER, as expressions of literals are: DuckDB joins without a cast three times as fast.
+    real, text = dialect.real, dialect.text
     logs = ", ".join(f"l{k} {real}" for k in query.classes)
     tables: dict[str, tuple[str, Iterable[str]]] = {
         "values": (
-            f"attribute {whole}, text_value {text}, whole_value {whole}, code {whole}",
+            f"attribute INTEGER, text_value {text}, whole_value {dialect.whole}, code INTEGER",
             value_rows(writable.schema, writable.used, dialect),
         ),
         "codes": (
-            f"attribute {whole}, given {whole}, code {whole}",
+            "attribute INTEGER, given INTEGER, code INTEGER",
             chain.from_iterable(map(code_rows, writable.summing)),
         ),
         "logs": (
-            f"family {whole}, cell {whole}, {logs}",
+            f"family INTEGER, cell INTEGER, {logs}",
             chain.from_iterable(families.rows(dialect) for families in writable.families),
         ),
         "factorials": (
-            f"n {whole}, log_factorial {real}",
+            f"n INTEGER, log_factorial {real}",
             (f"{n}, {dialect.number(math.lgamma(n + 1))}" for n in range(len(writable.used) + 2)),
         ),
     }
     if writable.trees is not None:
-        below = ", ".join(f"{side}_node {whole}, {side}_attribute {whole}" for side in ("left", "right"))
-        tables["trees"] = (f"root {whole}, attribute {whole}", writable.trees.root_rows())
-        columns = f"node {whole}, mask {text}, {below}, left_share {real}, label {whole}, score {real}"
+        below = ", ".join(f"{side}_node INTEGER, {side}_attribute INTEGER" for side in ("left", "right"))
+        tables["trees"] = ("root INTEGER, attribute INTEGER", writable.trees.root_rows())
+        columns = f"node INTEGER, low INTEGER, high INTEGER, mask {text}, {below}, left_share {real}, label INTEGER, score {real}"
         tables["nodes"] = (columns, writable.trees.node_rows(dialect))
-        tables["ways"] = (f"go {text}, is_left {whole}", [f"'{go}', {is_left}" for go, is_left in WAYS])
+        tables["ways"] = ("go INTEGER, is_left INTEGER", [f"{go}, {is_left}" for go, is_left in WAYS])
     for of, (columns, rows) in tables.items():
         named = table_name(dialect, query.prefix, of)
         yield f"CREATE TABLE {named} ({columns});"

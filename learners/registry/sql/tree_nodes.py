@@ -11,14 +11,24 @@ from learners.ensembles.correction.forest_kernels import WORD, Forest
 from learners.registry.sql.dialects import Dialect
 from learners.registry.sql.query import Query
 
-RIGHT, LEFT, BOTH = "012"
-# Which sides a row goes to, by what the mask of a split says of its code.
+RIGHT, LEFT, BOTH = range(3)
+# Which sides a row goes to, by what a split says of its code.
 WAYS = ((LEFT, 1), (RIGHT, 0), (BOTH, 1), (BOTH, 0))
+MISSING = -1
+GO = (
+    f"CASE WHEN s.code = {MISSING} THEN {BOTH} WHEN s.code BETWEEN n.low AND n.high THEN {LEFT} "
+    f"WHEN SUBSTR(n.mask, CAST(s.code AS INTEGER) + 1, 1) = '1' THEN {LEFT} ELSE {RIGHT} END"
+)
 
 
 class _Node(NamedTuple):
-    """One row of the table of nodes; a leaf is its own left node, and has a score."""
+    """One row of the table of nodes: codes from `low` to `high` go left, and those whose place in `mask` has a 1.
 
+    A leaf is its own left node, and has a score.
+    """
+
+    low: int
+    high: int
     mask: str
     left: int
     right: int
@@ -53,7 +63,7 @@ class TreesInSQL:
             score = float(forest.leaves[int(forest.leaf_starts[tree]) + place - n_splits])
             if (label, score) not in self._leaves:
                 number = self._leaves[label, score] = len(self.nodes)
-                self.nodes.append(_Node(LEFT, number, number, 1.0, -1, label, score))
+                self.nodes.append(_Node(0, 0, "", number, number, 1.0, -1, label, score))
             return self._leaves[label, score]
         left, right = self._add(tree, 2 * place + 1), self._add(tree, 2 * place + 2)
         if left == right:
@@ -63,9 +73,23 @@ class TreesInSQL:
         codes = np.arange(self._sizes[attribute])
         words = forest.words[int(forest.word_starts[node]) + codes // WORD]
         goes_left = (words >> (codes % WORD).astype(np.uint64)) & np.uint64(1)
-        mask = "".join(LEFT if left_one else RIGHT for left_one in goes_left.tolist()) + BOTH
+        mask = "".join(map(str, goes_left.tolist()))
+        run = max(mask.split("0"), key=len)  # which is compared in numbers, ten times as fast as in text
+        low = mask.index(run)
         share = float(forest.left_shares[node])
-        self.nodes.append(_Node(mask, left, right, share, attribute, int(forest.labels[tree]), 0.0))
+        self.nodes.append(
+            _Node(
+                low,
+                low + len(run) - 1,
+                mask if mask.strip("0") != run else "",
+                left,
+                right,
+                share,
+                attribute,
+                int(forest.labels[tree]),
+                0.0,
+            )
+        )
         return len(self.nodes) - 1
 
     def _depth_of(self, number: int) -> int:
@@ -77,12 +101,12 @@ class TreesInSQL:
         return [f"{root}, {self.nodes[root].attribute}" for root in self._roots]
 
     def node_rows(self, dialect: Dialect) -> list[str]:
-        """Rows of the table of nodes: node, mask, left, its attribute, right, its attribute, left share, label, score."""
+        """Rows of the table of nodes: node, low, high, mask, left, its attribute, right, its attribute, left share, label, score."""
         rows = []
         for number, node in enumerate(self.nodes):
             below = [f"{side}, {self.nodes[side].attribute}" for side in (node.left, node.right)]
             told = f"{dialect.number(node.left_share)}, {node.label}, {dialect.number(node.score)}"
-            rows.append(f"{number}, '{node.mask}', {', '.join(below)}, {told}")
+            rows.append(f"{number}, {node.low}, {node.high}, '{node.mask}', {', '.join(below)}, {told}")
         return rows
 
     def add_scores(self, query: Query, source: str) -> str:
@@ -99,9 +123,9 @@ class TreesInSQL:
         own = ["s.row_key", *(f"s.{code}" for code in codes)]
         begun = ["r.root AS node", f"{self._code('r.attribute')} AS code", "1e0 AS share"]
         source = query.add("roots", [*own, *begun], f"{source} AS s CROSS JOIN {query.table('trees')} AS r")
-        share = f"CASE WHEN w.go <> '{BOTH}' THEN 1e0 WHEN w.is_left = 1 THEN n.left_share ELSE 1e0 - n.left_share END"
+        share = f"CASE WHEN w.go <> {BOTH} THEN 1e0 WHEN w.is_left = 1 THEN n.left_share ELSE 1e0 - n.left_share END"
         nodes = f"JOIN {query.table('nodes')} AS n ON n.node = s.node"
-        ways = f"JOIN {query.table('ways')} AS w ON w.go = SUBSTR(n.mask, CAST(s.code AS INTEGER) + 1, 1)"
+        ways = f"JOIN {query.table('ways')} AS w ON w.go = {GO}"
         for _ in range(self._depth):
             below = [f"CASE WHEN w.is_left = 1 THEN n.left_{of} ELSE n.right_{of} END" for of in ("node", "attribute")]
             moved = [f"{below[0]} AS node", f"{self._code(below[1])} AS code", f"s.share * {share} AS share"]
@@ -110,9 +134,9 @@ class TreesInSQL:
         return query.add("trees", ["s.row_key", *sums], f"{source} AS s\n    {nodes}\n  GROUP BY s.row_key")
 
     def _code(self, attribute: str) -> str:
-        """The place in the mask of the code of an attribute: missing ones are the last, and leaves have one only."""
+        """The code of an attribute, of a leaf 0."""
         cases = [
-            f"WHEN {i} THEN CASE WHEN s.c{i} < {self._sizes[i]} THEN s.c{i} ELSE {self._sizes[i]} END"
+            f"WHEN {i} THEN CASE WHEN s.c{i} < {self._sizes[i]} THEN s.c{i} ELSE {MISSING} END"
             for i in self._attributes
         ]
         return f"CASE {attribute} {' '.join(cases)} ELSE 0 END" if cases else "0"

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from learners.distributions.checks import distribution
-from learners.errors import SchemaError
+from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.checks import check_lengths
 from learners.schema.chunk import Chunk
@@ -336,6 +336,7 @@ def record_classifier(
     predict_proba, is_narrow = model.predict_proba, model.schema.code_dtype is np.uint8
 
     def classify_numbers(record: Mapping[str, object]) -> Floats:
+        _check_record(record)
         chunk = encode_records([record], model.schema)
         probabilities: Floats = distribution(predict_proba(chunk)[0])
         if observing is not None:
@@ -346,30 +347,23 @@ def record_classifier(
         return probabilities
 
     def classify(record: Mapping[str, object]) -> Floats:
-        codes = encode_record(record)
-        # The shortest way from small numbers to an array.
-        x: Codes = np.frombuffer(bytes(codes), np.uint8) if is_narrow else np.array(codes).astype(np.uint16)
-        probabilities: Floats = distribution(predict_proba(Chunk(x.reshape(-1, 1), None))[0])
-        return probabilities
-
-    if model.schema.continuous:
-        return classify_numbers
-    if observing is None:
-        return classify
-    append, next_id = observing.append, observing.next_id
-
-    def classify_and_tell(record: Mapping[str, object]) -> Floats:
         codes: list[int] | bytes = encode_record(record)
-        if is_narrow:
+        if is_narrow:  # the shortest way from small numbers to an array
             codes = bytes(codes)
             x: Codes = np.frombuffer(codes, np.uint8)
         else:
             x = np.array(codes).astype(np.uint16)
         probabilities: Floats = distribution(predict_proba(Chunk(x.reshape(-1, 1), None))[0])
-        append((next_id(), codes, probabilities, record, None))
+        if observing is not None:
+            observing.append((observing.next_id(), codes, probabilities, record, None))
         return probabilities
 
-    return classify_and_tell
+    return classify_numbers if model.schema.continuous else classify
+
+
+def _check_record(record: object) -> None:
+    if record.__class__ is not dict and not isinstance(record, Mapping):
+        raise InvalidParameter("record", type(record).__name__, "give a mapping, such as {'name': value}")
 
 
 def record_encoder(schema: Schema) -> Callable[[Mapping[str, object]], list[int]]:
@@ -381,6 +375,7 @@ def record_encoder(schema: Schema) -> Callable[[Mapping[str, object]], list[int]
     encoders = value_encoders(schema)
 
     def one_by_one(record: Mapping[str, object]) -> list[int]:
+        _check_record(record)
         return [code(record[name]) if name in record else absent for name, code, absent in encoders]
 
     if schema.n_attributes < 2 or any(attribute.kind != "nominal" for attribute in schema.attributes):

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import StructurePosterior
+from fewpass import StructurePosterior
 from learners.models.query import Conditional, Graph, Map, Marginal, Moments, Sample
 from learners.orders.formats.bif import parse_bif
 from learners.orders.formats.network_tables import Network

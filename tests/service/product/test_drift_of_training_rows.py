@@ -1,4 +1,4 @@
-"""Drift of the training file itself: infinite numbers, copied columns, numbers that a model has learned by heart."""
+"""Drift of the training file itself: infinite numbers, copied columns, a model that uses no column."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def test_the_training_file_itself_raises_no_alarm(end: float, tmp_path: Path) ->
     assert any(alarm["kind"] == "out_of_range" for alarm in told["alarms"]), "the other infinity is new"
 
 
-def test_copied_columns_and_rows_learned_by_heart_are_no_drift(tmp_path: Path) -> None:
+def test_copied_columns_are_no_drift(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 2000)
-    x, words = rng.normal(y, 1), {f"w{i}": (rng.integers(0, 40, 2000) + y).astype(str) for i in range(10)}
+    x = rng.normal(y, 1)
     copies = {"x1": x, "x2": x, "x3": np.where(x > 2, np.inf, x), "k": np.ones(2000)}
     unused = {"a": rng.normal(size=200).repeat(10)}
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
-        for name, columns, holdout in (("copies", copies, 0), ("words", words, 0.2), ("unused", unused, 0)):
+        for name, columns in (("copies", copies), ("unused", unused)):
             path = tmp_path / f"{name}.parquet"
             pq.write_table(pa.table(columns | {"y": np.array(["a", "b"])[y]}), path)
-            request = TrainRequest(uris=[str(path)], target="y", learner="nb", model=name, holdout=holdout)
+            request = TrainRequest(uris=[str(path)], target="y", learner="nb", model=name, holdout=0)
             product.train(workspace, request)
             if name == "unused":
                 with pytest.raises(InvalidRequest, match="uses no column"):
