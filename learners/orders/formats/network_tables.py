@@ -6,8 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import numpy as np
+from decimal import Decimal
 
 from learners.errors import LearnerError
 
@@ -57,7 +56,7 @@ class Equation:
     def in_words(self) -> tuple[str, list[str], str]:
         """All digits, without an exponent, which some programs do not read."""
         first, *others, last = (
-            np.format_float_positional(number, trim="-")
+            format(Decimal(repr(float(number))).normalize(), "f")
             for number in (self.intercept, *self.coefficients, self.deviation)
         )
         return first, others, last
