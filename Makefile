@@ -42,7 +42,8 @@ screenshots: $(READY) browser
 faults: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m faults
 
-# The tests of what asks for older libraries than our pins: MLflow and a generator of clients, each in an environment of its own.
+# The tests beside MLflow, a generator of clients, pgmpy and pyAgrum, in environments of their own: they ask for other
+# releases than our pins, or bring much else.
 interchange: $(READY)
 	$(PYTHON) -m venv build/mlflow
 	sed '/^cachetools=/d; /^importlib_metadata=/d' constraints.txt > build/mlflow/constraints.txt
@@ -52,6 +53,10 @@ interchange: $(READY)
 	$(PYTHON) -m venv build/generator
 	build/generator/bin/python -m pip install --quiet --disable-pip-version-check openapi-python-client
 	PATH="$(CURDIR)/build/generator/bin:$$PATH" $(BIN)/python -m pytest tests/service/http/test_generated_client.py
+	$(PYTHON) -m venv build/networks
+	build/networks/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[structures]' hypothesis pyagrum pytest pytest-timeout
+	build/networks/bin/python -m pytest -m faults tests/registry/test_discrete_networks.py
 
 # An hour of predictions, trainings, promotions and queries: no error, and memory, descriptors and threads stay flat.
 soak: $(READY)

@@ -122,7 +122,7 @@ def losses_of_class_shares(y: ArrayLike, n_classes: int) -> dict[str, float]:
     Returns
     -------
     dict of float
-        `log_loss`, `rmse` and `zero_one_loss`, as in `Metrics`.
+        `log_loss`, `rmse`, `brier` and `zero_one_loss`, as in `Metrics`; shares are calibrated, so there is no `ece`.
 
     Raises
     ------
@@ -134,14 +134,23 @@ def losses_of_class_shares(y: ArrayLike, n_classes: int) -> dict[str, float]:
         raise EmptyData(NO_ROWS)
     counts = np.bincount(y[y < n_classes], minlength=n_classes)
     n_known = int(counts.sum())
+    # Rows of a class nobody knows have no true class among these: their squares alone, as if none were left out.
+    whole = float((((counts + 1) / (n_known + n_classes)) ** 2).sum())
+    squares = float(((counts + 1) ** 2).sum())
     counts = counts[counts > 0]  # what no row has weighs nothing below
-    of_true = counts / (n_known - 1 + n_classes)
+    total = n_known - 1 + n_classes
+    of_true = counts / total
+    squares_of_row = (squares - 2 * counts - 1) / total**2  # a row of its class left out: (counts + 1)² becomes counts²
     weights = counts / y.size
     equal, unknown = 1 / n_classes, 1 - n_known / y.size
     of_unknown = -unknown * math.log(LEAST_PROBABILITY)
     return {
         "log_loss": min(float(-weights @ np.log(of_true)), -(1 - unknown) * math.log(equal)) + of_unknown,
         "rmse": math.sqrt(min(float(weights @ (1 - of_true) ** 2), (1 - unknown) * (1 - equal) ** 2) + unknown),
+        "brier": min(
+            float(weights @ (squares_of_row - 2 * of_true + 1)) + unknown * (whole + 1),
+            (1 - unknown) * (1 - equal) + unknown * (1 + equal),
+        ),
         "zero_one_loss": float(1 - weights.max(initial=0.0)),
     }
 

@@ -89,6 +89,13 @@ def test_class_shares_lose_what_each_row_loses_by_the_others(labels, n_classes):
     equal = len(known) * log(n_classes), len(known) * (1 - 1 / n_classes) ** 2
     assert losses["log_loss"] == pytest.approx((min(log_loss, equal[0]) + of_unknown) / len(labels))
     assert losses["rmse"] == pytest.approx(sqrt((min(square, equal[1]) + n_unknown) / len(labels)))
+    shares = [
+        [(known.count(c) + (c != label)) / (len(known) - 1 + n_classes) for c in range(n_classes)] for label in known
+    ]
+    brier = sum(sum(p * p for p in own) - 2 * own[label] + 1 for own, label in zip(shares, known, strict=True))
+    whole = sum(((known.count(c) + 1) / (len(known) + n_classes)) ** 2 for c in range(n_classes)) + 1
+    uniform = len(known) * (1 - 1 / n_classes) + n_unknown * (1 + 1 / n_classes)
+    assert losses["brier"] == pytest.approx(min(brier + n_unknown * whole, uniform) / len(labels))
     most = max(map(known.count, known), default=0)
     assert losses["zero_one_loss"] == pytest.approx(1 - most / len(labels))
     of_model = evaluate(np.tile(1 / n_classes, (1, n_classes)), [n_classes])

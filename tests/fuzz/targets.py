@@ -184,10 +184,10 @@ def cron(content: bytes) -> None:
 
 def in_file(suffix: str, read: Callable[[Path], object]) -> Callable[[bytes], None]:
     """A parser of a file."""
-    folder = Path(tempfile.mkdtemp(prefix="fewpass-fuzz-"))
+    folder = tempfile.TemporaryDirectory(prefix="fewpass-fuzz-")  # leaves with the process
 
     def parse(content: bytes) -> None:
-        path = folder / f"it{suffix}"
+        path = Path(folder.name) / f"it{suffix}"
         path.write_bytes(content)
         read(path)
 
