@@ -35,6 +35,7 @@ FULL = {
     "real_table": [],
     "monitoring": ["power", "--repeats", "20"],
     "sql": [],
+    "clicks": [],
 }
 QUICK = {
     "passes": ["--rows", "1000000", "--rounds", "3"],
@@ -50,6 +51,7 @@ QUICK = {
     "structures": ["--columns", "16", "--rounds", "2", "--rows", "500000", "--nominal-rows", "100000"],
     "service": ["--rounds", "1", "--seconds", "1", "--jobs", "300"],
     "large_bodies": ["--rounds", "1", "--rows", "50000"],
+    "clicks": ["--rows", "5000", "--clicks", "40", "--rounds", "1"],
     "real_table": ["--rows", "100000", "--rounds", "2", "--command-rounds", "1"],
     "monitoring": ["power", "--repeats", "1"],
     "sql": ["--models", "7", "--rows", "500", "--speed-rows", "20000", "--rounds", "1"],
