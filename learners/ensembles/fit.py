@@ -30,7 +30,7 @@ from learners.schema import Chunk
 Solved = dict[Family, Levels]
 
 # float32 numbers that the log probabilities of one member may take; fewer rows serve where there are many classes.
-MOST_TERMS = 1 << 26
+MOST_TERMS = 1 << 24
 MOST_ROWS = 12_000
 # What frugal members spare; see `fit_members`.
 MORE_PARENTS, FEWEST_MEMBERS, PAYS = 1, 4, 0.003
@@ -102,8 +102,8 @@ class Fitted(NamedTuple):
         Their mean log scores of the rows that weights are fitted to, each left out.
     rows : Rows
         Those: as many of the drawn ones as fit in memory.
-    own : (n_members, n_drawn) float64
-        Of each drawn row the weighted terms of its own class, the row left out.
+    own : (n_members, n_drawn or n) float64
+        Of each drawn row the weighted terms of its own class, the row left out; without a correction of the first n alone.
     """
 
     members: tuple[FittedMember, ...]
@@ -169,6 +169,7 @@ def fit_members(
     advance: Advance = unheard,
     *,
     frugal: bool = False,
+    has_correction: bool = False,
 ) -> Fitted:
     """Solve the trees of each member, select and weight.
 
@@ -186,6 +187,8 @@ def fit_members(
         Whether members of one table, which select alike, spare what pays little: those after the first have at most
         `MORE_PARENTS` more parents than it selects, and there are no more once two of them lower the loss of rows left out by
         less than a share of `PAYS`.
+    has_correction : bool
+        Whether a correction will ask for the scores of all drawn rows.
     """
     n_classes = counts.class_counts.size
     n = min(drawn.n_rows, rows_at_once(members, n_classes))
@@ -193,7 +196,7 @@ def fit_members(
     assert chosen.y is not None
     rows = Rows(chosen.y, left_out_prior(counts.class_counts, chosen.y))
     pooled = np.zeros((n, n_classes))
-    others = drawn.rows(slice(n, None))
+    others = drawn.rows(slice(n, None if has_correction else n))
     fitted: list[FittedMember] = []
     own: list[Floats] = []
     levels: Solved = {}

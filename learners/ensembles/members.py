@@ -157,14 +157,16 @@ def _depth_within(family: Family, schema: Schema, drawn: Chunk, n_rows: int, mos
     own = drawn.x[family.attribute, rows].astype(np.int64)
     key = drawn.y[rows].astype(np.int64) * sizes[family.attribute] + own
     for depth, parent in enumerate(family.parents):
-        key = np.unique(key, return_inverse=True)[1] * sizes[parent] + drawn.x[parent, rows].astype(np.int64)
+        key = key * sizes[parent] + drawn.x[parent, rows].astype(np.int64)
+        key = np.unique(key, return_inverse=True)[1]  # codes without gaps: the next keys stay small
         if _expected_cells(key, n_rows) > most:
             return depth
     return len(family.parents)
 
 
-def _expected_cells(key: Integers, n_rows: int) -> float:
-    """Distinct keys among so many rows, as their number grows from the first half of these to all."""
-    whole, half = np.unique(key).size, np.unique(key[: key.size // 2]).size
-    growth = np.log2(whole / max(1, half))
-    return float(whole * (n_rows / max(1, key.size)) ** growth)
+def _expected_cells(codes: Integers, n_rows: int) -> float:
+    """Distinct codes among so many rows, as their number grows from the first half of these to all."""
+    whole = int(codes.max(initial=-1)) + 1
+    half = np.count_nonzero(np.bincount(codes[: codes.size // 2]))
+    growth = np.log2(max(1, whole) / max(1, half))
+    return float(whole * (n_rows / max(1, codes.size)) ** growth)

@@ -220,7 +220,13 @@ class _Training:
         fitted: Fitted = yield Work(
             "weighting",
             lambda threads, advance: fit_members(
-                self.families.counts, self.members, by_views, threads, advance, frugal=frugal
+                self.families.counts,
+                self.members,
+                by_views,
+                threads,
+                advance,
+                frugal=frugal,
+                has_correction=self.choice.has_correction,
             ),
             "networks",
         )
