@@ -106,7 +106,7 @@ class Cluster:
         try:
             tables = self.client.gather(list(futures))
         except Exception as error:
-            raise _told(error) from error
+            raise _readable(error) from error
         whole = statistic.empty()
         for table in tables:
             whole.merge(statistic.empty().from_arrow(table))
@@ -135,9 +135,9 @@ def connected(address: str) -> Iterator[Cluster]:
     if kind == "local":
         if not (count or "2").isdigit() or not 1 <= int(count or "2") <= 256:
             raise ClusterError(address, "write local:N with N processes from 1 to 256")
-        made = LocalCluster(n_workers=int(count or "2"), threads_per_worker=1, dashboard_address=None, host="127.0.0.1")
-        with made, Client(made) as client:
-            client.wait_for_workers(len(made.worker_spec))
+        pool = LocalCluster(n_workers=int(count or "2"), threads_per_worker=1, dashboard_address=None, host="127.0.0.1")
+        with pool, Client(pool) as client:
+            client.wait_for_workers(len(pool.worker_spec))
             try:
                 yield Cluster(client)
             finally:
@@ -191,11 +191,11 @@ def _ended(futures: Sequence[Future]) -> Iterator[Future]:
 
     for future in as_completed(futures):
         if future.status == "error":
-            raise _told(future.exception())
+            raise _readable(future.exception())
         yield future
 
 
-def _told(error: BaseException) -> BaseException:
+def _readable(error: BaseException) -> BaseException:
     """Errors of the data as they are; those of the cluster in words."""
     from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker

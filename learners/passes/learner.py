@@ -170,13 +170,13 @@ def drive(
         answer: object = None
         while True:
             try:
-                wanted = learner.passes.send(answer)
+                request = learner.passes.send(answer)
             except StopIteration as stop:
                 model: Model = stop.value
                 break
             answer = None  # what it was need not stay in memory during the next pass
-            answer = driver.answer(wanted)
-            del wanted
+            answer = driver.answer(request)
+            del request
             give_back()
         for stored in driver.storing:
             stored.result()
@@ -208,15 +208,15 @@ class _Driver:
             Recall(Supply(part.source, part.selection), part.store, self._collected, self._later) for part in parts
         ]
 
-    def answer(self, wanted: Request) -> object:
-        if isinstance(wanted, RowWork):
+    def answer(self, request: Request) -> object:
+        if isinstance(request, RowWork):
             self.pass_number += 1
-            wanted = Work(wanted.stage, partial(wanted.run, self._rows(wanted.schema)), wanted.unit)
-        if isinstance(wanted, Work):
+            request = Work(request.stage, partial(request.run, self._rows(request.schema)), request.unit)
+        if isinstance(request, Work):
             threads = self.threads or available_cores()
-            return _run(wanted, threads, self.on_progress, self.pass_number, self.n_passes)
+            return _run(request, threads, self.on_progress, self.pass_number, self.n_passes)
         self.pass_number += 1
-        whole, *others = [recall.statistic(wanted) for recall in self.recalls]
+        whole, *others = [recall.statistic(request) for recall in self.recalls]
         for other in others:
             whole.merge(other)
         if isinstance(whole, Ordered):  # stored statistics may have met the columns in another order

@@ -108,9 +108,9 @@ class Selection:
         The rows to learn from.
     """
 
-    def __init__(self, raw: Source, wanted: Mapping[int, Sequence[Condition]]) -> None:
+    def __init__(self, raw: Source, conditions: Mapping[int, Sequence[Condition]]) -> None:
         self.raw = raw
-        self.wanted = {index: tuple(conditions) for index, conditions in wanted.items()}
+        self.wanted = {index: tuple(own) for index, own in conditions.items()}
         if not self.wanted:
             raise EmptyData("No file has rows in the window.")
         self.source = raw.restricted(self.wanted)
@@ -212,12 +212,12 @@ def window(source: Source, length: str, timestamp: str | None) -> Selection:
         raise SourceError(source.files[0].path, f"column {timestamp!r} holds no timestamps in any file.")
     _require_one_kind(moments, timestamp)
     since = Since(timestamp, _before(max(moments.values()), seconds))
-    wanted: dict[int, tuple[Condition, ...]] = {}
+    conditions: dict[int, tuple[Condition, ...]] = {}
     for index, (earliest, latest, has_null) in enumerate(bounds):
         if latest is not None and latest > since.cut:
             is_whole = earliest is not None and earliest > since.cut and not has_null
-            wanted[index] = () if is_whole else (since,)
-    return Selection(source, wanted)
+            conditions[index] = () if is_whole else (since,)
+    return Selection(source, conditions)
 
 
 def time_bounds(

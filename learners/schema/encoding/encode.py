@@ -80,17 +80,17 @@ def _moments(column: pa.Array) -> pa.Array:
     return pc.divide(pc.multiply(counts, TICKS["us"] / ticks), 1e6)
 
 
-def _are_times(own: str, wanted: str) -> bool:
+def _are_times(own: str, other: str) -> bool:
     """Whether the times of one type compare with those of another: moments, times of day, durations."""
-    of, to = clock_of(own), clock_of(wanted)
+    of, to = clock_of(own), clock_of(other)
     if of is None or to is None:
-        return of is to and is_moment(wanted)
+        return of is to and is_moment(other)
     return of[0] == to[0]
 
 
-def _counted(counts: pa.Array, own: str, wanted: str) -> pa.Array:
+def _counted(counts: pa.Array, own: str, other: str) -> pa.Array:
     """Counts of one unit of time in another."""
-    of, to = clock_of(own), clock_of(wanted)
+    of, to = clock_of(own), clock_of(other)
     if of is None or to is None or of == to:
         return counts
     counts = pc.cast(counts, pa.float64(), safe=False)
