@@ -205,8 +205,9 @@ def naive_bayes(
     """Naive Bayes: one pass after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
     structure = naive_structure(schema.n_attributes)
-    wanted = Together(FamilyCounts(schema, structure.families()), HoldOut(schema))
-    counted: Together[FamilyCounts, HoldOut] = yield wanted
+    counted: Together[FamilyCounts, HoldOut] = yield Together(
+        FamilyCounts(schema, structure.families()), HoldOut(schema)
+    )
     return (yield from fitted(schema, structure, counted.first, counted.second.draw(), "nb", parameters))
 
 
@@ -219,10 +220,9 @@ def _structured(
     overrides: Overrides | None,
 ) -> Passes[LookupModel]:
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
-    wanted = Together(pair_counts(schema), HoldOut(schema))
-    counted: Together[PairCounts, HoldOut] = yield wanted
+    counted: Together[PairCounts, HoldOut] = yield Together(pair_counts(schema), HoldOut(schema))
     structure, hold_out = structure_of(counted.first), counted.second.draw()
-    del wanted, counted  # whose tables nobody needs any more
+    del counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
     return (yield from fitted(schema, structure, families, hold_out, name, parameters))
 
@@ -253,9 +253,9 @@ def _averaged_tan(
         "adding up trees",
         lambda *_: most_probable_prior(pairs) if parameters.ess is None else tree_posterior(pairs, parameters.ess),
     )
-    told = {"learner": "tan", "parameters": asdict(parameters), "n_rows": pairs.n_rows}
+    facts = {"learner": "tan", "parameters": asdict(parameters), "n_rows": pairs.n_rows}
     return AveragedTrees.of(
-        schema, pairs.class_counts, found, told | {"ess": found.ess, "log_evidence": found.log_evidence}
+        schema, pairs.class_counts, found, facts | {"ess": found.ess, "log_evidence": found.log_evidence}
     )
 
 
@@ -281,11 +281,10 @@ def skdb(
 ) -> Passes[LookupModel]:
     """Selective kDB (Martínez et al. 2016): three passes after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values, FEW_CLASSES)
-    wanted = Together(pair_counts(schema), HoldOut(schema))
-    counted: Together[PairCounts, HoldOut] = yield wanted
+    counted: Together[PairCounts, HoldOut] = yield Together(pair_counts(schema), HoldOut(schema))
     structure = k_dependence(counted.first, parameters.k, parameters.width_cost)
     hold_out = counted.second.draw()
-    del wanted, counted  # whose tables nobody needs any more
+    del counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
     measured: Measure = yield measuring(schema, structure, families, parameters)
     losses: PrefixLosses = yield PrefixLosses(schema, measured, families.class_counts, parameters.loss)

@@ -182,19 +182,19 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         self, parts: Sequence[Part], target: str, on_progress: OnProgress | None, *, is_named: bool = True
     ) -> Self:
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in COMMON}
-        made = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
+        learner = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
         if self._declared:
-            made = replace(made, passes=knowing(made.passes, self._declared))
+            learner = replace(learner, passes=knowing(learner.passes, self._declared))
         idle = idle_options(self.columns, [file.path for part in parts for file in part.source.files])
-        for told in [*idle, *(hint for part in parts for hint in part.source.hints)]:
-            warn(told)  # before learning, which may fail for want of columns
+        for message in [*idle, *(hint for part in parts for hint in part.source.hints)]:
+            warn(message)  # before learning, which may fail for want of columns
         with shown(self.verbose, on_progress) as report:
-            model = drive(made, parts, threads=self.threads, on_progress=report)
+            model = drive(learner, parts, threads=self.threads, on_progress=report)
         self.parts_ = tuple(parts)
         self._take(model, [name for name in parts[0].source.arrow_schema.names if name != target], is_named=is_named)
         if self.schema is None:
-            for told in table_warnings(model.schema, network_of(model)):
-                self._columns.warn_once(told)
+            for message in table_warnings(model.schema, network_of(model)):
+                self._columns.warn_once(message)
         return self
 
     @classmethod
@@ -213,11 +213,11 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             Whether the caller had named them.
         """
         own = cls._get_param_names()
-        made = cls(**{name: value for name, value in parameters.items() if name in own})
-        made.target = model.schema.target
-        made._declared = []
-        made._take(model, names, is_named=is_named)
-        return made
+        estimator = cls(**{name: value for name, value in parameters.items() if name in own})
+        estimator.target = model.schema.target
+        estimator._declared = []
+        estimator._take(model, names, is_named=is_named)
+        return estimator
 
     def _take(self, model: Model, names: Sequence[str], *, is_named: bool) -> None:
         """Become the estimator of a model."""
@@ -325,8 +325,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             source = X if isinstance(X, Source) else Source.open(X, types=told_types(schema))
             names = [name for name in source.arrow_schema.names if name != schema.target]
             known.check_names(names)
-            wanted = set(known.attributes)
-            for batch in source.batches([name for name in names if name in wanted]):
+            attributes = set(known.attributes)
+            for batch in source.batches([name for name in names if name in attributes]):
                 yield encode(batch, schema)
             return
         if are_records(X) or is_record(X):

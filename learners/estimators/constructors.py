@@ -105,9 +105,9 @@ def construct_from(
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
     cls.__init__ = __init__  # type: ignore[misc]
-    told = (described(parameters) | described(Common)).items()
+    texts = (described(parameters) | described(Common)).items()
     entries = "".join(
-        f"{_renamed(head, renamed)}\n{text}" for head, text in told if head.partition(" : ")[0] not in without
+        f"{_renamed(head, renamed)}\n{text}" for head, text in texts if head.partition(" : ")[0] not in without
     )
     summary, separator, rest = inspect.cleandoc(cls.__doc__ or "").partition("\n\nAttributes\n")
     if base is not None:

@@ -103,12 +103,12 @@ class StructurePosterior(BaseEstimator):
         check_common(self)
         check_argument("edge_log_odds", self.edge_log_odds, "Mapping | None")
         parameters["edge_log_odds"] = dict(self.edge_log_odds or {})
-        made = recipes.learner("orders", parameters, None, self.schema, self.columns)
+        learner = recipes.learner("orders", parameters, None, self.schema, self.columns)
         source = with_weights(self._source_of(X), self.columns)
-        for told in idle_options(self.columns, [file.path for file in source.files]):
-            warn(told)
+        for message in idle_options(self.columns, [file.path for file in source.files]):
+            warn(message)
         with shown(self.verbose, on_progress) as report:
-            model = drive(made, source, threads=self.threads, on_progress=report)
+            model = drive(learner, source, threads=self.threads, on_progress=report)
         assert isinstance(model, OrderModel)
         return self._taking(model)
 

@@ -127,7 +127,7 @@ def cross_validate(
     as_given = {LearnerSpec.parse(text).text: text.strip() for text in reversed(learners)}
     if not specs:
         raise InvalidParameter("learners", learners, "name at least one")
-    wanted = trials_of(
+    trials = trials_of(
         [found for found in find_data_sets(data, target) if most_rows is None or found.n_rows <= most_rows],
         specs,
         repetitions=repetitions,
@@ -138,13 +138,13 @@ def cross_validate(
     written = OutcomeLog(Path(log)) if log is not None else None
     identity = _without_code if any_code else _with_code
     found = {} if written is None else {identity(outcome): outcome for outcome in written.finished().values()}
-    outcomes = {identity(trial): found[identity(trial)] for trial in wanted if identity(trial) in found}
-    pending = [trial for trial in wanted if identity(trial) not in found]
-    n_found = len(wanted) - len(pending)
+    outcomes = {identity(trial): found[identity(trial)] for trial in trials if identity(trial) in found}
+    pending = [trial for trial in trials if identity(trial) not in found]
+    n_found = len(trials) - len(pending)
 
     def report(latest: Outcome | None) -> None:
         if on_progress is not None:
-            on_progress(TrialProgress(len(outcomes), len(wanted), n_found, latest))
+            on_progress(TrialProgress(len(outcomes), len(trials), n_found, latest))
 
     report(None)
     for outcome in _measured(pending, jobs, threads):
@@ -152,7 +152,7 @@ def cross_validate(
         if written is not None:
             written.append(outcome)
         report(outcome)
-    return [replace(outcomes[identity(trial)], learner=as_given[trial.learner]) for trial in wanted]
+    return [replace(outcomes[identity(trial)], learner=as_given[trial.learner]) for trial in trials]
 
 
 def _with_code(one: Trial | Outcome) -> tuple[object, ...]:

@@ -132,8 +132,8 @@ def _without_bursts(own: int, n_own: int, rate: float, n_copies: int) -> tuple[i
     """The rows that are left when copies are taken away that lie on the side of the difference, until there is none."""
     if own > rate * n_own:
         most = int((own - rate * n_own) / max(1 - rate, 1e-12))
-        taken = min(n_copies, most, own)
-        return own - taken, n_own - taken
+        n = min(n_copies, most, own)
+        return own - n, n_own - n
     most = int((rate * n_own - own) / max(rate, 1e-12))
     return own, n_own - min(n_copies, most, n_own - max(own, 1))
 

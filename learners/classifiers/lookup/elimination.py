@@ -162,10 +162,10 @@ class Elimination:
         for attribute in plan.order:
             ours = [factor for factor in factors if attribute in factor.scope]
             factors = [factor for factor in factors if attribute not in factor.scope]
-            made = _summed_out(attribute, ours)
-            largest = _largest(made.value, 0.0, 1.0)
-            logs += np.log(largest)[made.kind]
-            factors.append(made._replace(value=made.value / largest))
+            factor = _summed_out(attribute, ours)
+            largest = _largest(factor.value, 0.0, 1.0)
+            logs += np.log(largest)[factor.kind]
+            factors.append(factor._replace(value=factor.value / largest))
         with np.errstate(divide="ignore"):
             for factor in factors:
                 logs += np.log(factor.value)[:, factor.kind]

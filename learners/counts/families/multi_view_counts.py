@@ -123,8 +123,8 @@ class ViewedFamilies(Viewed[FamilyCounts]):
     """
 
     def __init__(self, views: Views, families: Sequence[Family]) -> None:
-        self._wanted = tuple(families)
-        super().__init__(views, lambda own: FamilyCounts(own.schema, self._wanted))
+        self._families = tuple(families)
+        super().__init__(views, lambda own: FamilyCounts(own.schema, self._families))
 
     @property
     def families(self) -> tuple[Family, ...]:
