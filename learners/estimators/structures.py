@@ -133,7 +133,7 @@ class StructurePosterior(BaseEstimator):
         self.model_ = model
         self.feature_names_in_ = model.names
         self.edge_probabilities_: Floats = model.probabilities
-        self.coverage_ = model.posterior.told(model.posterior.coverage)
+        self.coverage_ = model.posterior.facts(model.posterior.coverage)
         return self
 
     def _source_of(self, X: Any) -> Source:

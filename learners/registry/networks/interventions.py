@@ -67,8 +67,8 @@ def named(columns: Columns, query: Asked) -> set[int]:
     UnknownColumn
     """
     given = [name for name, value in known_after(query).items() if value is not None]
-    asked = () if isinstance(query, Marginal) else query.variables
-    return set(columns.variables([*given, *query.likely, *asked]))
+    names = () if isinstance(query, Marginal) else query.variables
+    return set(columns.variables([*given, *query.likely, *names]))
 
 
 def set_codes(columns: Columns, query: Query) -> dict[int, float]:
@@ -108,11 +108,11 @@ def intervention_of(columns: Columns, parents: Graph, codes: Mapping[int, float]
     names = columns.names
     values = {} if isinstance(query, Surprise) else dict(query.do)
     cut = [{"from": names[parent], "to": names[v]} for v in codes for parent in parents[v]]
-    told = Intervention(set=values, cut=cut)
+    intervention = Intervention(set=values, cut=cut)
     if len(codes) == 1:
         (cause,) = codes
         below = descendants(parents, cause)
-        told["back_door"] = [
+        intervention["back_door"] = [
             {
                 "from": names[cause],
                 "to": names[outcome],
@@ -121,7 +121,7 @@ def intervention_of(columns: Columns, parents: Graph, codes: Mapping[int, float]
             }
             for outcome in outcomes_of(columns, query, codes)
         ]
-    return told
+    return intervention
 
 
 def outcomes_of(columns: Columns, query: Query, codes: Mapping[int, float]) -> list[int]:
