@@ -183,7 +183,7 @@ class CircuitParameters(GibbsParameters):
             raise InvalidParameter("leaves", self.leaves, f"{self.learning} learns only {', '.join(CONJUGATE)}")
 
     @property
-    def made(self) -> str:
+    def actual_structure(self) -> str:
         """The structure that is made."""
         if self.structure != "auto":
             return self.structure
@@ -221,17 +221,17 @@ def spn(
     if parameters.learning == "gibbs" and parameters.structure == "auto":
         return (yield from bayesian(target, parameters, given, overrides or {}))
     read, cuts = read_circuit(parameters.circuit) if parameters.structure == "file" else (None, NO_CUTS)
-    if parameters.made == GAUSSIANS and parameters.leaves is None:
+    if parameters.actual_structure == GAUSSIANS and parameters.leaves is None:
         parameters = replace(parameters, leaves="gaussian")
     schema, densities, choices = yield from modelled(target, parameters, given, overrides or {}, read, cuts)
     facts: dict[str, object] = {"learner": "spn", "parameters": asdict(parameters)}
     if choices:
-        facts["leaves"] = {name: choice.told() for name, choice in choices.items()}
-    if parameters.made == GAUSSIANS:
+        facts["leaves"] = {name: choice.facts() for name, choice in choices.items()}
+    if parameters.actual_structure == GAUSSIANS:
         gaussians.require_densities(schema)
         grown = yield from gaussians.growing(schema, densities, parameters.minutes, parameters.states)
         return (yield from gaussians.learned(schema, densities, grown, parameters.passes, facts))
-    if parameters.made == "auto":
+    if parameters.actual_structure == "auto":
         return (yield from chosen(schema, parameters, densities, facts))
     start = read or with_densities((yield from _structure(schema, parameters)), densities)
     least = narrowest(start, densities) if densities else None
@@ -280,8 +280,8 @@ def chosen(
     else:
         gains = choosing.gains_of(schema, valid)
         circuit, _ = yield from choosing.polished(start, most, choice.laplace, make, gains, least)
-    told = {"em_passes": len(counting), "n_rows": counted.second.n_rows, "search": choosing.told_of(choice)}
-    model = CircuitModel(schema, circuit, facts | told)
+    own = {"em_passes": len(counting), "n_rows": counted.second.n_rows, "search": choosing.facts_of(choice)}
+    model = CircuitModel(schema, circuit, facts | own)
     if densities:
         return (yield from gaussians.rivalled(model, densities, parameters.minutes, parameters.passes))
     return model
@@ -300,11 +300,11 @@ def bayesian(
     summaries = yield every
     schema = given if isinstance(given, Schema) else binned_schema(summaries, parameters.n_bins)
     require_columns(schema)
-    wanted = {name: override.distribution for name, override in every.overrides.items()}
-    schema = with_distributions(schema, wanted, "intervals")
+    distributions = {name: override.distribution for name, override in every.overrides.items()}
+    schema = with_distributions(schema, distributions, "intervals")
     check_conjugate(schema, parameters)
     histograms = {name: column.histogram for name, column in summaries.found.items()}
-    in_intervals = {name for name, distribution in wanted.items() if distribution == "intervals"}
+    in_intervals = {name for name, distribution in distributions.items() if distribution == "intervals"}
     schema, coding = coded(schema, histograms, parameters.leaves or BY_COLUMN, in_intervals, parameters.seed)
     facts = {"learner": "spn", "parameters": asdict(parameters)}
     sampling = Sampling(schema, coding, parameters, facts, parameters.seed)
@@ -314,9 +314,9 @@ def bayesian(
 
 def sampled_further(known: BayesianCircuit) -> Passes[CircuitModel]:
     """Sampling goes on with more rows: those that the model has, in the same order, and behind them new ones."""
-    told: Any = known.facts["parameters"]
+    parameters: Any = known.facts["parameters"]
     # Versions before named a structure and other parameters here that sampling did not follow.
-    used = {name: value for name, value in told.items() if name not in NOT_OF_SAMPLING}
+    used = {name: value for name, value in parameters.items() if name not in NOT_OF_SAMPLING}
     sampling = sampling_of(known, CircuitParameters(**(used | {"structure": "auto"})))
     model: CircuitModel = yield RowWork("sampling", known.schema, partial(sampling.go_on, known), "")
     return model
@@ -332,14 +332,14 @@ def continued(
 
     found: tuple[StreamingPosterior, int] = yield RowWork("learning row by row", schema, run)
     learned, n_learned = found
-    told = {"n_rows": learned.n_rows, "n_impossible": learned.n_impossible, "shards": n_learned}
-    return CircuitModel(schema, learned.circuit(), dict(facts) | told, learned)
+    counts = {"n_rows": learned.n_rows, "n_impossible": learned.n_impossible, "shards": n_learned}
+    return CircuitModel(schema, learned.circuit(), dict(facts) | counts, learned)
 
 
 def _structure(schema: Schema, parameters: CircuitParameters) -> Passes[Circuit]:
-    if parameters.made in ("hclt", "chow-liu"):
+    if parameters.actual_structure in ("hclt", "chow-liu"):
         pairs: PairwiseCounts = yield PairwiseCounts(schema)
-        if parameters.made == "chow-liu":
+        if parameters.actual_structure == "chow-liu":
             return chow_liu(pairs)
         return hclt(pairs, parameters.states or STATES, parameters.seed)
     if parameters.structure == "random":

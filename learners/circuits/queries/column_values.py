@@ -184,8 +184,8 @@ def _from_words(new: pa.Array, kind: pa.DataType) -> pa.Array:
         return new.cast(pa.timestamp(kind.unit)).cast(pa.int64()).cast(kind)
     counts = []
     for text in new.to_pylist():
-        told = text if text is None or own[0] == "duration" else f"PT{text[:2]}H{text[3:5]}M{text[6:]}S"
-        nanoseconds = None if told is None else nanoseconds_of(told, own[1])
+        duration = text if text is None or own[0] == "duration" else f"PT{text[:2]}H{text[3:5]}M{text[6:]}S"
+        nanoseconds = None if duration is None else nanoseconds_of(duration, own[1])
         counts.append(None if nanoseconds is None else nanoseconds * own[1] // 10**9)
     return pa.array(counts, pa.int64() if kind.bit_width == 64 else pa.int32()).cast(kind)
 
@@ -193,8 +193,8 @@ def _from_words(new: pa.Array, kind: pa.DataType) -> pa.Array:
 def _as_clock(new: pa.Array, kind: pa.DataType, attribute: Attribute | None) -> pa.Array:
     """Times of day and durations, told in the unit of training."""
     own = clock_of(str(kind))
-    told = None if attribute is None else clock_of(attribute.arrow_type)
-    scale = own[1] / told[1] if own is not None and told is not None else 1.0
+    training = None if attribute is None else clock_of(attribute.arrow_type)
+    scale = own[1] / training[1] if own is not None and training is not None else 1.0
     counts = pc.multiply(new, scale)
     if pa.types.is_time(kind):
         assert own is not None

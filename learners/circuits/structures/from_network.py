@@ -143,7 +143,7 @@ def _elimination(families: Sequence[tuple[int, ...]], n_values: Sequence[int]) -
         for v in family:
             neighbours[v].update(u for u in family if u != v)
     # Scopes of factors that hold nodes: those that summing out has made. The class is in all and not listed.
-    made: list[set[int]] = []
+    scopes: list[set[int]] = []
     n_edges, order = 0, []
 
     def cost(v: int) -> int:
@@ -163,14 +163,14 @@ def _elimination(families: Sequence[tuple[int, ...]], n_values: Sequence[int]) -
             neighbours[u] |= around - {u}
             neighbours[u].discard(v)
             heapq.heappush(queue, (cost(u), u))
-        below = [scope for scope in made if v in scope]
-        made = [scope for scope in made if v not in scope] + [around]
+        below = [scope for scope in scopes if v in scope]
+        scopes = [scope for scope in scopes if v not in scope] + [around]
         n_edges += n_classes * expected
         if below:
             in_products = set().union(*below) | {v}
             n_edges += n_classes * _product(n_values[u] for u in in_products) * (1 + len(below))
         order.append(v)
-    return _Plan(tuple(order), n_edges + n_classes * (2 + len(made)))
+    return _Plan(tuple(order), n_edges + n_classes * (2 + len(scopes)))
 
 
 def _product(sizes: Iterable[int]) -> int:

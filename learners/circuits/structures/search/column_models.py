@@ -73,18 +73,18 @@ def modelled(
     require_columns(schema)
     choices: dict[str, LeafChoice] = {}
     if read is None:
-        wanted: dict[str, str | None] = {name: override.distribution for name, override in every.overrides.items()}
+        kinds: dict[str, str | None] = {name: override.distribution for name, override in every.overrides.items()}
         default = parameters.leaves or "intervals"
         if default == AUTO:
             default = "gaussian"
             undecided = [
-                a for a in schema.attributes if a.kind == "numeric" and not (a.distribution or wanted.get(a.name))
+                a for a in schema.attributes if a.kind == "numeric" and not (a.distribution or kinds.get(a.name))
             ]
             if undecided and parameters.learning not in ROW_BY_ROW:
                 summaries = summaries or (yield every)
                 choices = _choices(undecided, summaries, parameters.seed)
-                wanted |= {name: choice.distribution for name, choice in choices.items()}
-        schema = with_distributions(schema, wanted, default)
+                kinds |= {name: choice.distribution for name, choice in choices.items()}
+        schema = with_distributions(schema, kinds, default)
         check_conjugate(schema, parameters)
     else:
         schema = with_leaves_of(schema, read, parameters.circuit)
