@@ -96,11 +96,11 @@ def construct_from(
 
     def __init__(self: object, *args: object, **given: object) -> None:
         try:
-            taken = signature.bind(self, *args, **given)
+            call = signature.bind(self, *args, **given)
         except TypeError as error:
             raise TypeError(f"{type(self).__name__}() {error}") from None
-        taken.apply_defaults()
-        vars(self).update({name: value for name, value in taken.arguments.items() if name != "self"})
+        call.apply_defaults()
+        vars(self).update({name: value for name, value in call.arguments.items() if name != "self"})
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"

@@ -119,7 +119,7 @@ def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Ma
             for each in found
         ]
         log = float(mixture.log_density(x)[0])
-    return queries.told_of_map(query, columns, found, log + log_scale)
+    return queries.answers_of_map(query, columns, found, log + log_scale)
 
 
 def folded_circuit(mixture: GaussianMixture, shares: Floats, variables: Sequence[int]) -> Circuit:

@@ -346,10 +346,10 @@ def most_probable(circuit: Circuit, likelihoods: Likelihoods, columns: Columns, 
         seed=query.seed,
         ranges=likelihoods.ranges,
     )
-    return told_of_map(query, columns, found, given.log_scale)
+    return answers_of_map(query, columns, found, given.log_scale)
 
 
-def told_of_map(query: Map, columns: Columns, found: Sequence[MapAnswer], log_scale: float) -> list[Answer]:
+def answers_of_map(query: Map, columns: Columns, found: Sequence[MapAnswer], log_scale: float) -> list[Answer]:
     """The answer to a MAP query; what is added to logarithms is the scale of likelihoods, or of what else is given."""
     every = [
         Assignment(

@@ -70,26 +70,26 @@ class Excess(Condition):
     """Rows that fulfil the first conditions but not all of the second."""
 
     held: tuple[Condition, ...]
-    wanted: tuple[Condition, ...]
+    excluded: tuple[Condition, ...]
 
     @property
     def text(self) -> str:
         """The condition in words."""
-        return f"{_texts(self.held)} but not {_texts(self.wanted)}"
+        return f"{_texts(self.held)} but not {_texts(self.excluded)}"
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns that the condition reads."""
-        return tuple(name for condition in (*self.held, *self.wanted) for name in condition.columns)
+        return tuple(name for condition in (*self.held, *self.excluded) for name in condition.columns)
 
     def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
         """(n_rows,) bool."""
-        held, wanted = np.ones(rows.num_rows, bool), np.ones(rows.num_rows, bool)
+        held, excluded = np.ones(rows.num_rows, bool), np.ones(rows.num_rows, bool)
         for condition in self.held:
             held &= condition.mask(rows, file, fragment, offset)
-        for condition in self.wanted:
-            wanted &= condition.mask(rows, file, fragment, offset)
-        return held & ~wanted
+        for condition in self.excluded:
+            excluded &= condition.mask(rows, file, fragment, offset)
+        return held & ~excluded
 
 
 class Selection:
@@ -99,7 +99,7 @@ class Selection:
     ----------
     raw : Source
         All files, with all their rows.
-    wanted : mapping
+    conditions : mapping
         Position of each file to learn from -> the conditions that its rows must fulfil.
 
     Attributes
