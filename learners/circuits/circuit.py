@@ -158,8 +158,7 @@ class Circuit:
 
     def scope(self, node: int) -> list[int]:
         """The variables below a node, ascending."""
-        bits = np.unpackbits(self.scopes[node].view(np.uint8), bitorder="little")
-        return np.flatnonzero(bits).tolist()
+        return np.flatnonzero(np.unpackbits(self.scopes[node].view(np.uint8), bitorder="little")).tolist()
 
     def summary(self) -> dict[str, object]:
         """What the circuit consists of, for people."""

@@ -63,8 +63,7 @@ class FileRun:
         block = int(np.searchsorted(self.samples, cell))
         first = max(0, block - 1) * SAMPLE
         last = min(block * SAMPLE, self.n_cells)
-        cells = np.fromfile(self.path, np.int64, last - first, offset=8 * first)
-        return first + int(np.searchsorted(cells, cell))
+        return first + int(np.searchsorted(np.fromfile(self.path, np.int64, last - first, offset=8 * first), cell))
 
     def block(self, first: int, last: int) -> Run:
         """A part of the run, read into memory."""

@@ -349,9 +349,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         """The rows to learn from, the name of their class column, and whether the caller has named the columns."""
         check_common(self)
         named = y if isinstance(y, str) else self.target
-        given = _files_of(X) if sample_weight is None and (y is None or isinstance(y, str)) else None
-        if given is not None:
-            X = given
+        if isinstance(X, pads.Dataset) and sample_weight is None and (y is None or isinstance(y, str)):
+            X = source_of_dataset(X) or X  # its files, if they alone are its rows
         if are_paths(X) or isinstance(X, Source):
             if y is not None and not isinstance(y, str):
                 raise InvalidParameter("y", type(y).__name__, "with paths, give the name of the class column")
@@ -383,8 +382,3 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         rows = rows.with_column(weight.column, counts_of(sample_weight), "sample_weight")
         weighted = by_weight(source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex), weight, is_hidden=True)
         return weighted, cast(str, named), rows.is_named
-
-
-def _files_of(X: Any) -> Source | None:
-    """The files of a pyarrow Dataset, if they alone are its rows."""
-    return source_of_dataset(X) if isinstance(X, pads.Dataset) else None

@@ -136,7 +136,10 @@ def cross_validate(
         limits=limits,
     )
     written = OutcomeLog(Path(log)) if log is not None else None
-    identity = _without_code if any_code else _with_code
+
+    def identity(one: Trial | Outcome) -> tuple[object, ...]:
+        return tuple("" if any_code and part == one.code else part for part in one.key)
+
     found = {} if written is None else {identity(outcome): outcome for outcome in written.finished().values()}
     outcomes = {identity(trial): found[identity(trial)] for trial in trials if identity(trial) in found}
     pending = [trial for trial in trials if identity(trial) not in found]
@@ -155,14 +158,6 @@ def cross_validate(
     return [replace(outcomes[identity(trial)], learner=as_given[trial.learner]) for trial in trials]
 
 
-def _with_code(one: Trial | Outcome) -> tuple[object, ...]:
-    return one.key
-
-
-def _without_code(one: Trial | Outcome) -> tuple[object, ...]:
-    return tuple("" if part == one.code else part for part in one.key)
-
-
 def _measured(trials: Sequence[Trial], jobs: int, threads: int) -> Iterator[Outcome]:
     """The outcomes as they come."""
     if jobs == 1:
@@ -172,14 +167,10 @@ def _measured(trials: Sequence[Trial], jobs: int, threads: int) -> Iterator[Outc
     largest_first = sorted(trials, key=lambda trial: -trial.data.n_rows)
     # Spawned: numba's and OpenMP's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(trials) or 1), context, _be_nice) as pool:
+    with ProcessPoolExecutor(min(jobs, len(trials) or 1), context, os.nice, (5,)) as pool:
         futures = [pool.submit(run_trial, trial, threads) for trial in largest_first]
         try:
             for future in as_completed(futures):
                 yield future.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _be_nice() -> None:
-    os.nice(5)

@@ -133,8 +133,7 @@ class BatchRows(RawRows):
 
 def _presence(values: Sequence[object]) -> tuple[Mask, Mask]:
     is_absent = np.fromiter((value is _NOTHING for value in values), bool, len(values))
-    is_null = np.fromiter((value is None or _is_nan(value) for value in values), bool, len(values))
-    return is_absent, is_null
+    return is_absent, np.fromiter((value is None or _is_nan(value) for value in values), bool, len(values))
 
 
 def _is_nan(value: object) -> bool:

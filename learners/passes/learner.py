@@ -213,8 +213,7 @@ class _Driver:
             self.pass_number += 1
             request = Work(request.stage, partial(request.run, self._rows(request.schema)), request.unit)
         if isinstance(request, Work):
-            threads = self.threads or available_cores()
-            return _run(request, threads, self.on_progress, self.pass_number, self.n_passes)
+            return _run(request, self.threads or available_cores(), self.on_progress, self.pass_number, self.n_passes)
         self.pass_number += 1
         whole, *others = [recall.statistic(request) for recall in self.recalls]
         for other in others:

@@ -114,8 +114,7 @@ def _by_context(
     values: Mapping[str, tuple[str, ...]], parents: Sequence[str], rows: Floats
 ) -> dict[tuple[str, ...], tuple[float, ...]]:
     """The rows of a table by the values of its parents, of which the last one varies fastest."""
-    contexts = itertools.product(*(values[parent] for parent in parents))
-    return dict(zip(contexts, map(tuple, rows.tolist()), strict=True))
+    return dict(zip(itertools.product(*(values[parent] for parent in parents)), map(tuple, rows.tolist()), strict=True))
 
 
 def network_model(network: Network, max_edges: int = MAX_EDGES) -> NetworkModel | LinearModel:

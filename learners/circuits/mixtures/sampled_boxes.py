@@ -94,7 +94,9 @@ class _SampledBox(Source):
         return {**super().batches, "map": _refused}
 
     def row_logs(self, x: Array) -> Floats:
-        return self._estimates(x, lambda rows: np.empty((rows.shape[1], 0)), _of_weight)[0]
+        return self._estimates(
+            x, lambda rows: np.empty((rows.shape[1], 0)), lambda _mean, _error, of_weight: of_weight
+        )[0]
 
     def summary(self, values: Floats) -> Summary:
         return Summary(values, np.abs(values) * self.sampled["largest_error"])
@@ -208,11 +210,6 @@ def _distribution(logs: Floats) -> Floats:
         return np.full(logs.size, 1.0 / logs.size)
     shares: Floats = np.exp(logs - most)
     return shares / shares.sum()
-
-
-def _of_weight(mean: Floats, error: Floats, of_weight: float) -> float:
-    """The error of a probability, as a share of it."""
-    return of_weight
 
 
 def _largest(mean: Floats, error: Floats, of_weight: float) -> float:

@@ -59,11 +59,10 @@ def missing_cells(columns: Columns, batch: pa.RecordBatch) -> Mask:
 
 def nameable(columns: Columns) -> list[Mask]:
     """Of each variable which codes stand for one value: neither for missing nor for many rare values. Empty of numbers."""
-    return [np.array([_has_name(columns, v, code) for code in range(size)], np.bool_) for v, size in _sizes(columns)]
-
-
-def _sizes(columns: Columns) -> list[tuple[int, int]]:
-    return list(enumerate(columns.n_values))
+    return [
+        np.array([_has_name(columns, v, code) for code in range(size)], np.bool_)
+        for v, size in enumerate(columns.n_values)
+    ]
 
 
 def _has_name(columns: Columns, v: int, code: int) -> bool:
@@ -86,8 +85,7 @@ def raw_value(columns: Columns, v: int, code: float) -> RawValue:
     if not is_in_intervals(columns, v):
         value = columns.value(v, code)
         return None if value == OTHER else value
-    attribute = columns.schema.attributes[v]
-    return attribute.number_in_words(float(_middles(columns, v)[int(code)]))
+    return columns.schema.attributes[v].number_in_words(float(_middles(columns, v)[int(code)]))
 
 
 def _middles(columns: Columns, v: int) -> Floats:
@@ -98,8 +96,7 @@ def _middles(columns: Columns, v: int) -> Floats:
         middles = np.array([np.nan])
     else:
         middles = np.concatenate([cuts[:1], (cuts[:-1] + cuts[1:]) / 2, cuts[-1:]])
-    own = np.concatenate([[np.nan] * attribute.has_missing, middles])
-    return cast("Floats", own[int(columns.offsets[v]) :])
+    return cast("Floats", np.concatenate([[np.nan] * attribute.has_missing, middles])[int(columns.offsets[v]) :])
 
 
 def with_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa.Array:
@@ -163,8 +160,7 @@ def _as_type(new: pa.Array, kind: pa.DataType, attribute: Attribute | None) -> p
         return pc.greater_equal(new, 0.5)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         micros = pc.cast(pc.round(pc.multiply(new, 1e6)), pa.int64(), safe=False)
-        zone = getattr(kind, "tz", None)
-        return micros.cast(pa.timestamp("us", tz=zone)).cast(kind, safe=False)
+        return micros.cast(pa.timestamp("us", tz=getattr(kind, "tz", None))).cast(kind, safe=False)
     if pa.types.is_time(kind) or pa.types.is_duration(kind):
         return _as_clock(new, kind, attribute)
     if pa.types.is_integer(kind):

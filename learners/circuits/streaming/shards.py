@@ -201,8 +201,7 @@ class StartOfShards:
         """One that goes on from here."""
         circuit = Circuit(self.arrays)
         rows_of = columns_of(circuit, self.schema).rows_of_chunk
-        empty = StreamingPosterior(circuit, self.prior, self.projection, rows_of)
-        return empty.from_arrow(self.state)
+        return StreamingPosterior(circuit, self.prior, self.projection, rows_of).from_arrow(self.state)
 
 
 def learned_shard(

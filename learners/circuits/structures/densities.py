@@ -68,8 +68,7 @@ class Densities:
         if self.distribution not in ("poisson", "exponential"):
             own = np.stack([self.mean, self.std], axis=1)
             return np.concatenate([own, np.tile(self.extras, (len(own), 1))], axis=1)
-        rate = self.mean if self.distribution == "poisson" else 1.0 / self.mean
-        return rate[:, np.newaxis]
+        return (self.mean if self.distribution == "poisson" else 1.0 / self.mean)[:, np.newaxis]
 
 
 def with_distributions(schema: Schema, distributions: Mapping[str, str | None], default: str) -> Schema:

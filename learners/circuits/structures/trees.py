@@ -153,7 +153,8 @@ def maximum_spanning_tree(weights: Floats) -> Tree:
         is_nearer = outside & (ranks[v] > best)
         best[is_nearer] = ranks[v][is_nearer]
         nearest[is_nearer] = v
-    return _rooted(neighbours, _centre(neighbours))
+    order, parent = _walk(neighbours, _centre(neighbours))
+    return Tree(np.array(order[::-1], np.int64), parent)
 
 
 def _walk(neighbours: list[list[int]], start: int) -> tuple[list[int], Integers]:
@@ -176,8 +177,3 @@ def _centre(neighbours: list[list[int]]) -> int:
     while parent[path[-1]] >= 0:
         path.append(int(parent[path[-1]]))
     return path[len(path) // 2]
-
-
-def _rooted(neighbours: list[list[int]], root: int) -> Tree:
-    order, parent = _walk(neighbours, root)
-    return Tree(np.array(order[::-1], np.int64), parent)

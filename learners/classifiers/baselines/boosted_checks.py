@@ -132,5 +132,4 @@ def _has_categories(tree: Mapping[str, Any], split_type: Any, inner: Any, featur
         return False
     if values.size != sizes.sum():
         return False
-    domain = schema.domain_sizes[feature[np.repeat(nodes, sizes)]]
-    return bool(((values >= 0) & (values <= domain)).all())
+    return bool(((values >= 0) & (values <= schema.domain_sizes[feature[np.repeat(nodes, sizes)]])).all())

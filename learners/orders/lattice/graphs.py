@@ -165,5 +165,4 @@ def log_n_orders(lattice: Lattice, parents: Uint64s) -> Floats:
     """
     distinct, place = np.unique(parents, axis=0, return_inverse=True)
     m, e = np.empty(lattice.sets.size), np.empty(lattice.sets.size, np.int32)
-    counts = [log_of(*count_orders(lattice, row, m, e)) for row in distinct]
-    return np.array(counts)[place.ravel()]
+    return np.array([log_of(*count_orders(lattice, row, m, e)) for row in distinct])[place.ravel()]

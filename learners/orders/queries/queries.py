@@ -284,8 +284,7 @@ class Asked:
             answer["is_exact"] = self.posterior.coverage.is_exact
             return answer | {"effects": self._pairs(mean=mean, low=low, high=high)}
         mean, error = drawn.mean(means)
-        pairs = self._pairs(mean=mean * units, low=low, high=high, standard_error=error * units)
-        return answer | {"effects": pairs}
+        return answer | {"effects": self._pairs(mean=mean * units, low=low, high=high, standard_error=error * units)}
 
     def _parents(self, query: Score) -> ParentSets:
         """The graph of a query."""

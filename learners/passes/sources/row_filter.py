@@ -152,8 +152,7 @@ class Selection:
         if any(condition is None for condition in held):
             return None
         known = tuple(condition for condition in held if condition is not None)
-        kept = file_identity(self.source.files[index])
-        return [kept], self.raw.restricted({index: [Excess(known, conditions)]})
+        return [file_identity(self.source.files[index])], self.raw.restricted({index: [Excess(known, conditions)]})
 
     def rewritten(self, files: frozenset[str]) -> frozenset[str]:
         """Identities of files; those whose rows other files of a lake table hold by now are replaced by these."""

@@ -305,8 +305,7 @@ class Source:
 
     def column_type(self, file: int, column: str) -> pa.DataType:
         """The type of a column in one file; types of one family may differ from file to file."""
-        schema = self.arrow_schema if self._table is not None else self._contents[file].arrow_schema
-        return schema.field(column).type
+        return (self.arrow_schema if self._table is not None else self._contents[file].arrow_schema).field(column).type
 
     def only(self, files: Collection[int]) -> Source:
         """Just the files at these positions of `files`."""

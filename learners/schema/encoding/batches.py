@@ -173,8 +173,7 @@ class BatchEncoder:
     @cached_property
     def _edges(self) -> Floats:
         nothing = (np.nan,) * 4
-        of_each = [one.edges or nothing for one in self.attributes]
-        return np.array(of_each, np.float64).reshape(-1, 4)
+        return np.array([one.edges or nothing for one in self.attributes], np.float64).reshape(-1, 4)
 
     def _look_closer(self, batch: pa.RecordBatch, plan: BatchPlan, found: Codes, x: Codes, is_trusted: bool) -> None:
         for j in np.flatnonzero(found).tolist():

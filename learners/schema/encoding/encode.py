@@ -45,8 +45,7 @@ def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
                 f"Column {name!r} holds {kind}, but {arrow_type} in training. Make the types agree.", name
             )
         if pa.types.is_date32(kind):
-            days = pc.cast(pc.cast(column, pa.int32()), pa.float64())
-            return _read_only(pc.multiply(days, 86_400.0))
+            return _read_only(pc.multiply(pc.cast(pc.cast(column, pa.int32()), pa.float64()), 86_400.0))
         if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
             return _read_only(_moments(column))
         if pa.types.is_time(kind) or pa.types.is_duration(kind):
@@ -135,8 +134,7 @@ class _NominalEncoder:
         Of booleans the codes of False and True come first.
         """
         if pa.types.is_boolean(kind):
-            of_both = self._codes_of(pa.array([False, True]), kind)
-            return np.resize(of_both, 256), -1
+            return np.resize(self._codes_of(pa.array([False, True]), kind), 256), -1
         every = pa.array(np.arange(256, dtype=np.uint8).view(np.uint8 if kind == pa.uint8() else np.int8))
         codes = self._codes_of(pc.cast(every, pa.int64()), kind)
         largest = self.attribute.n_values

@@ -245,7 +245,7 @@ def candidates_of(
 
     for n_parts in (4, 16):
         if fit.n_rows >= FEWEST_ROWS * n_parts:
-            make = partial(mixed, n_parts, _tree)
+            make = partial(mixed, n_parts, lambda pairs, _: chow_liu(pairs))
             found.append(Candidate(f"mixture of {n_parts} trees", n_parts * of_tree, make))
     for n_parts, own in ((4, 6), (4, 12)):
         if fit.n_rows >= FEWEST_ROWS * n_parts:
@@ -253,10 +253,6 @@ def candidates_of(
             name = f"mixture of {n_parts} hidden trees of {own} states"
             found.append(Candidate(name, float(n_parts * n * own**2), make))
     return found
-
-
-def _tree(pairs: PairwiseCounts, _number: int) -> Circuit:
-    return chow_liu(pairs)
 
 
 def _hidden_tree(states: int, seed: int, pairs: PairwiseCounts, number: int) -> Circuit:

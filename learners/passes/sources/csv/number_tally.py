@@ -25,6 +25,7 @@ DAYS = (
     *("%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d-%b-%y"),
 )
 TIMES = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p", "%I:%M%p")
+DATE_FORMATS = ["", ISO, *DAYS, *(f"{day} {time}" for day in DAYS for time in TIMES), *TIMES]
 LIKE_A_DATE = r"^\d{1,4}[-/. ](\d{1,2}|[A-Za-z]{3,9})[-/. ]\d{1,4}|^[A-Za-z]{3,9} \d{1,2}, \d{4}|^\d{1,2}:\d\d"
 
 
@@ -145,7 +146,7 @@ class NumberTally:
         has_options = bool(self.reading.options())
         forms = [] if has_options else [_Form(form, False, self.n_numbers) for form in _of_numbers(self.reading, texts)]
         if any(re.search(LIKE_A_DATE, text) for text in texts):
-            formats = [self.reading.date_format] if has_options else _date_formats()
+            formats = [self.reading.date_format] if has_options else DATE_FORMATS
             forms += [_Form(replace(self.reading, date_format=each), True, self.n_dates) for each in formats]
         return [form for form in forms if pc.any(form.of(odd)[1]).as_py()]
 
@@ -161,7 +162,3 @@ def _of_numbers(reading: Reading, odd: Sequence[str]) -> Iterator[Reading]:
         form = replace(reading, unit=unit, negative=negative, decimal=decimal, thousands=thousands)
         if form.options():
             yield form
-
-
-def _date_formats() -> list[str]:
-    return ["", ISO, *DAYS, *(f"{day} {time}" for day in DAYS for time in TIMES), *TIMES]

@@ -119,8 +119,7 @@ def type_of(values: Sequence[str | None], reading: Reading = AS_IT_IS) -> pa.Dat
 
 def common_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
     """The type that a column of several files of text must have; None if each may keep its own, as they are of one family."""
-    families = {type_family(kind) for kind in types} - {"null"}
-    return pa.string() if len(families) > 1 else None
+    return pa.string() if len({type_family(kind) for kind in types} - {"null"}) > 1 else None
 
 
 def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None) -> dict[str, pa.DataType | Reading]:

@@ -73,8 +73,7 @@ def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | 
     version = None if at is None else _version(place, at, commits)
     try:
         with _local(filesystem, path, version) as folder:
-            table = DeltaTable(folder, version=version)
-            return _snapshot(table, place, path, commits)
+            return _snapshot(DeltaTable(folder, version=version), place, path, commits)
     except SourceError:
         raise
     except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
