@@ -13,12 +13,7 @@ from learners.circuits.bayesian.given_structure.learning import GivenStructure
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.bayesian.sampler.columns import BY_COLUMN, PAPER, coded
 from learners.circuits.bayesian.sampler.learning import Sampling, sampling_of
-from learners.circuits.bayesian.sampler.settings import (
-    NOT_OF_A_FILE,
-    NOT_OF_SAMPLING,
-    OF_SAMPLING,
-    GibbsParameters,
-)
+from learners.circuits.bayesian.sampler.settings import NOT_OF_A_FILE, NOT_OF_SAMPLING, OF_SAMPLING, GibbsParameters
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
 from learners.circuits.em.em import ExpectedCounts, em_passes
@@ -27,13 +22,7 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
 from learners.circuits.streaming.shards import in_shards
 from learners.circuits.structures import Variable, chow_liu, hclt, learnspn, random_regions
-from learners.circuits.structures.densities import (
-    CONJUGATE,
-    Densities,
-    narrowest,
-    with_densities,
-    with_distributions,
-)
+from learners.circuits.structures.densities import CONJUGATE, Densities, narrowest, with_densities, with_distributions
 from learners.circuits.structures.from_file import fingerprint, read_circuit
 from learners.circuits.structures.search import passes as choosing
 from learners.circuits.structures.search.column_models import (

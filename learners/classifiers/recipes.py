@@ -197,10 +197,7 @@ def schema_pass(
 
 
 def naive_bayes(
-    target: str,
-    parameters: NetworkParameters,
-    given: Schema | Kept | None = None,
-    overrides: Overrides | None = None,
+    target: str, parameters: NetworkParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[LookupModel]:
     """Naive Bayes: one pass after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
@@ -228,10 +225,7 @@ def _structured(
 
 
 def tan(
-    target: str,
-    parameters: TANParameters,
-    given: Schema | Kept | None = None,
-    overrides: Overrides | None = None,
+    target: str, parameters: TANParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[LookupModel] | Passes[AveragedTrees]:
     """TAN (Friedman, Geiger, Goldszmidt 1997): two passes after the schema; averaged over all trees, one."""
     if parameters.average:
@@ -260,10 +254,7 @@ def _averaged_tan(
 
 
 def kdb(
-    target: str,
-    parameters: KDBParameters,
-    given: Schema | Kept | None = None,
-    overrides: Overrides | None = None,
+    target: str, parameters: KDBParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[LookupModel]:
     """KDB (Sahami 1996): two passes after the schema."""
 
@@ -274,10 +265,7 @@ def kdb(
 
 
 def skdb(
-    target: str,
-    parameters: SKDBParameters,
-    given: Schema | Kept | None = None,
-    overrides: Overrides | None = None,
+    target: str, parameters: SKDBParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[LookupModel]:
     """Selective kDB (Martínez et al. 2016): three passes after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values, FEW_CLASSES)

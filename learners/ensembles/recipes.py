@@ -17,13 +17,7 @@ from learners.counts.samples.bottom_k_sample import EVERYTHING, DrawnRows
 from learners.ensembles.budget import Budget, Choice, chosen
 from learners.ensembles.crossfit import N_FOLDS, SMALL, out_of_fold_scores
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, members_in
-from learners.ensembles.fit import (
-    Fitted,
-    Pool,
-    fit_members,
-    left_out_scores,
-    log_softmax,
-)
+from learners.ensembles.fit import Fitted, Pool, fit_members, left_out_scores, log_softmax
 from learners.ensembles.joints import Joints
 from learners.ensembles.lookup.compile import compile_pool
 from learners.ensembles.lookup.levels import TOLERANCE

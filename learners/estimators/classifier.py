@@ -19,13 +19,7 @@ from learners.estimators.arguments import check_common, with_checks
 from learners.estimators.columns import KnownColumns, warn
 from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.explaining import Explaining
-from learners.estimators.forms import (
-    are_paths,
-    are_records,
-    is_record,
-    rows_of,
-    source_of_dataset,
-)
+from learners.estimators.forms import are_paths, are_records, is_record, rows_of, source_of_dataset
 from learners.estimators.labels import accuracy, counts_of, knowing, plain_classes, unused_name, with_class_column
 from learners.estimators.single_row import record_of
 from learners.kernels.arrays import Floats

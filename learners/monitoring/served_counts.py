@@ -63,11 +63,7 @@ class ServedCounts:
     @property
     def spec(self) -> dict[str, object]:
         """What is collected."""
-        return {
-            "statistic": "served counts",
-            "layout": self.watched.fingerprint,
-            "predict_one_in": self.predict_one_in,
-        }
+        return {"statistic": "served counts", "layout": self.watched.fingerprint, "predict_one_in": self.predict_one_in}
 
     @property
     def columns(self) -> list[str]:

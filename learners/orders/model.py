@@ -242,12 +242,7 @@ class OrderModel:
         if posterior.bge is not None:
             bge = posterior.bge
             prior = bge.prior
-            header["bge"] = {
-                "n_rows": bge.n_rows,
-                "alpha_mu": prior.alpha_mu,
-                "alpha_w": prior.alpha_w,
-                "t": prior.t,
-            }
+            header["bge"] = {"n_rows": bge.n_rows, "alpha_mu": prior.alpha_mu, "alpha_w": prior.alpha_w, "t": prior.t}
             arrays |= {"mean": bge.mean, "scatter": bge.scatter.ravel()}
         return header, arrays
 

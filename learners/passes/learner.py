@@ -231,11 +231,7 @@ class _Driver:
     def _collected(self, statistic: S, source: Source, key: str) -> S:
         if self.cluster is not None and source.is_identified:
             return self.cluster.collect(
-                statistic,
-                source,
-                on_progress=self.on_progress,
-                pass_number=self.pass_number,
-                n_passes=self.n_passes,
+                statistic, source, on_progress=self.on_progress, pass_number=self.pass_number, n_passes=self.n_passes
             )
         return collect(
             statistic,

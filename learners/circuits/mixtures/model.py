@@ -145,11 +145,7 @@ class GaussianModel(CircuitModel):
             "columns": super().tables()["columns"],
             "components": pa.table({"component": np.arange(k), "weight": np.exp(mixture.log_weight)}),
             "means": pa.table(
-                {
-                    "component": np.repeat(np.arange(k), d),
-                    "column": np.tile(numeric, k),
-                    "mean": mixture.mean.ravel(),
-                }
+                {"component": np.repeat(np.arange(k), d), "column": np.tile(numeric, k), "mean": mixture.mean.ravel()}
             ),
             "covariances": pa.table(
                 {

@@ -250,10 +250,7 @@ def _group(columns: Columns, query: Query, given: Read) -> _Group:
 
 
 def asked_variables(
-    columns: Columns,
-    query: Conditional | Moments | Sample | Map | Impute,
-    evidence: Read,
-    discrete: bool | None,
+    columns: Columns, query: Conditional | Moments | Sample | Map | Impute, evidence: Read, discrete: bool | None
 ) -> tuple[int, ...]:
     """The variables of a query: those named, or all of its kind that are not given; samples tell these, too."""
     given: set[str] = set() if isinstance(query, Sample) else evidence.settled

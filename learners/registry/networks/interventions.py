@@ -17,10 +17,7 @@ from learners.registry.networks.likelihood_weighting import sampled_answer
 
 
 def answer_after(
-    network: ArcNetwork,
-    query: Query,
-    max_edges: int = MAX_EDGES,
-    pause: Callable[[], None] | None = None,
+    network: ArcNetwork, query: Query, max_edges: int = MAX_EDGES, pause: Callable[[], None] | None = None
 ) -> Answer:
     """The answer of a network after a query's intervention, if it has one; then with `intervention`, see `intervention_of`.
 
