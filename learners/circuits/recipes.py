@@ -245,8 +245,7 @@ def spn(
             start, parameters.passes, parameters.laplace, parameters.tolerance, _expecting(schema, counting), least
         )
         circuit = yield from learning
-        last = counting[-1]
-        n_rows = last.n_rows
+        n_rows = counting[-1].n_rows
         facts["em_passes"] = len(counting)
     return CircuitModel(schema, circuit, facts | {"n_rows": n_rows or (yield from _n_rows(schema))})
 

@@ -192,8 +192,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         ------
         AttributeError, SchemaError
         """
-        most_probable = self.predict_proba(X).argmax(axis=1)
-        predicted: Array = self.classes_[most_probable]
+        predicted: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return predicted
 
     @available_if(_with_class)

@@ -264,8 +264,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """(n_rows,): the most probable class of each row."""
-        most_probable = self.predict_proba(X).argmax(axis=1)
-        predicted: np.ndarray[Any, Any] = self.classes_[most_probable]
+        predicted: np.ndarray[Any, Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -47,8 +47,7 @@ def class_mix(window: ServedCounts, reference: Reference) -> Floats | None:
     mix = prior_of(reference)
     for _ in range(ITERATIONS):
         joint = mix[:, None] * values
-        responsibility = joint / joint.sum(axis=0)
-        new = responsibility @ weights
+        new = (joint / joint.sum(axis=0)) @ weights
         new /= new.sum()
         moved = float(np.abs(new - mix).max())
         mix = new

@@ -205,8 +205,7 @@ def _add_range(found: Integers, codes: Codes, raw: RawRows, attribute: Attribute
     """Numbers beyond those of training, and in its outermost quantiles."""
     first = int(attribute.has_missing)
     own = codes[rows] if rows.size < codes.size else codes
-    inside = (own >= first) & (own < attribute.n_values)
-    found[COMPARED] = np.count_nonzero(inside)
+    found[COMPARED] = np.count_nonzero((own >= first) & (own < attribute.n_values))
     if found[COMPARED]:
         try:
             below, above, low, high = raw.tails(attribute, rows)

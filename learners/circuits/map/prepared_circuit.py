@@ -67,8 +67,7 @@ class WholeCircuit:
         first = np.searchsorted(variable[order], variable[order], side="left")
         rank = np.empty(leaves.size, dtype=np.int64)
         rank[order] = np.arange(leaves.size) - first
-        starts = np.asarray(circuit.leaf_starts)
-        lengths = np.diff(starts)[leaves]
+        lengths = np.diff(np.asarray(circuit.leaf_starts))[leaves]
         whole = cls(
             n_values=n_values,
             inner=_inner(circuit, is_leaf, number, inner),

@@ -41,8 +41,7 @@ def chow_liu(pairs: PairwiseCounts, *, pseudo_count: float = 1.0, with_class: bo
     if not pseudo_count >= 0:
         raise InvalidParameter("pseudo_count", pseudo_count, "use zero or more rows")
     tables = PairTables(pairs, with_class)
-    tree = maximum_spanning_tree(tables.mutual_information())
-    return tree_circuit(tables, tree, pseudo_count)
+    return tree_circuit(tables, maximum_spanning_tree(tables.mutual_information()), pseudo_count)
 
 
 def tree_circuit(tables: PairTables, tree: Tree, pseudo_count: float) -> Circuit:

@@ -148,8 +148,7 @@ def draw_families(scores: FamilyScores, places: Integers, rng: np.random.Generat
 def _draw_family(logs: Floats, uniforms: Floats, index: Integers) -> None:
     """Replace sets index (n,) of a node's candidates by parent sets within them; uniforms (n, k) in [0, 1)."""
     numbers = Scaled.empty(logs.size)
-    largest = float(logs.max())
-    scale(logs, largest, *numbers)
+    scale(logs, float(logs.max()), *numbers)
     k = uniforms.shape[1]
     sums, exponents = np.empty((k + 1, logs.size)), np.empty((k + 1, logs.size), np.int32)
     partial_sums(*numbers, sums, exponents)

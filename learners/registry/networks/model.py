@@ -158,8 +158,7 @@ def check_network(header: Mapping[str, object], arrays: Arrays) -> None:
     """
     del header
     sizes = np.asarray(arrays["n_values"])
-    d = sizes.size
-    _check_parents(arrays, d)
+    _check_parents(arrays, sizes.size)
     parts = np.split(np.asarray(arrays["parents"]), np.cumsum(arrays["n_parents"])[:-1])
     tables = np.asarray(arrays["tables"])
     if sizes.dtype != np.int64 or tables.dtype != np.float64 or not (tables >= 0).all():

@@ -70,8 +70,7 @@ class TextType:
             return
         if self._chain is None:
             first = values[:1]
-            readers = (chain for chain in CHAINS if any(reads(kind, first) for kind in chain))
-            self._chain = next(readers, ())
+            self._chain = next((chain for chain in CHAINS if any(reads(kind, first) for kind in chain)), ())
         if self._chain == CHAINS[0] and self.reading.expected in (None, "time") and are_padded(values):
             self._chain = ()
         while self._place < len(self._chain) and not reads(self._chain[self._place], values):
