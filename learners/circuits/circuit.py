@@ -29,7 +29,7 @@ from learners.circuits.kernels import (
     add_scopes,
     node_depths,
 )
-from learners.kernels.arrays import Array, Floats, Int8s, Integers, Mask, Uint64s, freeze, frozen
+from learners.kernels.arrays import Array, Floats, Int8s, Integers, Mask, Uint64s, frozen
 
 Made = TypeVar("Made")
 
@@ -389,8 +389,7 @@ def _scopes(arrays: CircuitArrays) -> Uint64s:
             else "is a product whose children share a variable, so it is not decomposable"
         )
         raise InvalidCircuit(reason, node)
-    freeze(scopes)
-    return scopes
+    return frozen(scopes)
 
 
 def _refuse(wrong: Mask, reason: str, nodes: Integers | None = None) -> None:

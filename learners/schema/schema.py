@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Integers, Uint64s, freeze
+from learners.kernels.arrays import Integers, Uint64s, frozen
 from learners.schema.clocks import clock_of, in_one_form, is_moment, words_of_clock
 from learners.schema.distributions import Distribution
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
@@ -234,9 +234,7 @@ class Schema:
     @cached_property
     def domain_sizes(self) -> Integers:
         """(n_attributes,) int64: `n_values` of each attribute, read-only."""
-        sizes = np.array([attribute.n_values for attribute in self.attributes], dtype=np.int64)
-        freeze(sizes)
-        return sizes
+        return frozen(np.array([attribute.n_values for attribute in self.attributes], np.int64))
 
     @cached_property
     def continuous(self) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from learners.circuits.kernels import (
     TABLE_OF_TWO,
     node_depths,
 )
-from learners.kernels.arrays import Floats, Integers, Mask, freeze, frozen
+from learners.kernels.arrays import Floats, Integers, Mask, frozen
 
 # Variables of at most so many values have a row of zeros and ones per value, over which a distribution is a dot product
 # that vectorises; those of more values are looked up row by row.
@@ -132,8 +132,7 @@ def entry_weights(circuit: Circuit, plan: Compiled) -> Floats:
     weight[is_edge] = np.exp(circuit.log_weight[plan.edge[is_edge]])
     weight[is_parameter] = np.exp(circuit.leaf_parameters[plan.parameter[is_parameter]])
     weight[plan.parameter == ONE_ENTRY] = 1.0
-    freeze(weight)
-    return weight
+    return frozen(weight)
 
 
 def _table_sums(circuit: Circuit) -> Mask:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from learners.errors import MOST_NAMED, SchemaError, UnknownColumn
-from learners.kernels.arrays import Codes, Floats, freeze
+from learners.kernels.arrays import Codes, Floats, freeze, frozen
 from learners.schema.chunk import Chunk
 from learners.schema.clocks import TICKS, as_seconds, clock_of, is_moment, what_time
 from learners.schema.encoding.batches import BatchEncoder, sound_column
@@ -98,9 +98,7 @@ def _counted(counts: pa.Array, own: str, other: str) -> pa.Array:
 
 def _read_only(column: pa.Array) -> Floats:
     """Always read-only, as Arrow's own memory is: to numba a writable array is another type."""
-    values = np.asarray(column.to_numpy(zero_copy_only=False))
-    freeze(values)
-    return values
+    return frozen(column.to_numpy(zero_copy_only=False))
 
 
 class _NominalEncoder:
