@@ -237,8 +237,7 @@ def kept_with_structure(circuit: Circuit, make: Callable[[Circuit], Made]) -> Ma
     """What a function makes of a circuit's structure and indicators, made once for all circuits that share them."""
     kept = circuit._of_structure
     name = make.__qualname__
-    value: Made = kept[name] if name in kept else kept.setdefault(name, make(circuit))
-    return value
+    return kept[name] if name in kept else kept.setdefault(name, make(circuit))
 
 
 def kept_with(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
@@ -248,8 +247,7 @@ def kept_with(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
     """
     kept = vars(circuit)
     name = make.__qualname__
-    value: Made = kept[name] if name in kept else kept.setdefault(name, make(circuit))
-    return value
+    return kept[name] if name in kept else kept.setdefault(name, make(circuit))
 
 
 def _checked(array: Array, dtype: np.dtype) -> Array:

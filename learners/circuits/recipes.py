@@ -228,8 +228,7 @@ def spn(
         facts["circuit_sha256"] = fingerprint(read)
     if parameters.learning == "gibbs":
         sampler = GivenStructure(schema, start, parameters, facts, parameters.seed)
-        sampled: CircuitModel = yield RowWork("sampling", schema, sampler.learn, "")
-        return sampled
+        return (yield RowWork("sampling", schema, sampler.learn, ""))
     if parameters.learning in ("adf", "bmm"):
         rows_of = columns_of(start, schema).rows_of_chunk
         for _ in range(parameters.stream_passes):
@@ -296,8 +295,7 @@ def bayesian(
     schema, coding = coded(schema, histograms, parameters.leaves or BY_COLUMN, in_intervals, parameters.seed)
     facts = {"learner": "spn", "parameters": asdict(parameters)}
     sampling = Sampling(schema, coding, parameters, facts, parameters.seed)
-    model: CircuitModel = yield RowWork("sampling", schema, sampling.learn, "")
-    return model
+    return (yield RowWork("sampling", schema, sampling.learn, ""))
 
 
 def sampled_further(known: BayesianCircuit) -> Passes[CircuitModel]:
@@ -306,8 +304,7 @@ def sampled_further(known: BayesianCircuit) -> Passes[CircuitModel]:
     # Versions before named a structure and other parameters here that sampling did not follow.
     used = {name: value for name, value in parameters.items() if name not in NOT_OF_SAMPLING}
     sampling = sampling_of(known, CircuitParameters(**(used | {"structure": "auto"})))
-    model: CircuitModel = yield RowWork("sampling", known.schema, partial(sampling.go_on, known), "")
-    return model
+    return (yield RowWork("sampling", known.schema, partial(sampling.go_on, known), ""))
 
 
 def continued(

@@ -36,8 +36,7 @@ def information_of_parents(tree: ContextTree) -> Floats:
     log_share = np.log(tree.cell_count / np.repeat(tree.node_counts(), np.diff(tree.cell_starts)))
     ends = pairwise(tree.cell_starts[tree.level_starts].tolist())
     entropies = np.array([-(tree.cell_count[a:b] * log_share[a:b]).sum() / n_rows for a, b in ends])
-    gains: Floats = np.maximum(0.0, entropies[:-1] - entropies[1:])
-    return gains
+    return np.maximum(0.0, entropies[:-1] - entropies[1:])
 
 
 class Context(NamedTuple):

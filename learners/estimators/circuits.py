@@ -192,8 +192,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         ------
         AttributeError, SchemaError
         """
-        predicted: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return predicted
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     @available_if(_with_class)
     @with_checks

@@ -264,8 +264,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """(n_rows,): the most probable class of each row."""
-        predicted: np.ndarray[Any, Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return predicted
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows whose most probable class is theirs; y has the (n_rows,) classes."""

@@ -150,8 +150,7 @@ def knowing(passes: Generator[Any, Any, Model], classes: Sequence[Value]) -> Gen
         try:
             request = passes.send(answer)
         except StopIteration as stop:
-            model: Model = stop.value
-            return model
+            return stop.value
         answer = yield request
         if isinstance(answer, ColumnSummaries):
             known = answer.empty()  # what was collected may be stored at this moment: it stays as it is

@@ -53,8 +53,7 @@ def class_mix(window: ServedCounts, reference: Reference) -> Floats | None:
         mix = new
         if moved < TOLERANCE:
             break
-    found: Floats = mix
-    return found
+    return mix
 
 
 def prior_of(reference: Reference) -> Floats:
@@ -62,8 +61,7 @@ def prior_of(reference: Reference) -> Floats:
     n_classes = max(table.shape[0] for table in reference.families)
     table = next(table for table in reference.families if table.shape[0] == n_classes)
     counts = table.sum(axis=(1, 2)) + 1.0 / n_classes
-    found: Floats = counts / counts.sum()
-    return found
+    return counts / counts.sum()
 
 
 def remixed(reference: Reference, mix: Floats) -> Reference:

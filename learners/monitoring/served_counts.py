@@ -86,8 +86,7 @@ class ServedCounts:
 
     def marginal(self, i: int) -> Integers:
         """(n_values + 1,) int64: rows with each code of an attribute, the last one those of no known value."""
-        found: Integers = self.family(i).sum(axis=0)
-        return found
+        return self.family(i).sum(axis=0)
 
     def empty(self) -> ServedCounts:
         """No rows."""

@@ -162,8 +162,7 @@ def jensen_shannon(window: Integers, reference: Integers) -> float:
 
 def _shares(counts: Integers) -> Floats:
     filled = np.maximum(counts, 0.5)
-    found: Floats = filled / filled.sum()
-    return found
+    return filled / filled.sum()
 
 
 def q_values(p_values: Sequence[float]) -> Floats:

@@ -118,8 +118,7 @@ def orders(
         "max_parents": most,
         "columns_at_limit": at_limit(posterior, most, names),
     }
-    model: OrderModel = yield Work("adding up orders", lambda _, advance: _model(schema, posterior, facts, score))
-    return model
+    return (yield Work("adding up orders", lambda _, advance: _model(schema, posterior, facts, score)))
 
 
 def _model(schema: Schema, posterior: OrderPosterior, facts: Mapping[str, Any], score: BGe | BDeu) -> OrderModel:

@@ -172,8 +172,7 @@ def grouped(source: Source, n_workers: int) -> Iterator[Source]:
 
 def counted(empty: Statistic, group: Source) -> pa.Table:
     """On a worker: the statistic of a group."""
-    table: pa.Table = collect(empty, group, threads=1).to_arrow()
-    return table
+    return collect(empty, group, threads=1).to_arrow()
 
 
 def summed(empty: Statistic, tables: Sequence[pa.Table]) -> pa.Table:
@@ -181,8 +180,7 @@ def summed(empty: Statistic, tables: Sequence[pa.Table]) -> pa.Table:
     whole = empty.empty()
     for table in tables:
         whole.merge(empty.empty().from_arrow(table))
-    answer: pa.Table = whole.to_arrow()
-    return answer
+    return whole.to_arrow()
 
 
 def _ended(futures: Sequence[Future]) -> Iterator[Future]:

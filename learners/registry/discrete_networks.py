@@ -210,8 +210,7 @@ def _table(network: Network, name: str) -> Floats:
             name, f"has probabilities{_where(contexts[first])} that sum to {sums[first]:g}, or a negative one"
         )
     shape = (*(len(network.values[parent]) for parent in above), len(own))
-    table: Floats = (rows / sums[:, np.newaxis]).reshape(shape)
-    return table
+    return (rows / sums[:, np.newaxis]).reshape(shape)
 
 
 def _where(context: tuple[str, ...]) -> str:

@@ -224,7 +224,6 @@ def batch_em(circuit: Circuit, x: Array, n_passes: int, laplace: float = 0.1, to
         try:
             counts = next(passes) if answer is None else passes.send(answer)
         except StopIteration as stop:
-            learned: Circuit = stop.value
-            return learned
+            return stop.value
         counts.update(x)
         answer = counts

@@ -145,8 +145,7 @@ def _table_sums(circuit: Circuit) -> Mask:
     pairs = np.stack([parents[is_indicator], circuit.leaf_parameters[first].astype(np.int64)], axis=1)
     _, at, times = np.unique(pairs, axis=0, return_index=True, return_counts=True)
     repeated = np.bincount(pairs[at[times > 1], 0], minlength=n_nodes)
-    found: Mask = (circuit.kind == SUM) & (others == 0) & (repeated == 0)
-    return found
+    return (circuit.kind == SUM) & (others == 0) & (repeated == 0)
 
 
 def _operation_kinds(circuit: Circuit, is_table: Mask) -> Integers:
@@ -197,8 +196,7 @@ def _peaks(circuit: Circuit) -> Floats:
 def ranges(firsts: Integers, sizes: Integers) -> Integers:
     """The numbers first, first + 1, … of every range, one range after the other."""
     ends = np.cumsum(sizes)
-    numbers: Integers = np.repeat(firsts - ends + sizes, sizes) + np.arange(ends[-1] if ends.size else 0)
-    return numbers
+    return np.repeat(firsts - ends + sizes, sizes) + np.arange(ends[-1] if ends.size else 0)
 
 
 def _compile_structure(circuit: Circuit) -> Compiled:

@@ -150,8 +150,7 @@ def draws(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integer
 
 def _is_known(mixture: GaussianMixture, x: Array) -> Array:
     sizes = mixture.n_values[:, np.newaxis]
-    known: Array = np.where(sizes > 0, (x >= 0) & (x < sizes), ~np.isnan(x))
-    return known
+    return np.where(sizes > 0, (x >= 0) & (x < sizes), ~np.isnan(x))
 
 
 def _draw(mixture: GaussianMixture, x: Array, shares: Floats, u: Floats, out: Floats) -> None:

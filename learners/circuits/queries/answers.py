@@ -200,8 +200,7 @@ def _normalised(logs: Floats, first_row: int) -> Floats:
     if impossible.size:
         raise ImpossibleEvidence(first_row + int(impossible[0]))
     p = np.exp(logs - most)
-    shares: Floats = p / p.sum(axis=1, keepdims=True)
-    return shares
+    return p / p.sum(axis=1, keepdims=True)
 
 
 def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:

@@ -78,8 +78,7 @@ def _merged_counts(counts: Sequence[Floats], prior: Floats, starts: Integers) ->
     operation = np.repeat(np.arange(starts.size - 1), np.diff(starts))
     share = np.ones(starts.size - 1)
     np.minimum.at(share, operation, most)
-    merged: Floats = together - share[operation] * surplus
-    return merged
+    return together - share[operation] * surplus
 
 
 def in_shards(

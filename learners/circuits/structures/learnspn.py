@@ -198,8 +198,7 @@ def independence_p_values(one_hot: Float32s, sizes: Integers) -> Floats:
     g = 2.0 * (joint - left - left.T + x_log_x(n))
     n_left = np.add.reduceat((of_left > 0).astype(np.float64), starts, axis=0)
     degrees = np.maximum(n_left - 1, 0) * np.maximum(n_left.T - 1, 0)
-    p_values: Floats = np.where(degrees > 0, scipy.special.chdtrc(np.maximum(degrees, 1), np.maximum(g, 0.0)), 1.0)
-    return p_values
+    return np.where(degrees > 0, scipy.special.chdtrc(np.maximum(degrees, 1), np.maximum(g, 0.0)), 1.0)
 
 
 def _one_hot(x: Floats, variables: Sequence[Variable]) -> tuple[Float32s, Integers]:

@@ -88,8 +88,7 @@ class Warp:
             return x
         i = np.clip(np.searchsorted(self.x, x, side="right") - 1, 0, self.x.size - 2)
         slope = np.diff(self.z) / np.diff(self.x)
-        moved: Floats = self.z[i] + slope[i] * (x - self.x[i])
-        return moved
+        return self.z[i] + slope[i] * (x - self.x[i])
 
     def widths(self, x: Floats) -> Floats:
         """(n,) float64: how wide the cells of some numbers are; zero of a density."""

@@ -52,8 +52,7 @@ class PairTables:
         """(n_values[v],) int64: rows with each value."""
         if v == self.pairs.sizes.size:
             return self.pairs.class_counts
-        counts: Integers = self.pairs.margins[v].sum(axis=1)[self.missing[v] :]
-        return counts
+        return self.pairs.margins[v].sum(axis=1)[self.missing[v] :]
 
     def table(self, u: int, v: int) -> Integers:
         """(n_values[u], n_values[v]) int64: rows with each pair of values; u and v differ."""
@@ -61,8 +60,7 @@ class PairTables:
         if n_attributes in (u, v):
             with_class: Integers = self.pairs.margins[min(u, v)][self.missing[min(u, v)] :]
             return with_class if v == n_attributes else with_class.T
-        counts: Integers = self.pairs.table(u, v).sum(axis=2)[self.missing[u] :, self.missing[v] :]
-        return counts
+        return self.pairs.table(u, v).sum(axis=2)[self.missing[u] :, self.missing[v] :]
 
     def mutual_information(self) -> Floats:
         """(n_variables, n_variables) float64, nats, symmetric, zero on the diagonal, never negative."""

@@ -98,8 +98,7 @@ class Viewed(Generic[S]):
 
     def to_arrow(self) -> pa.Table:
         """As of the counts."""
-        table: pa.Table = self.counts.to_arrow()
-        return table
+        return self.counts.to_arrow()
 
     def from_arrow(self, table: pa.Table) -> Self:
         """Read what `to_arrow` wrote."""

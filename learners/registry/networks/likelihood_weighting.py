@@ -152,8 +152,7 @@ def _prepared(network: DiscreteNetwork, likelihoods: list[Floats]) -> SampledNet
 
 
 def _starts(sizes: list[int]) -> Integers:
-    starts: Integers = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-    return starts
+    return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 
 def _sums(

@@ -125,8 +125,7 @@ def _tables(model: LookupModel) -> Iterator[Floats]:
 
 def _prior(model: LookupModel) -> Floats:
     """The classifier's own smoothing of the prior: see classifiers/compile.py."""
-    prior: Floats = (model.class_counts + 1.0 / model.schema.n_classes) / (model.class_counts.sum() + 1.0)
-    return prior
+    return (model.class_counts + 1.0 / model.schema.n_classes) / (model.class_counts.sum() + 1.0)
 
 
 def _of_classifier(model: LookupModel, most_cells: int) -> DiscreteNetwork:
@@ -207,8 +206,7 @@ class GraphParameters:
 
 
 def _shares(counts: Floats) -> Floats:
-    shares: Floats = counts / counts.sum(axis=1, keepdims=True)
-    return shares
+    return counts / counts.sum(axis=1, keepdims=True)
 
 
 def _of_tables(model: OrderModel, parents: Graph, tables: Sequence[Floats]) -> DiscreteNetwork:

@@ -192,5 +192,4 @@ def _scattered(seed: int, numbers: Integers) -> Integers:
     """Whole numbers from 0 to 2^31 that depend on a seed and a number each: SplitMix64."""
     with np.errstate(over="ignore"):
         counters = np.uint64(seed) + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN
-    scattered: Integers = (random_bits_at(counters) >> np.uint64(33)).astype(np.int64)
-    return scattered
+    return (random_bits_at(counters) >> np.uint64(33)).astype(np.int64)
