@@ -25,7 +25,6 @@ def choose_m(
 
     Parameters
     ----------
-    structure : Structure
     families : FamilyCounts
         Of all rows.
     hold_out : Chunk

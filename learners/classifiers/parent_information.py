@@ -60,7 +60,6 @@ def contexts_of(tree: ContextTree, estimates: Estimates, limit: int) -> list[Con
 
     Parameters
     ----------
-    tree : ContextTree
     estimates : Estimates
         Of the same tree.
     limit : int

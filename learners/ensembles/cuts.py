@@ -46,8 +46,6 @@ def ensemble_schema(summaries: ColumnSummaries, n_members: int, seed: int) -> Sc
     ----------
     summaries : ColumnSummaries
         With a target.
-    n_members : int
-    seed : int
 
     Raises
     ------

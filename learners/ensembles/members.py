@@ -61,10 +61,8 @@ def draw_members(pairs: PairwiseCounts | None, views: Views, ks: tuple[int, ...]
     ----------
     pairs : PairwiseCounts or None
         Of every attribute by the grouping of the pairs; None where no attribute gets parents.
-    views : Views
     ks : tuple of int
         Most parents of each member.
-    seed : int
 
     References
     ----------

@@ -106,8 +106,6 @@ def eskdb(
 
     Parameters
     ----------
-    target : str
-    parameters : ESKDBParameters
     given : Schema or Kept, optional
     overrides : mapping, optional
 
@@ -127,8 +125,6 @@ def auto(
 
     Parameters
     ----------
-    target : str
-    parameters : AutoParameters
     given : Schema or Kept, optional
     overrides : mapping, optional
     """

@@ -136,7 +136,6 @@ def report_of(model: Model, probabilities: ArrayLike, y: ArrayLike, counted: Col
 
     Parameters
     ----------
-    model : Model
     probabilities : (n, n_classes) float64
     y : (n,) integers
         Codes of the true classes.
@@ -158,8 +157,6 @@ def report_of_scores(
 
     Parameters
     ----------
-    model : Model
-    scores : sequence of RowScores
     y : (n,) integers
         Codes of the true classes; the one beyond the last stands for classes that the model does not know.
     counted : ColumnCounts, optional

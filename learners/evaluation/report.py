@@ -34,8 +34,6 @@ def write_report(
     ----------
     folder : Path
         Made if need be; files of the same names are replaced.
-    comparison : Comparison
-    title : str
     command : str
         That made the results.
     protocol : str

@@ -20,7 +20,6 @@ def check_classes(target: str, n_classes: int, most: int, are_numbers: bool = Fa
 
     Parameters
     ----------
-    target : str
     n_classes : int
         Seen so far.
     most : int

@@ -162,7 +162,6 @@ def rivalled(
     ----------
     model : CircuitModel
         Whose continuous columns have densities.
-    densities : mapping of variable to Densities
     minutes : float
         A quarter of them for the mixture.
     """

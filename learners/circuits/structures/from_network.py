@@ -106,7 +106,6 @@ def families_circuit(
         p(x | parents) of each family: one axis for each of its members.
     last : int
         Without parents; summed out at the end.
-    max_edges : int
 
     Raises
     ------

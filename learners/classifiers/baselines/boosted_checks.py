@@ -55,7 +55,6 @@ def check_booster(schema: Schema, name: str, serialised: Uint8s) -> None:
 
     Parameters
     ----------
-    schema : Schema
     name : str
         Of the array.
     serialised : (n_bytes,) uint8

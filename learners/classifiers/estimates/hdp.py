@@ -272,8 +272,6 @@ def hdp_estimates(
 
     Parameters
     ----------
-    trees : sequence of ContextTree
-    parameters : HDPParameters
     threads : int
         The result does not depend on it.
     advance : callable, optional

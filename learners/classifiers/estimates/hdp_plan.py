@@ -17,7 +17,6 @@ def plan_of(tree: ContextTree, tying: str, root: str) -> Plan:
 
     Parameters
     ----------
-    tree : ContextTree
     tying : "level", "parent" or "single"
         Which nodes share their concentration: those of a level, the children of a node, or all.
     root : "unit" or "dirichlet"

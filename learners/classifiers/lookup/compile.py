@@ -43,8 +43,6 @@ def compile_tables(
 
     Parameters
     ----------
-    schema : Schema
-    structure : Structure
     class_counts : (n_classes,) int64
     trees, estimates : one per entry of `structure.order`
         Those of a generator are in memory one after the other.

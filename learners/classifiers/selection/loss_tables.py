@@ -66,7 +66,6 @@ def measure(
 
     Parameters
     ----------
-    schema : Schema
     structure : Structure
         Of kDB with the largest k.
     grown : iterable of Levels
@@ -111,7 +110,6 @@ def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -
         Of which none are left then.
     sizes : sequence of int
         Domain sizes of the parents.
-    n_classes : int
     mixes : bool
         Whether each level mixes its frequencies with the estimate of the level above, by the concentration that predicts the rows
         best when each is left out. If not: m-estimates, as Martínez et al. have them.
@@ -182,15 +180,12 @@ def _spread(
     Parameters
     ----------
     keys : (r,) int64
-    above : _Estimates
-    n_values : int
     size : int
         Domain size of the last parent.
     contexts : (n,) int64
         Ascending.
     rest : (n, C) float64
         What is left of each class for values it has not been seen with in the context; NaN if it has not been there.
-    mixes : bool
     """
     spread = np.empty((keys.size, rest.shape[1]))
     for first in range(0, keys.size, BLOCK_CELLS):
@@ -235,7 +230,6 @@ def _entry(slots: _Slots, probability: Floats, row: Integers, label: Int32s, lef
 
     Parameters
     ----------
-    slots : _Slots
     probability : (r, C) float64
         From all rows.
     row, label : (m,)

@@ -35,7 +35,6 @@ def flat_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float
     schema : Schema
         By whose codes they were trained; see `CodeTable`.
     boosters : sequence of xgboost.Booster
-    weights : sequence of float
     """
     parts: dict[str, list[Any]] = {name: [] for name in DTYPES}
     n_nodes = n_leaves = n_words = 0

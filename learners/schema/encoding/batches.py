@@ -109,7 +109,6 @@ class BatchEncoder:
 
         Parameters
         ----------
-        batch : RecordBatch
         is_trusted : bool
             False if it comes from outside: it is then checked as `batch.validate(full=True)` does. Indices into dictionaries
             are checked in any case: Parquet's pages may be damaged.

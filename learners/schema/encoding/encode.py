@@ -25,8 +25,6 @@ def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
 
     Parameters
     ----------
-    column : Array
-    name : str
     arrow_type : str
         Of the column in training, in whose unit times of day and durations are told; by default in their own.
 
@@ -319,7 +317,6 @@ def encode(
     ----------
     batch : RecordBatch or Table
         Other columns are ignored; without the target the chunk has no classes.
-    schema : Schema
     is_trusted : bool
         False if the buffers come from outside: they are then checked as `batch.validate(full=True)` does, at a
         fraction of its price.
