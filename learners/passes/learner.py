@@ -148,10 +148,6 @@ def drive(
     cluster : Cluster, optional
         Whose workers make the passes; the model is the same. Checkpoints within passes are Dask's business then.
 
-    Returns
-    -------
-    Model
-
     Raises
     ------
     EmptyData

@@ -277,10 +277,6 @@ def hdp_estimates(
     advance : callable, optional
         Called with (sweeps done, sweeps in all) now and then; raising in it stops all threads.
 
-    Returns
-    -------
-    list of Posterior
-
     References
     ----------
     Petitjean, Buntine, Webb, Zaidi (2018), section 5; Teh, Jordan, Beal, Blei (2006), section 5.3, for the sampler with

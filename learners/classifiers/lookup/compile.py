@@ -49,10 +49,6 @@ def compile_tables(
     most_dense : int, optional
         Numbers that a dense table may have; by default as many as the contexts that occurred are worth.
 
-    Returns
-    -------
-    kernels.LookupTables
-
     Raises
     ------
     FamilyTooLarge

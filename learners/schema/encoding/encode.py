@@ -323,10 +323,6 @@ def encode(
     with_class : bool
         False to overlook the target.
 
-    Returns
-    -------
-    Chunk
-
     Raises
     ------
     SchemaError
