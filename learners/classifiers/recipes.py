@@ -202,7 +202,7 @@ def naive_bayes(
     """Naive Bayes: one pass after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
     structure = naive_structure(schema.n_attributes)
-    counted: Together[FamilyCounts, HoldOut] = yield Together(
+    counted: Together[FamilyCounts, HoldOut] = yield Together[FamilyCounts, HoldOut](
         FamilyCounts(schema, structure.families()), HoldOut(schema)
     )
     return (yield from fitted(schema, structure, counted.first, counted.second.draw(), "nb", parameters))
@@ -217,7 +217,7 @@ def _structured(
     overrides: Overrides | None,
 ) -> Passes[LookupModel]:
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
-    counted: Together[PairCounts, HoldOut] = yield Together(pair_counts(schema), HoldOut(schema))
+    counted: Together[PairCounts, HoldOut] = yield Together[PairCounts, HoldOut](pair_counts(schema), HoldOut(schema))
     structure, hold_out = structure_of(counted.first), counted.second.draw()
     del counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
@@ -269,7 +269,7 @@ def skdb(
 ) -> Passes[LookupModel]:
     """Selective kDB (Martínez et al. 2016): three passes after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values, FEW_CLASSES)
-    counted: Together[PairCounts, HoldOut] = yield Together(pair_counts(schema), HoldOut(schema))
+    counted: Together[PairCounts, HoldOut] = yield Together[PairCounts, HoldOut](pair_counts(schema), HoldOut(schema))
     structure = k_dependence(counted.first, parameters.k, parameters.width_cost)
     hold_out = counted.second.draw()
     del counted  # whose tables nobody needs any more

@@ -154,7 +154,9 @@ def _ensemble(
     views, drawn_rows = Views(schema), DrawnRows(schema, parameters.drawn)
     if choice.has_pairs:
         pair_counts = Viewed(Views(schema, OF_PAIRS), _pairs)
-        seen: Together[Viewed[PairwiseCounts], DrawnRows] = yield Together(pair_counts, drawn_rows)
+        seen: Together[Viewed[PairwiseCounts], DrawnRows] = yield Together[Viewed[PairwiseCounts], DrawnRows](
+            pair_counts, drawn_rows
+        )
         pairs, sample = seen.first.counts, seen.second
         rows = sample.occurrences(parameters.drawn)
         ks = largest_k(choice.members, pairs.n_rows, seed)

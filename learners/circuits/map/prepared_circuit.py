@@ -67,7 +67,7 @@ class WholeCircuit:
         first = np.searchsorted(variable[order], variable[order], side="left")
         rank = np.empty(leaves.size, dtype=np.int64)
         rank[order] = np.arange(leaves.size) - first
-        lengths = np.diff(np.asarray(circuit.leaf_starts))[leaves]
+        lengths = np.diff(circuit.leaf_starts)[leaves]
         whole = cls(
             n_values=n_values,
             inner=_inner(circuit, is_leaf, number, inner),
