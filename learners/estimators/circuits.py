@@ -192,7 +192,8 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         ------
         AttributeError, SchemaError
         """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
 
     @available_if(_with_class)
     @with_checks

@@ -264,7 +264,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """(n_rows,): the most probable class of each row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows whose most probable class is theirs; y has the (n_rows,) classes."""

@@ -47,8 +47,8 @@ def importances(model: Model, names: Sequence[str]) -> Floats:
     ----------
     Miller (1955), Note on the bias of information estimates: the correction by the degrees of freedom.
     """
-    columns = [attribute.name for attribute in model.schema.attributes]
-    own = dict(zip(columns, _information(model).tolist(), strict=True))
+    information = _information(model).tolist()
+    own = {attribute.name: share for attribute, share in zip(model.schema.attributes, information, strict=True)}
     found = np.array([own.get(name, 0.0) for name in names])
     return found / found.sum() if found.sum() > 0 else found
 
