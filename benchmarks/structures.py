@@ -98,7 +98,7 @@ def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
         posterior, taken, cpu = run(d, n_sets, seed)
         seconds.append(taken)
         cpu_seconds.append(cpu)
-        coverage = posterior.coverage.told()
+        coverage = posterior.coverage.facts()
         known = [
             e
             for e in known_edges(linear_gaussian(d, N_ROWS, seed), 16, seed)

@@ -168,8 +168,8 @@ class ClusterError(LearnerError, ConnectionError):
 
 def names_with_similar(names: Sequence[str], others: Sequence[str]) -> str:
     """The first names as words of a sentence, each with similar ones among others."""
-    told = []
+    words = []
     for name in names[:MOST_NAMED]:
         near = get_close_matches(name, others)
-        told.append(f"{name!r}" + (f" (similar: {', '.join(near)})" if near else ""))
-    return ", ".join(told) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+        words.append(f"{name!r}" + (f" (similar: {', '.join(near)})" if near else ""))
+    return ", ".join(words) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")

@@ -29,7 +29,7 @@ from learners.circuits.kernels import (
     add_scopes,
     node_depths,
 )
-from learners.kernels.arrays import Array, Floats, Int8s, Integers, Mask, Uint64s, freeze, frozen
+from learners.kernels.arrays import Array, Floats, Int8s, Integers, Mask, Uint64s, frozen
 
 Made = TypeVar("Made")
 
@@ -158,8 +158,7 @@ class Circuit:
 
     def scope(self, node: int) -> list[int]:
         """The variables below a node, ascending."""
-        bits = np.unpackbits(self.scopes[node].view(np.uint8), bitorder="little")
-        return np.flatnonzero(bits).tolist()
+        return np.flatnonzero(np.unpackbits(self.scopes[node].view(np.uint8), bitorder="little")).tolist()
 
     def summary(self) -> dict[str, object]:
         """What the circuit consists of, for people."""
@@ -211,17 +210,17 @@ class Circuit:
             arrays = arrays._replace(log_weight=log_weight)
         if leaf_parameters is not None:
             arrays = arrays._replace(leaf_parameters=leaf_parameters)
-        made = object.__new__(Circuit)
-        made._take(arrays)
-        if made.log_weight.shape != self.log_weight.shape or made.leaf_parameters.shape != self.leaf_parameters.shape:
+        new = object.__new__(Circuit)
+        new._take(arrays)
+        if new.log_weight.shape != self.log_weight.shape or new.leaf_parameters.shape != self.leaf_parameters.shape:
             raise InvalidCircuit("has arrays whose lengths do not fit together")
-        _check_leaves(made.arrays)
-        _check_weights(made.arrays)
-        made.scopes, made.ranges = self.scopes, self.ranges
+        _check_leaves(new.arrays)
+        _check_weights(new.arrays)
+        new.scopes, new.ranges = self.scopes, self.ranges
         indicators = self.leaf_starts[:-1][self.kind == INDICATOR]
-        is_same = np.array_equal(made.leaf_parameters[indicators], self.leaf_parameters[indicators])
-        made._of_structure = self._of_structure if is_same else {}
-        return made
+        is_same = np.array_equal(new.leaf_parameters[indicators], self.leaf_parameters[indicators])
+        new._of_structure = self._of_structure if is_same else {}
+        return new
 
     def __eq__(self, other: object) -> bool:
         """Whether all arrays are equal."""
@@ -238,8 +237,7 @@ def kept_with_structure(circuit: Circuit, make: Callable[[Circuit], Made]) -> Ma
     """What a function makes of a circuit's structure and indicators, made once for all circuits that share them."""
     kept = circuit._of_structure
     name = make.__qualname__
-    made: Made = kept[name] if name in kept else kept.setdefault(name, make(circuit))
-    return made
+    return kept[name] if name in kept else kept.setdefault(name, make(circuit))
 
 
 def kept_with(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
@@ -249,8 +247,7 @@ def kept_with(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
     """
     kept = vars(circuit)
     name = make.__qualname__
-    made: Made = kept[name] if name in kept else kept.setdefault(name, make(circuit))
-    return made
+    return kept[name] if name in kept else kept.setdefault(name, make(circuit))
 
 
 def _checked(array: Array, dtype: np.dtype) -> Array:
@@ -326,8 +323,8 @@ def n_knots(arrays: CircuitArrays, leaves: Integers) -> Integers:
     sizes = np.diff(arrays.leaf_starts)[leaves]
     has_knots = (arrays.kind[leaves] == QUANTILE) & (sizes > 2 + N_KNOTS)
     found = np.zeros(leaves.size, np.int64)
-    told = arrays.leaf_parameters[at[has_knots]]
-    found[has_knots] = np.where((told >= 2) & (told <= sizes[has_knots]), told, 0).astype(np.int64)
+    knots = arrays.leaf_parameters[at[has_knots]]
+    found[has_knots] = np.where((knots >= 2) & (knots <= sizes[has_knots]), knots, 0).astype(np.int64)
     return found
 
 
@@ -390,8 +387,7 @@ def _scopes(arrays: CircuitArrays) -> Uint64s:
             else "is a product whose children share a variable, so it is not decomposable"
         )
         raise InvalidCircuit(reason, node)
-    freeze(scopes)
-    return scopes
+    return frozen(scopes)
 
 
 def _refuse(wrong: Mask, reason: str, nodes: Integers | None = None) -> None:

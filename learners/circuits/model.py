@@ -16,8 +16,9 @@ from learners.circuits.evaluation.leaf_shapes import peaks
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import KIND_NAMES
 from learners.circuits.map.prepared_circuit import whole_circuit
-from learners.circuits.queries import answers, queries
+from learners.circuits.queries import answers
 from learners.circuits.queries.answer_types import Answer, Batches
+from learners.circuits.queries.queries import answer_all, circuit_batches
 from learners.circuits.queries.sampling import sample
 from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior
 from learners.errors import InvalidParameter, NoClass
@@ -38,7 +39,7 @@ class Rule(TypedDict):
     numeric: float
 
 
-class ColumnTold(TypedDict):
+class ColumnHeader(TypedDict):
     """A column as it is sampled, see `gibbs.priors.Column`."""
 
     families: list[str]
@@ -47,18 +48,18 @@ class ColumnTold(TypedDict):
     least_variance: float
 
 
-class CodingTold(TypedDict):
+class CodingHeader(TypedDict):
     """How rows are coded, see `gibbs.columns.Coding`."""
 
-    columns: list[ColumnTold]
+    columns: list[ColumnHeader]
     noise: list[float]
     seed: int
 
 
-class SamplingTold(TypedDict):
+class SamplingHeader(TypedDict):
     """How columns are coded and priors made; `turn` counts how often rows were added."""
 
-    coding: CodingTold
+    coding: CodingHeader
     strengths: dict[str, float]
     shares: list[float]
     turn: int
@@ -71,7 +72,7 @@ class CircuitHeader(Header):
     posterior: NotRequired[Rule]
     # Of draws of a posterior: how many chains there were, and how sampling goes on.
     n_chains: NotRequired[int]
-    sampling: NotRequired[SamplingTold | None]
+    sampling: NotRequired[SamplingHeader | None]
 
 
 class CircuitModel:
@@ -176,13 +177,13 @@ class CircuitModel:
         answers.prepared(self.circuit)
         whole_circuit(self.circuit)
 
-    def answer(self, asked: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
+    def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
         """Answers as `queries.answer_all` tells them."""
-        return queries.answer_all(self.circuit, self.schema, asked, self.batches, pause)
+        return answer_all(self.circuit, self.schema, queries, self.batches, pause)
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
         """What answers the queries of each kind, given likelihoods of some variables."""
-        return queries.circuit_batches(self.circuit, likelihoods)
+        return circuit_batches(self.circuit, likelihoods)
 
     def structure(self) -> dict[str, object]:
         """The columns, and what the circuit over them consists of."""
@@ -190,9 +191,9 @@ class CircuitModel:
         if self._columns.class_variable is not None:
             nodes.insert(0, {"name": str(self.schema.target), "role": "class"})
         trees = {"log10_induced_trees": log_induced_trees(self.circuit) / math.log(10.0)}
-        told: dict[str, object] = {"nodes": nodes, "edges": [], "circuit": self.circuit.summary() | trees}
         facts = {name: self.facts[name] for name in ("search", "shards") if name in self.facts}
-        return told | ({"facts": facts} if facts else {})
+        structure: dict[str, object] = {"nodes": nodes, "edges": [], "circuit": self.circuit.summary() | trees}
+        return structure | ({"facts": facts} if facts else {})
 
     def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
         """Header and named arrays, from which `from_arrays` makes the model again."""

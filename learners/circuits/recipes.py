@@ -13,12 +13,7 @@ from learners.circuits.bayesian.given_structure.learning import GivenStructure
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.bayesian.sampler.columns import BY_COLUMN, PAPER, coded
 from learners.circuits.bayesian.sampler.learning import Sampling, sampling_of
-from learners.circuits.bayesian.sampler.settings import (
-    NOT_OF_A_FILE,
-    NOT_OF_SAMPLING,
-    OF_SAMPLING,
-    GibbsParameters,
-)
+from learners.circuits.bayesian.sampler.settings import NOT_OF_A_FILE, NOT_OF_SAMPLING, OF_SAMPLING, GibbsParameters
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
 from learners.circuits.em.em import ExpectedCounts, em_passes
@@ -27,13 +22,7 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
 from learners.circuits.streaming.shards import in_shards
 from learners.circuits.structures import Variable, chow_liu, hclt, learnspn, random_regions
-from learners.circuits.structures.densities import (
-    CONJUGATE,
-    Densities,
-    narrowest,
-    with_densities,
-    with_distributions,
-)
+from learners.circuits.structures.densities import CONJUGATE, Densities, narrowest, with_densities, with_distributions
 from learners.circuits.structures.from_file import fingerprint, read_circuit
 from learners.circuits.structures.search import passes as choosing
 from learners.circuits.structures.search.column_models import (
@@ -183,7 +172,7 @@ class CircuitParameters(GibbsParameters):
             raise InvalidParameter("leaves", self.leaves, f"{self.learning} learns only {', '.join(CONJUGATE)}")
 
     @property
-    def made(self) -> str:
+    def actual_structure(self) -> str:
         """The structure that is made."""
         if self.structure != "auto":
             return self.structure
@@ -221,17 +210,17 @@ def spn(
     if parameters.learning == "gibbs" and parameters.structure == "auto":
         return (yield from bayesian(target, parameters, given, overrides or {}))
     read, cuts = read_circuit(parameters.circuit) if parameters.structure == "file" else (None, NO_CUTS)
-    if parameters.made == GAUSSIANS and parameters.leaves is None:
+    if parameters.actual_structure == GAUSSIANS and parameters.leaves is None:
         parameters = replace(parameters, leaves="gaussian")
     schema, densities, choices = yield from modelled(target, parameters, given, overrides or {}, read, cuts)
     facts: dict[str, object] = {"learner": "spn", "parameters": asdict(parameters)}
     if choices:
-        facts["leaves"] = {name: choice.told() for name, choice in choices.items()}
-    if parameters.made == GAUSSIANS:
+        facts["leaves"] = {name: choice.facts() for name, choice in choices.items()}
+    if parameters.actual_structure == GAUSSIANS:
         gaussians.require_densities(schema)
         grown = yield from gaussians.growing(schema, densities, parameters.minutes, parameters.states)
         return (yield from gaussians.learned(schema, densities, grown, parameters.passes, facts))
-    if parameters.made == "auto":
+    if parameters.actual_structure == "auto":
         return (yield from chosen(schema, parameters, densities, facts))
     start = read or with_densities((yield from _structure(schema, parameters)), densities)
     least = narrowest(start, densities) if densities else None
@@ -239,8 +228,7 @@ def spn(
         facts["circuit_sha256"] = fingerprint(read)
     if parameters.learning == "gibbs":
         sampler = GivenStructure(schema, start, parameters, facts, parameters.seed)
-        sampled: CircuitModel = yield RowWork("sampling", schema, sampler.learn, "")
-        return sampled
+        return (yield RowWork("sampling", schema, sampler.learn, ""))
     if parameters.learning in ("adf", "bmm"):
         rows_of = columns_of(start, schema).rows_of_chunk
         for _ in range(parameters.stream_passes):
@@ -256,8 +244,7 @@ def spn(
             start, parameters.passes, parameters.laplace, parameters.tolerance, _expecting(schema, counting), least
         )
         circuit = yield from learning
-        last = counting[-1]
-        n_rows = last.n_rows
+        n_rows = counting[-1].n_rows
         facts["em_passes"] = len(counting)
     return CircuitModel(schema, circuit, facts | {"n_rows": n_rows or (yield from _n_rows(schema))})
 
@@ -280,8 +267,8 @@ def chosen(
     else:
         gains = choosing.gains_of(schema, valid)
         circuit, _ = yield from choosing.polished(start, most, choice.laplace, make, gains, least)
-    told = {"em_passes": len(counting), "n_rows": counted.second.n_rows, "search": choosing.told_of(choice)}
-    model = CircuitModel(schema, circuit, facts | told)
+    own = {"em_passes": len(counting), "n_rows": counted.second.n_rows, "search": choosing.facts_of(choice)}
+    model = CircuitModel(schema, circuit, facts | own)
     if densities:
         return (yield from gaussians.rivalled(model, densities, parameters.minutes, parameters.passes))
     return model
@@ -300,26 +287,24 @@ def bayesian(
     summaries = yield every
     schema = given if isinstance(given, Schema) else binned_schema(summaries, parameters.n_bins)
     require_columns(schema)
-    wanted = {name: override.distribution for name, override in every.overrides.items()}
-    schema = with_distributions(schema, wanted, "intervals")
+    distributions = {name: override.distribution for name, override in every.overrides.items()}
+    schema = with_distributions(schema, distributions, "intervals")
     check_conjugate(schema, parameters)
     histograms = {name: column.histogram for name, column in summaries.found.items()}
-    in_intervals = {name for name, distribution in wanted.items() if distribution == "intervals"}
+    in_intervals = {name for name, distribution in distributions.items() if distribution == "intervals"}
     schema, coding = coded(schema, histograms, parameters.leaves or BY_COLUMN, in_intervals, parameters.seed)
     facts = {"learner": "spn", "parameters": asdict(parameters)}
     sampling = Sampling(schema, coding, parameters, facts, parameters.seed)
-    model: CircuitModel = yield RowWork("sampling", schema, sampling.learn, "")
-    return model
+    return (yield RowWork("sampling", schema, sampling.learn, ""))
 
 
 def sampled_further(known: BayesianCircuit) -> Passes[CircuitModel]:
     """Sampling goes on with more rows: those that the model has, in the same order, and behind them new ones."""
-    told: Any = known.facts["parameters"]
+    parameters: Any = known.facts["parameters"]
     # Versions before named a structure and other parameters here that sampling did not follow.
-    used = {name: value for name, value in told.items() if name not in NOT_OF_SAMPLING}
+    used = {name: value for name, value in parameters.items() if name not in NOT_OF_SAMPLING}
     sampling = sampling_of(known, CircuitParameters(**(used | {"structure": "auto"})))
-    model: CircuitModel = yield RowWork("sampling", known.schema, partial(sampling.go_on, known), "")
-    return model
+    return (yield RowWork("sampling", known.schema, partial(sampling.go_on, known), ""))
 
 
 def continued(
@@ -332,14 +317,14 @@ def continued(
 
     found: tuple[StreamingPosterior, int] = yield RowWork("learning row by row", schema, run)
     learned, n_learned = found
-    told = {"n_rows": learned.n_rows, "n_impossible": learned.n_impossible, "shards": n_learned}
-    return CircuitModel(schema, learned.circuit(), dict(facts) | told, learned)
+    counts = {"n_rows": learned.n_rows, "n_impossible": learned.n_impossible, "shards": n_learned}
+    return CircuitModel(schema, learned.circuit(), dict(facts) | counts, learned)
 
 
 def _structure(schema: Schema, parameters: CircuitParameters) -> Passes[Circuit]:
-    if parameters.made in ("hclt", "chow-liu"):
+    if parameters.actual_structure in ("hclt", "chow-liu"):
         pairs: PairwiseCounts = yield PairwiseCounts(schema)
-        if parameters.made == "chow-liu":
+        if parameters.actual_structure == "chow-liu":
             return chow_liu(pairs)
         return hclt(pairs, parameters.states or STATES, parameters.seed)
     if parameters.structure == "random":

@@ -25,7 +25,6 @@ def choose_m(
 
     Parameters
     ----------
-    structure : Structure
     families : FamilyCounts
         Of all rows.
     hold_out : Chunk
@@ -60,8 +59,7 @@ def choose_m(
         tables = layout.filled(rounded([m_estimates(tree, m) for tree in trees]))
         parts = [_of_class(tables, part) for part in blocks_of(hold_out, families.schema.n_classes)]
         rmse[str(m)] = float(np.sqrt(np.mean((1.0 - np.concatenate(parts)) ** 2)))
-    best = min(GRID, key=lambda m: (rmse[str(m)], m))
-    return best, rmse
+    return min(GRID, key=lambda m: (rmse[str(m)], m)), rmse
 
 
 def _of_class(tables: ManyClassTables, rows: Chunk) -> Floats:

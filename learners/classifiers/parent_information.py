@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -33,11 +34,9 @@ def information_of_parents(tree: ContextTree) -> Floats:
     if not n_rows:
         return np.zeros(max(0, n_levels - 1))
     log_share = np.log(tree.cell_count / np.repeat(tree.node_counts(), np.diff(tree.cell_starts)))
-    entropies = np.array(
-        [-(tree.cell_count[cells] * log_share[cells]).sum() / n_rows for cells in _cells_of_levels(tree)]
-    )
-    gains: Floats = np.maximum(0.0, entropies[:-1] - entropies[1:])
-    return gains
+    ends = pairwise(tree.cell_starts[tree.level_starts].tolist())
+    entropies = np.array([-(tree.cell_count[a:b] * log_share[a:b]).sum() / n_rows for a, b in ends])
+    return np.maximum(0.0, entropies[:-1] - entropies[1:])
 
 
 class Context(NamedTuple):
@@ -61,7 +60,6 @@ def contexts_of(tree: ContextTree, estimates: Estimates, limit: int) -> list[Con
 
     Parameters
     ----------
-    tree : ContextTree
     estimates : Estimates
         Of the same tree.
     limit : int
@@ -93,8 +91,3 @@ def _path(tree: ContextTree, node: int) -> Iterator[int]:
     while node >= 0:
         yield node
         node = int(tree.parent[node])
-
-
-def _cells_of_levels(tree: ContextTree) -> Sequence[slice]:
-    ends = tree.cell_starts[tree.level_starts].tolist()
-    return [slice(first, last) for first, last in zip(ends, ends[1:], strict=False)]

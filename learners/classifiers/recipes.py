@@ -197,16 +197,14 @@ def schema_pass(
 
 
 def naive_bayes(
-    target: str,
-    parameters: NetworkParameters,
-    given: Schema | Kept | None = None,
-    overrides: Overrides | None = None,
+    target: str, parameters: NetworkParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[LookupModel]:
     """Naive Bayes: one pass after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
     structure = naive_structure(schema.n_attributes)
-    wanted = Together(FamilyCounts(schema, structure.families()), HoldOut(schema))
-    counted: Together[FamilyCounts, HoldOut] = yield wanted
+    counted: Together[FamilyCounts, HoldOut] = yield Together[FamilyCounts, HoldOut](
+        FamilyCounts(schema, structure.families()), HoldOut(schema)
+    )
     return (yield from fitted(schema, structure, counted.first, counted.second.draw(), "nb", parameters))
 
 
@@ -219,19 +217,15 @@ def _structured(
     overrides: Overrides | None,
 ) -> Passes[LookupModel]:
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
-    wanted = Together(pair_counts(schema), HoldOut(schema))
-    counted: Together[PairCounts, HoldOut] = yield wanted
+    counted: Together[PairCounts, HoldOut] = yield Together[PairCounts, HoldOut](pair_counts(schema), HoldOut(schema))
     structure, hold_out = structure_of(counted.first), counted.second.draw()
-    del wanted, counted  # whose tables nobody needs any more
+    del counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
     return (yield from fitted(schema, structure, families, hold_out, name, parameters))
 
 
 def tan(
-    target: str,
-    parameters: TANParameters,
-    given: Schema | Kept | None = None,
-    overrides: Overrides | None = None,
+    target: str, parameters: TANParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[LookupModel] | Passes[AveragedTrees]:
     """TAN (Friedman, Geiger, Goldszmidt 1997): two passes after the schema; averaged over all trees, one."""
     if parameters.average:
@@ -253,17 +247,14 @@ def _averaged_tan(
         "adding up trees",
         lambda *_: most_probable_prior(pairs) if parameters.ess is None else tree_posterior(pairs, parameters.ess),
     )
-    told = {"learner": "tan", "parameters": asdict(parameters), "n_rows": pairs.n_rows}
+    facts = {"learner": "tan", "parameters": asdict(parameters), "n_rows": pairs.n_rows}
     return AveragedTrees.of(
-        schema, pairs.class_counts, found, told | {"ess": found.ess, "log_evidence": found.log_evidence}
+        schema, pairs.class_counts, found, facts | {"ess": found.ess, "log_evidence": found.log_evidence}
     )
 
 
 def kdb(
-    target: str,
-    parameters: KDBParameters,
-    given: Schema | Kept | None = None,
-    overrides: Overrides | None = None,
+    target: str, parameters: KDBParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[LookupModel]:
     """KDB (Sahami 1996): two passes after the schema."""
 
@@ -274,18 +265,14 @@ def kdb(
 
 
 def skdb(
-    target: str,
-    parameters: SKDBParameters,
-    given: Schema | Kept | None = None,
-    overrides: Overrides | None = None,
+    target: str, parameters: SKDBParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[LookupModel]:
     """Selective kDB (Martínez et al. 2016): three passes after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values, FEW_CLASSES)
-    wanted = Together(pair_counts(schema), HoldOut(schema))
-    counted: Together[PairCounts, HoldOut] = yield wanted
+    counted: Together[PairCounts, HoldOut] = yield Together[PairCounts, HoldOut](pair_counts(schema), HoldOut(schema))
     structure = k_dependence(counted.first, parameters.k, parameters.width_cost)
     hold_out = counted.second.draw()
-    del wanted, counted  # whose tables nobody needs any more
+    del counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
     measured: Measure = yield measuring(schema, structure, families, parameters)
     losses: PrefixLosses = yield PrefixLosses(schema, measured, families.class_counts, parameters.loss)

@@ -76,7 +76,6 @@ def k_dependence(pairs: PairCounts, k: int, width_cost: float = 0.0) -> Structur
     Parameters
     ----------
     pairs : PairwiseCounts or SparsePairs
-    k : int
     width_cost : float
         What information pays for the cells that it opens, see `conditional_mutual_information`. 0 is Sahami's kDB.
 

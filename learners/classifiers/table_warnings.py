@@ -24,21 +24,21 @@ def table_warnings(schema: Schema, network: LookupModel | None) -> list[str]:
     network : LookupModel, optional
         What the model has of counted families.
     """
-    told = losses(schema, {} if network is None else folding_costs(network))
-    if schema.target is not None and not schema.attributes:
-        told.append(f"No column tells anything of {schema.target!r}: the model answers with the shares of the classes.")
-    if network is not None and network.class_counts.sum() < ROWS_OF_A_CLASS * network.class_counts.size:
-        n_classes, n_rows = network.class_counts.size, int(network.class_counts.sum())
-        if n_classes >= MANY_CLASSES:
-            told.append(
-                f"{schema.target!r} has {n_classes:,} classes in {n_rows:,} rows: too few rows to tell them apart. Group them into fewer "
-                "classes, or name another target if it is an identifier."
-            )
-    told += [
-        f"Column {name!r} determines {schema.target!r} by itself in all rows. If it is known only afterwards, drop it."
-        for name in ([] if network is None else determining_columns(network))
+    target, warnings = schema.target, losses(schema, {} if network is None else folding_costs(network))
+    if target is not None and not schema.attributes:
+        warnings.append(f"No column tells anything of {target!r}: the model answers with the shares of the classes.")
+    if network is None:
+        return warnings
+    n_classes, n_rows = network.class_counts.size, int(network.class_counts.sum())
+    if n_classes >= MANY_CLASSES and n_rows < ROWS_OF_A_CLASS * n_classes:
+        warnings.append(
+            f"{target!r} has {n_classes:,} classes in {n_rows:,} rows: too few rows to tell them apart. Group them into fewer "
+            "classes, or name another target if it is an identifier."
+        )
+    return warnings + [
+        f"Column {name!r} determines {target!r} by itself in all rows. If it is known only afterwards, drop it."
+        for name in determining_columns(network)
     ]
-    return told
 
 
 def determining_columns(model: LookupModel) -> list[str]:

@@ -11,12 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.moment_kernels import (
-    add_products,
-    key_bounds,
-    set_digit,
-    set_digits,
-)
+from learners.counts.moment_kernels import add_products, key_bounds, set_digit, set_digits
 from learners.errors import EmptyStatistic, SchemaError, StatisticMismatch, UnknownColumn
 from learners.kernels.arrays import Floats, Uint8s
 from learners.schema import Attribute

@@ -63,8 +63,7 @@ class FileRun:
         block = int(np.searchsorted(self.samples, cell))
         first = max(0, block - 1) * SAMPLE
         last = min(block * SAMPLE, self.n_cells)
-        cells = np.fromfile(self.path, np.int64, last - first, offset=8 * first)
-        return first + int(np.searchsorted(cells, cell))
+        return first + int(np.searchsorted(np.fromfile(self.path, np.int64, last - first, offset=8 * first), cell))
 
     def block(self, first: int, last: int) -> Run:
         """A part of the run, read into memory."""
@@ -177,7 +176,7 @@ class SparseCells:
         """Keys that have not been sorted yet."""
         return self._n_buffered
 
-    def taken(self) -> Integers | Uint32s:
+    def drain(self) -> Integers | Uint32s:
         """The keys that have not been sorted yet, which are counted no more."""
         keys, self._n_buffered = self._buffer[: self._n_buffered], 0
         return keys
@@ -227,7 +226,7 @@ class SparseCells:
     def _settle(self) -> None:
         """Make a run of all keys; it may lie in their buffer."""
         if self._n_buffered:
-            self.add_run(counted(self.taken(), self.n_bits))
+            self.add_run(counted(self.drain(), self.n_bits))
         self._buffer = self._keys(0)
 
     def _write(self) -> None:

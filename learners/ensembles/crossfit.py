@@ -31,7 +31,6 @@ def out_of_fold_scores(
 
     Parameters
     ----------
-    schema : Schema
     rows : Chunk
         All rows.
     ks, seed

@@ -46,8 +46,6 @@ def ensemble_schema(summaries: ColumnSummaries, n_members: int, seed: int) -> Sc
     ----------
     summaries : ColumnSummaries
         With a target.
-    n_members : int
-    seed : int
 
     Raises
     ------
@@ -110,6 +108,6 @@ def _quantiles(
     if not thresholds.size:
         return ()
     jitter = 0.0 if random is None else random.uniform(-JITTER, JITTER, n_bins - 1)
-    wanted = below[-1] * (np.arange(1, n_bins) + jitter) / n_bins
-    chosen = np.unique(np.searchsorted(below, wanted))
+    ranks = below[-1] * (np.arange(1, n_bins) + jitter) / n_bins
+    chosen = np.unique(np.searchsorted(below, ranks))
     return tuple(np.unique(thresholds[chosen[chosen < thresholds.size]]).tolist())

@@ -86,13 +86,13 @@ def member_structure(model: Ensemble, member: int) -> dict[str, object]:
     ------
     InvalidParameter
     """
-    told = members(model)
-    if not 0 <= member < len(told):
-        raise InvalidParameter("member", member, f"the ensemble has the members 0 to {len(told) - 1}")
+    every = members(model)
+    if not 0 <= member < len(every):
+        raise InvalidParameter("member", member, f"the ensemble has the members 0 to {len(every) - 1}")
     target = model.schema.target or "class"
     nodes: list[Mapping[str, object]] = [{"name": target, "role": "class", "n_values": model.schema.n_classes}]
     edges = []
-    for family in told[member]["families"]:
+    for family in every[member]["families"]:
         nodes.append({"name": family["attribute"], "role": "attribute", "weight": family["weight"]})
         for rank, parent in enumerate([target, *family["parents"]]):
             edges.append({"from": parent, "to": family["attribute"], "rank": rank})
@@ -101,7 +101,7 @@ def member_structure(model: Ensemble, member: int) -> dict[str, object]:
 
 def members_table(model: Ensemble) -> pa.Table:
     """One row for each family of each member."""
-    rows = [{"member": told["member"], **family} for told in members(model) for family in told["families"]]
+    rows = [{"member": member["member"], **family} for member in members(model) for family in member["families"]]
     schema = pa.schema(
         [
             ("member", pa.int64()),

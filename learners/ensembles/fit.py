@@ -177,7 +177,6 @@ def fit_members(
     ----------
     counts : FamilyCounts
         Of the members' families.
-    members : sequence of Member
     drawn : Chunk
         Rows by views, among those that were counted.
     threads : int
@@ -262,7 +261,6 @@ def left_out_scores(tables: LookupTables, class_counts: Integers, own: Floats, r
         `Fitted.own` of the rows, the mean of the pool's members.
     rows : Chunk
         By views.
-    threads : int
     """
     assert rows.y is not None
     scores = np.empty((rows.n_rows, class_counts.size))

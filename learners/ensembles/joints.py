@@ -12,7 +12,7 @@ import numpy as np
 from learners.classifiers.lookup.incomplete import normalized
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.cuts import parent_grouping
-from learners.kernels.arrays import Array, Arrays, Codes, Floats, freeze
+from learners.kernels.arrays import Array, Arrays, Codes, Floats, freeze, frozen
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.views import Views
 
@@ -107,9 +107,7 @@ class Joints:
         terms = np.where(p > 0, p * np.log(np.maximum(p, LEAST) / np.maximum(of_value * np.exp(prior), LEAST)), 0.0)
         found = np.maximum(np.bincount(attribute, terms.sum(axis=1), n), 0.0)
         total = found.sum()
-        shares: Floats = found / total if total > 0 else np.full(n, 1 / max(1, n))
-        freeze(shares)
-        return shares
+        return frozen(found / total if total > 0 else np.full(n, 1 / max(1, n)))
 
     def to_arrays(self) -> tuple[dict[str, object], Arrays]:
         """Headers and named arrays, from which `from_arrays` makes equal ones."""

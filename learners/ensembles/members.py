@@ -61,10 +61,8 @@ def draw_members(pairs: PairwiseCounts | None, views: Views, ks: tuple[int, ...]
     ----------
     pairs : PairwiseCounts or None
         Of every attribute by the grouping of the pairs; None where no attribute gets parents.
-    views : Views
     ks : tuple of int
         Most parents of each member.
-    seed : int
 
     References
     ----------
@@ -91,10 +89,7 @@ def _member(information: Floats, conditional: Floats, views: Views, m: int, k: i
         parents.append(tuple(int(parent) for parent in best))
     structure = Structure(tuple(int(attribute) for attribute in order), tuple(parents))
     families = tuple(
-        Family(
-            views.of(attribute, value_grouping(m)),
-            tuple(views.of(parent, parent_grouping(m)) for parent in own),
-        )
+        Family(views.of(attribute, value_grouping(m)), tuple(views.of(parent, parent_grouping(m)) for parent in own))
         for attribute, own in zip(structure.order, structure.parents, strict=True)
     )
     return Member(structure, families)

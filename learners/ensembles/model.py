@@ -114,7 +114,6 @@ class EnsembleModel:
 
         Parameters
         ----------
-        chunk : Chunk
         threads : int, optional
             By default one per core for many rows.
 
@@ -208,7 +207,6 @@ class EnsembleModel:
 
         Parameters
         ----------
-        chunk : Chunk
         level : float
             Posterior probability of each interval.
 

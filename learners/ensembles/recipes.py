@@ -17,13 +17,7 @@ from learners.counts.samples.bottom_k_sample import EVERYTHING, DrawnRows
 from learners.ensembles.budget import Budget, Choice, chosen
 from learners.ensembles.crossfit import N_FOLDS, SMALL, out_of_fold_scores
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, members_in
-from learners.ensembles.fit import (
-    Fitted,
-    Pool,
-    fit_members,
-    left_out_scores,
-    log_softmax,
-)
+from learners.ensembles.fit import Fitted, Pool, fit_members, left_out_scores, log_softmax
 from learners.ensembles.joints import Joints
 from learners.ensembles.lookup.compile import compile_pool
 from learners.ensembles.lookup.levels import TOLERANCE
@@ -112,8 +106,6 @@ def eskdb(
 
     Parameters
     ----------
-    target : str
-    parameters : ESKDBParameters
     given : Schema or Kept, optional
     overrides : mapping, optional
 
@@ -133,8 +125,6 @@ def auto(
 
     Parameters
     ----------
-    target : str
-    parameters : AutoParameters
     given : Schema or Kept, optional
     overrides : mapping, optional
     """
@@ -164,8 +154,9 @@ def _ensemble(
     views, drawn_rows = Views(schema), DrawnRows(schema, parameters.drawn)
     if choice.has_pairs:
         pair_counts = Viewed(Views(schema, OF_PAIRS), _pairs)
-        wanted = Together[Viewed[PairwiseCounts], DrawnRows](pair_counts, drawn_rows)
-        seen: Together[Viewed[PairwiseCounts], DrawnRows] = yield wanted
+        seen: Together[Viewed[PairwiseCounts], DrawnRows] = yield Together[Viewed[PairwiseCounts], DrawnRows](
+            pair_counts, drawn_rows
+        )
         pairs, sample = seen.first.counts, seen.second
         rows = sample.occurrences(parameters.drawn)
         ks = largest_k(choice.members, pairs.n_rows, seed)

@@ -52,7 +52,6 @@ def prefix_losses(log_p: Float32s, depths: Sequence[int], rows: Rows, threads: i
         The row left out.
     depths : sequence of int
         How many parents each of the m attributes has.
-    rows : Rows
     threads : int
         The result does not depend on it.
 
@@ -88,7 +87,6 @@ def fitted_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -> 
     ----------
     terms : (n, f, n_classes) float32
         What each weight multiplies.
-    rows : Rows
     start : (f,) float64
     threads : int
         The result does not depend on it.
@@ -124,7 +122,6 @@ def fitted_temperature(pooled: Floats, rows: Rows) -> float:
     ----------
     pooled : (n, n_classes) float64
         Mean log scores of the members, the row left out.
-    rows : Rows
     """
     from scipy.optimize import minimize_scalar
 

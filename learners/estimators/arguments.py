@@ -47,14 +47,14 @@ def check_argument(name: str, value: object, annotation: str) -> None:
     ------
     InvalidParameter
     """
-    told = annotation.removesuffix(" | None")
-    if value is None and told != annotation:
+    plain = annotation.removesuffix(" | None")
+    if value is None and plain != annotation:
         return
-    kind = KINDS.get(told.partition("[")[0] if told.startswith("Mapping[") else told)
+    kind = KINDS.get(plain.partition("[")[0] if plain.startswith("Mapping[") else plain)
     if kind is None:
         return
     is_one = isinstance(value, kind.types) and not (isinstance(value, bool) and kind.types in (Integral, Real))
-    if not is_one or (told == "How" and value not in get_args(How)):
+    if not is_one or (plain == "How" and value not in get_args(How)):
         raise InvalidParameter(name, value, kind.wish)
 
 

@@ -110,14 +110,14 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         """
         source, target, is_named = self._source_of(X, y)
         source = with_weights(with_classes(source, target, self.columns), self.columns)
-        for told in idle_options(self.columns, [file.path for file in source.files]):
-            warn(told)
+        for message in idle_options(self.columns, [file.path for file in source.files]):
+            warn(message)
         own = {theirs: ours for ours, theirs in RENAMED.items()}
         given = self.get_params(deep=False).items()
         parameters = {own.get(name, name): value for name, value in given if name not in COMMON}
-        made = recipes.learner("spn", parameters, target, self.schema, self.columns)
+        learner = recipes.learner("spn", parameters, target, self.schema, self.columns)
         with shown(self.verbose, on_progress) as report:
-            model = drive(made, source, threads=self.threads, on_progress=report)
+            model = drive(learner, source, threads=self.threads, on_progress=report)
         assert isinstance(model, CircuitModel)
         self._take(model, source.arrow_schema, is_named=is_named)
         self._is_frame = is_pandas_frame(X)
@@ -143,10 +143,10 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         """
         own = cls._get_param_names()
         given = {RENAMED.get(name, name): value for name, value in parameters.items()}
-        made = cls(**{name: value for name, value in given.items() if name in own})
-        made.target, made._is_frame = model.schema.target, False
-        made._take(model, arrow_schema_of(model.schema, names), is_named=is_named)
-        return made
+        estimator = cls(**{name: value for name, value in given.items() if name in own})
+        estimator.target, estimator._is_frame = model.schema.target, False
+        estimator._take(model, arrow_schema_of(model.schema, names), is_named=is_named)
+        return estimator
 
     def _take(self, model: CircuitModel, arrow_schema: pa.Schema, *, is_named: bool) -> None:
         """Become the estimator of a model."""
@@ -193,8 +193,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         AttributeError, SchemaError
         """
         most_probable = self.predict_proba(X).argmax(axis=1)
-        predicted: Array = self.classes_[most_probable]
-        return predicted
+        return self.classes_[most_probable]
 
     @available_if(_with_class)
     @with_checks
@@ -317,9 +316,9 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
             rows = rows.renamed([*by_position, *names[len(by_position) :]])
         elif known.attributes:
             known.check_names(features)
-        wanted = set(schema.columns if with_class else known.attributes)
+        columns = set(schema.columns if with_class else known.attributes)
         for batch in rows.batches:
-            yield batch if every else batch.select([name for name in batch.schema.names if name in wanted])
+            yield batch if every else batch.select([name for name in batch.schema.names if name in columns])
 
     def _source_of(self, X: Any, y: Any) -> tuple[Source, str | None, bool]:
         """The rows to learn from, the class column if there is one, and whether the caller has named the columns."""

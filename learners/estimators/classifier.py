@@ -19,13 +19,7 @@ from learners.estimators.arguments import check_common, with_checks
 from learners.estimators.columns import KnownColumns, warn
 from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.explaining import Explaining
-from learners.estimators.forms import (
-    are_paths,
-    are_records,
-    is_record,
-    rows_of,
-    source_of_dataset,
-)
+from learners.estimators.forms import are_paths, are_records, is_record, rows_of, source_of_dataset
 from learners.estimators.labels import accuracy, counts_of, knowing, plain_classes, unused_name, with_class_column
 from learners.estimators.single_row import record_of
 from learners.kernels.arrays import Floats
@@ -182,19 +176,19 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         self, parts: Sequence[Part], target: str, on_progress: OnProgress | None, *, is_named: bool = True
     ) -> Self:
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in COMMON}
-        made = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
+        learner = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
         if self._declared:
-            made = replace(made, passes=knowing(made.passes, self._declared))
+            learner = replace(learner, passes=knowing(learner.passes, self._declared))
         idle = idle_options(self.columns, [file.path for part in parts for file in part.source.files])
-        for told in [*idle, *(hint for part in parts for hint in part.source.hints)]:
-            warn(told)  # before learning, which may fail for want of columns
+        for message in [*idle, *(hint for part in parts for hint in part.source.hints)]:
+            warn(message)  # before learning, which may fail for want of columns
         with shown(self.verbose, on_progress) as report:
-            model = drive(made, parts, threads=self.threads, on_progress=report)
+            model = drive(learner, parts, threads=self.threads, on_progress=report)
         self.parts_ = tuple(parts)
         self._take(model, [name for name in parts[0].source.arrow_schema.names if name != target], is_named=is_named)
         if self.schema is None:
-            for told in table_warnings(model.schema, network_of(model)):
-                self._columns.warn_once(told)
+            for message in table_warnings(model.schema, network_of(model)):
+                self._columns.warn_once(message)
         return self
 
     @classmethod
@@ -213,11 +207,11 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             Whether the caller had named them.
         """
         own = cls._get_param_names()
-        made = cls(**{name: value for name, value in parameters.items() if name in own})
-        made.target = model.schema.target
-        made._declared = []
-        made._take(model, names, is_named=is_named)
-        return made
+        estimator = cls(**{name: value for name, value in parameters.items() if name in own})
+        estimator.target = model.schema.target
+        estimator._declared = []
+        estimator._take(model, names, is_named=is_named)
+        return estimator
 
     def _take(self, model: Model, names: Sequence[str], *, is_named: bool) -> None:
         """Become the estimator of a model."""
@@ -271,8 +265,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """(n_rows,): the most probable class of each row."""
         most_probable = self.predict_proba(X).argmax(axis=1)
-        predicted: np.ndarray[Any, Any] = self.classes_[most_probable]
-        return predicted
+        return self.classes_[most_probable]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows whose most probable class is theirs; y has the (n_rows,) classes."""
@@ -325,8 +318,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             source = X if isinstance(X, Source) else Source.open(X, types=told_types(schema))
             names = [name for name in source.arrow_schema.names if name != schema.target]
             known.check_names(names)
-            wanted = set(known.attributes)
-            for batch in source.batches([name for name in names if name in wanted]):
+            attributes = set(known.attributes)
+            for batch in source.batches([name for name in names if name in attributes]):
                 yield encode(batch, schema)
             return
         if are_records(X) or is_record(X):
@@ -349,9 +342,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         """The rows to learn from, the name of their class column, and whether the caller has named the columns."""
         check_common(self)
         named = y if isinstance(y, str) else self.target
-        given = _files_of(X) if sample_weight is None and (y is None or isinstance(y, str)) else None
-        if given is not None:
-            X = given
+        if isinstance(X, pads.Dataset) and sample_weight is None and (y is None or isinstance(y, str)):
+            X = source_of_dataset(X) or X  # its files, if they alone are its rows
         if are_paths(X) or isinstance(X, Source):
             if y is not None and not isinstance(y, str):
                 raise InvalidParameter("y", type(y).__name__, "with paths, give the name of the class column")
@@ -383,8 +375,3 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         rows = rows.with_column(weight.column, counts_of(sample_weight), "sample_weight")
         weighted = by_weight(source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex), weight, is_hidden=True)
         return weighted, cast(str, named), rows.is_named
-
-
-def _files_of(X: Any) -> Source | None:
-    """The files of a pyarrow Dataset, if they alone are its rows."""
-    return source_of_dataset(X) if isinstance(X, pads.Dataset) else None

@@ -55,7 +55,7 @@ class KnownColumns:
         self.known = frozenset([*self.names, *self.attributes, *left_out, *target])
         # The columns of the last frame, as pandas holds them, and their names: they were looked at already.
         self.frame_columns: tuple[object, list[str]] = (None, [])
-        self._told: set[str] = set()
+        self._messages: set[str] = set()
         self._passed: tuple[str, ...] = self.names
         self._classify: Callable[[Mapping[str, Any]], Floats] | None = None
 
@@ -71,8 +71,8 @@ class KnownColumns:
 
     def warn_once(self, message: str) -> None:
         """Warn, unless this was said before."""
-        if message not in self._told:
-            self._told.add(message)
+        if message not in self._messages:
+            self._messages.add(message)
             warn(message)
 
     def check_record(self, record: Mapping[str, Any]) -> None:
@@ -166,10 +166,10 @@ def arrow_schema_of(schema: Schema, names: Sequence[str]) -> pa.Schema:
 
 
 def _arrow_type(attribute: Attribute) -> pa.DataType:
-    told = attribute.arrow_type
-    if told.startswith(DICTIONARY):
-        told = told.removeprefix(DICTIONARY).partition(", indices=")[0]
+    name = attribute.arrow_type
+    if name.startswith(DICTIONARY):
+        name = name.removeprefix(DICTIONARY).partition(", indices=")[0]
     try:
-        return pa.type_for_alias(told)
+        return pa.type_for_alias(name)
     except ValueError:  # decimal numbers, and what has parameters
         return pa.float64() if attribute.kind == "numeric" else pa.string()

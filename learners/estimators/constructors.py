@@ -96,18 +96,18 @@ def construct_from(
 
     def __init__(self: object, *args: object, **given: object) -> None:
         try:
-            taken = signature.bind(self, *args, **given)
+            call = signature.bind(self, *args, **given)
         except TypeError as error:
             raise TypeError(f"{type(self).__name__}() {error}") from None
-        taken.apply_defaults()
-        vars(self).update({name: value for name, value in taken.arguments.items() if name != "self"})
+        call.apply_defaults()
+        vars(self).update({name: value for name, value in call.arguments.items() if name != "self"})
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
     cls.__init__ = __init__  # type: ignore[misc]
-    told = (described(parameters) | described(Common)).items()
+    texts = (described(parameters) | described(Common)).items()
     entries = "".join(
-        f"{_renamed(head, renamed)}\n{text}" for head, text in told if head.partition(" : ")[0] not in without
+        f"{_renamed(head, renamed)}\n{text}" for head, text in texts if head.partition(" : ")[0] not in without
     )
     summary, separator, rest = inspect.cleandoc(cls.__doc__ or "").partition("\n\nAttributes\n")
     if base is not None:

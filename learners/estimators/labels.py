@@ -148,16 +148,15 @@ def knowing(passes: Generator[Any, Any, Model], classes: Sequence[Value]) -> Gen
     answer: Any = None
     while True:
         try:
-            wanted = passes.send(answer)
+            request = passes.send(answer)
         except StopIteration as stop:
-            model: Model = stop.value
-            return model
-        answer = yield wanted
+            return stop.value
+        answer = yield request
         if isinstance(answer, ColumnSummaries):
             known = answer.empty()  # what was collected may be stored at this moment: it stays as it is
             known.merge(answer)
             if known.classes and isinstance(known.classes[0], str) is not isinstance(classes[0], str):
-                told = f"the rows have classes such as {known.classes[0]!r}: give classes of that type"
-                raise InvalidParameter("classes", list(classes), told)
+                problem = f"the rows have classes such as {known.classes[0]!r}: give classes of that type"
+                raise InvalidParameter("classes", list(classes), problem)
             known.classes += [name for name in classes if name not in known.classes]
             answer = known

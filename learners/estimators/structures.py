@@ -103,12 +103,12 @@ class StructurePosterior(BaseEstimator):
         check_common(self)
         check_argument("edge_log_odds", self.edge_log_odds, "Mapping | None")
         parameters["edge_log_odds"] = dict(self.edge_log_odds or {})
-        made = recipes.learner("orders", parameters, None, self.schema, self.columns)
+        learner = recipes.learner("orders", parameters, None, self.schema, self.columns)
         source = with_weights(self._source_of(X), self.columns)
-        for told in idle_options(self.columns, [file.path for file in source.files]):
-            warn(told)
+        for message in idle_options(self.columns, [file.path for file in source.files]):
+            warn(message)
         with shown(self.verbose, on_progress) as report:
-            model = drive(made, source, threads=self.threads, on_progress=report)
+            model = drive(learner, source, threads=self.threads, on_progress=report)
         assert isinstance(model, OrderModel)
         return self._taking(model)
 
@@ -133,7 +133,7 @@ class StructurePosterior(BaseEstimator):
         self.model_ = model
         self.feature_names_in_ = model.names
         self.edge_probabilities_: Floats = model.probabilities
-        self.coverage_ = model.posterior.told(model.posterior.coverage)
+        self.coverage_ = model.posterior.facts(model.posterior.coverage)
         return self
 
     def _source_of(self, X: Any) -> Source:

@@ -108,8 +108,7 @@ def _of_training(model: LookupModel | None, i: int) -> Integers | None:
 def _groups(attribute: Attribute, counts: Integers) -> tuple[tuple[str, ...], list[Integers]]:
     """The codes that stand together, and the names of these groups."""
     labels = labels_of(attribute)
-    first = int(attribute.has_missing)
-    values = np.arange(first, attribute.n_values)
+    values = np.arange(int(attribute.has_missing), attribute.n_values)
     if attribute.kind == "numeric" and values.size > MOST_VALUES:
         parts = [part for part in np.array_split(values, MOST_VALUES) if part.size]
         groups = [(_joined(labels[part[0]], labels[part[-1]]), part) for part in parts]

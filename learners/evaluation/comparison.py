@@ -108,8 +108,7 @@ class Comparison:
         means = means[~np.isnan(means).any(axis=1)]
         below = (means[:, :, None] > means[:, None, :]).sum(axis=2)
         equal = (means[:, :, None] == means[:, None, :]).sum(axis=2)
-        ranks: Floats = (below + (equal + 1) / 2).mean(axis=0) if len(means) else np.full(means.shape[1], np.nan)
-        return ranks
+        return (below + (equal + 1) / 2).mean(axis=0) if len(means) else np.full(means.shape[1], np.nan)
 
 
 def sign_test(wins: int, losses: int) -> float:

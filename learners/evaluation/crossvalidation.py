@@ -127,7 +127,7 @@ def cross_validate(
     as_given = {LearnerSpec.parse(text).text: text.strip() for text in reversed(learners)}
     if not specs:
         raise InvalidParameter("learners", learners, "name at least one")
-    wanted = trials_of(
+    trials = trials_of(
         [found for found in find_data_sets(data, target) if most_rows is None or found.n_rows <= most_rows],
         specs,
         repetitions=repetitions,
@@ -136,15 +136,18 @@ def cross_validate(
         limits=limits,
     )
     written = OutcomeLog(Path(log)) if log is not None else None
-    identity = _without_code if any_code else _with_code
+
+    def identity(one: Trial | Outcome) -> tuple[object, ...]:
+        return tuple("" if any_code and part == one.code else part for part in one.key)
+
     found = {} if written is None else {identity(outcome): outcome for outcome in written.finished().values()}
-    outcomes = {identity(trial): found[identity(trial)] for trial in wanted if identity(trial) in found}
-    pending = [trial for trial in wanted if identity(trial) not in found]
-    n_found = len(wanted) - len(pending)
+    outcomes = {identity(trial): found[identity(trial)] for trial in trials if identity(trial) in found}
+    pending = [trial for trial in trials if identity(trial) not in found]
+    n_found = len(trials) - len(pending)
 
     def report(latest: Outcome | None) -> None:
         if on_progress is not None:
-            on_progress(TrialProgress(len(outcomes), len(wanted), n_found, latest))
+            on_progress(TrialProgress(len(outcomes), len(trials), n_found, latest))
 
     report(None)
     for outcome in _measured(pending, jobs, threads):
@@ -152,15 +155,7 @@ def cross_validate(
         if written is not None:
             written.append(outcome)
         report(outcome)
-    return [replace(outcomes[identity(trial)], learner=as_given[trial.learner]) for trial in wanted]
-
-
-def _with_code(one: Trial | Outcome) -> tuple[object, ...]:
-    return one.key
-
-
-def _without_code(one: Trial | Outcome) -> tuple[object, ...]:
-    return tuple("" if part == one.code else part for part in one.key)
+    return [replace(outcomes[identity(trial)], learner=as_given[trial.learner]) for trial in trials]
 
 
 def _measured(trials: Sequence[Trial], jobs: int, threads: int) -> Iterator[Outcome]:
@@ -172,14 +167,10 @@ def _measured(trials: Sequence[Trial], jobs: int, threads: int) -> Iterator[Outc
     largest_first = sorted(trials, key=lambda trial: -trial.data.n_rows)
     # Spawned: numba's and OpenMP's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(trials) or 1), context, _be_nice) as pool:
+    with ProcessPoolExecutor(min(jobs, len(trials) or 1), context, os.nice, (5,)) as pool:
         futures = [pool.submit(run_trial, trial, threads) for trial in largest_first]
         try:
             for future in as_completed(futures):
                 yield future.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _be_nice() -> None:
-    os.nice(5)

@@ -19,7 +19,6 @@ def stratified_folds(y: Integers, n_folds: int, seed: int) -> list[tuple[Integer
     ----------
     y : (n_rows,) int64
         Classes.
-    n_folds : int
     seed : int
         The same seed gives the same folds.
 

@@ -117,7 +117,6 @@ def losses_of_class_shares(y: ArrayLike, n_classes: int) -> dict[str, float]:
     ----------
     y : (n,) integers in [0, n_classes]
         The last one stands for classes that nobody knows: of them too the shares are wrong, as a model is.
-    n_classes : int
 
     Returns
     -------

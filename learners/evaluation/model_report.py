@@ -104,23 +104,23 @@ class ModelReport:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON holds it, with the verdict; many classes are named in the mistakes only."""
-        told = asdict(self) | {"confusion": self.confusion.tolist(), "verdict": self.verdict}
-        return told if self.confusion.size else told | {"classes": []}
+        report = asdict(self) | {"confusion": self.confusion.tolist(), "verdict": self.verdict}
+        return report if self.confusion.size else report | {"classes": []}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> ModelReport:
+    def from_dict(cls, content: Mapping[str, Any]) -> ModelReport:
         """Read what `to_dict` wrote."""
         return cls(
-            Metrics(**told["metrics"]),
-            dict(told["floor"]),
-            told["n_rows"],
-            tuple(told["classes"]),
-            np.array(told["confusion"], np.int64),
-            tuple(Mistake(*each) for each in told["mistakes"]),
-            tuple(Point(*each) for each in told["calibration"]),
-            tuple(Share(*each) for each in told["shares"]),
-            tuple((column, reason) for column, reason in told["left_out"]),
-            tuple(ColumnRows.read(each) for each in told.get("columns", ())),
+            Metrics(**content["metrics"]),
+            dict(content["floor"]),
+            content["n_rows"],
+            tuple(content["classes"]),
+            np.array(content["confusion"], np.int64),
+            tuple(Mistake(*each) for each in content["mistakes"]),
+            tuple(Point(*each) for each in content["calibration"]),
+            tuple(Share(*each) for each in content["shares"]),
+            tuple((column, reason) for column, reason in content["left_out"]),
+            tuple(ColumnRows.read(each) for each in content.get("columns", ())),
         )
 
 
@@ -136,7 +136,6 @@ def report_of(model: Model, probabilities: ArrayLike, y: ArrayLike, counted: Col
 
     Parameters
     ----------
-    model : Model
     probabilities : (n, n_classes) float64
     y : (n,) integers
         Codes of the true classes.
@@ -158,8 +157,6 @@ def report_of_scores(
 
     Parameters
     ----------
-    model : Model
-    scores : sequence of RowScores
     y : (n,) integers
         Codes of the true classes; the one beyond the last stands for classes that the model does not know.
     counted : ColumnCounts, optional

@@ -40,12 +40,10 @@ def draw_scatter(
 
     Parameters
     ----------
-    comparison : Comparison
     score : str
         One of `comparison.SCORES`.
     a, b : str
         Learners.
-    path : Path
     scale : "linear" or "log"
         Of both axes; on log axes, data sets with a zero are left out.
     n_named : int

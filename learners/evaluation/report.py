@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -34,8 +35,6 @@ def write_report(
     ----------
     folder : Path
         Made if need be; files of the same names are replaced.
-    comparison : Comparison
-    title : str
     command : str
         That made the results.
     protocol : str
@@ -45,10 +44,6 @@ def write_report(
     curves : sequence of LearningCurve
         Of RMSE; one picture a data set.
     suffix : ".svg" or ".png"
-
-    Returns
-    -------
-    list of Path
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / "README.md", folder / "data-sets.csv", folder / "pairs.csv", folder / "summary.json"]
@@ -182,10 +177,7 @@ def _score_rows(comparison: Comparison, score: str) -> list[list[str]]:
 def _remarks(comparison: Comparison) -> list[str]:
     lines: list[str] = []
     for heading, outcomes in (("Failures", comparison.failures), ("Remarks", comparison.notes)):
-        counted: dict[tuple[str, str, str], int] = {}
-        for one in outcomes:
-            key = (one.data, one.learner, str(one.error or one.note))
-            counted[key] = counted.get(key, 0) + 1
+        counted = Counter((one.data, one.learner, str(one.error or one.note)) for one in outcomes)
         if counted:
             lines += ["", f"## {heading}", ""]
             lines += [f"- {data}, {learner}, {n} trials: {what}" for (data, learner, what), n in counted.items()]

@@ -136,9 +136,9 @@ def run_trial(trial: Trial, threads: int = 1) -> Outcome:
         predict, note = _train(trial, data, train, threads)
         trained = time.perf_counter()
         rows = data.attributes.take(test)
-        taken = time.perf_counter()
+        before = time.perf_counter()
         probabilities = predict(rows)
-        seconds = {"train_s": trained - started, "predict_s": time.perf_counter() - taken}
+        seconds = {"train_s": trained - started, "predict_s": time.perf_counter() - before}
         measured = asdict(evaluate(probabilities, data.y[test])) | seconds
         # Rounded as the log keeps them, so that a resumed run gives the very same numbers.
         scores = {name: float(f"{value:.{DIGITS}g}") for name, value in measured.items()}

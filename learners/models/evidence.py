@@ -44,9 +44,9 @@ class NoneOf:
     none_of: tuple[RawValue, ...]
 
     def __post_init__(self) -> None:
-        told = self.none_of
-        is_several = isinstance(told, tuple | list | set | frozenset)
-        object.__setattr__(self, "none_of", tuple(told) if is_several else (told,))
+        values = self.none_of
+        is_several = isinstance(values, tuple | list | set | frozenset)
+        object.__setattr__(self, "none_of", tuple(values) if is_several else (values,))
 
 
 # Of each column one value (None is as good as absent), any of several, a range, or what it is not.

@@ -100,8 +100,7 @@ def _terms(model: Model, chunk: Chunk, probabilities: Floats) -> tuple[Floats, F
     else:
         log_prior, is_sum = np.zeros(probabilities.shape), np.zeros(chunk.n_rows, np.bool_)
         terms = np.zeros((len(chunk.x), *probabilities.shape))
-    sizes = model.schema.domain_sizes[:, np.newaxis]
-    patterns = np.packbits(chunk.x >= sizes, axis=0).T
+    patterns = np.packbits(chunk.x >= model.schema.domain_sizes[:, np.newaxis], axis=0).T
     for pattern in np.unique(patterns[~is_sum], axis=0):
         rows = np.flatnonzero(~is_sum & (patterns == pattern).all(axis=1))
         log_prior[rows], terms[:, rows] = shapley_terms(model, chunk.rows(rows))

@@ -103,11 +103,11 @@ def rim_to_rim(
 
 def curve(route: Sequence[tuple[float, float]]) -> str:
     """An edge as the path of an SVG picture, upright at its bends."""
-    told = [f"M{route[0][0]:.1f} {route[0][1]:.1f}"]
+    parts = [f"M{route[0][0]:.1f} {route[0][1]:.1f}"]
     for (x0, y0), (x1, y1) in itertools.pairwise(route):
         middle = (y0 + y1) / 2
-        told.append(f"C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}")
-    return "".join(told)
+        parts.append(f"C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}")
+    return "".join(parts)
 
 
 def _in_rows(layer: list[int], widths: Sequence[float], linked: Collection[int]) -> None:
@@ -169,20 +169,20 @@ def _across(sizes: Sequence[float], layer: Sequence[int], links: Sequence[Edge])
         for row in rows if is_down else rows[::-1]:
             near = above if is_down else below
             around = {node: near[node] or above[node] or below[node] or [node] for node in row}
-            wanted = {node: fmean(x[other] for other in around[node]) for node in row}
-            row.sort(key=lambda node: (wanted[node], node))
-            _apart(row, [wanted[node] for node in row], sizes, x)
+            means = {node: fmean(x[other] for other in around[node]) for node in row}
+            row.sort(key=lambda node: (means[node], node))
+            _apart(row, [means[node] for node in row], sizes, x)
     least = min((place - size / 2 for place, size in zip(x, sizes, strict=True)), default=0.0)
     return [place - least + GAP for place in x]
 
 
-def _apart(row: Sequence[int], wanted: Sequence[float], sizes: Sequence[float], x: list[float]) -> None:
+def _apart(row: Sequence[int], means: Sequence[float], sizes: Sequence[float], x: list[float]) -> None:
     """As near as possible to where the nodes of a row want to be, in their order and without touching.
 
     Least squares under an order: with the least distances taken off, isotonic regression.
     """
     size = np.array([sizes[node] for node in row])
     least = np.concatenate([[0.0], np.cumsum((size[:-1] + size[1:]) / 2 + GAP)])
-    places = scipy.optimize.isotonic_regression(np.asarray(wanted) - least).x + least
+    places = scipy.optimize.isotonic_regression(np.asarray(means) - least).x + least
     for node, at in zip(row, places.tolist(), strict=True):
         x[node] = at

@@ -91,9 +91,9 @@ def parse(cls: type[P], of: str, given: Mapping[str, object]) -> P:
         if name not in known:
             raise InvalidParameter(name, given[name], f"{of} has the parameters {', '.join(known)}")
     of_names = {field.name for field in dataclasses.fields(cls) if field.type == "tuple[str, ...]"}
-    told = {name: (value,) if name in of_names and isinstance(value, str) else value for name, value in given.items()}
+    values = {name: (value,) if name in of_names and isinstance(value, str) else value for name, value in given.items()}
     try:
-        return TypeAdapter(cls).validate_python(told)
+        return TypeAdapter(cls).validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         cause = first.get("ctx", {}).get("error")

@@ -160,9 +160,9 @@ def _swapped(
     by_size = [str(one.column) for one in sorted(moved, key=lambda one: -one.effect)]
     suspects = list(dict.fromkeys([*map(str, of_quality), *by_size]))[:MOST_PAIRED]
     found: list[Cause] = []
-    taken: set[str] = set()
+    in_pairs: set[str] = set()
     for a, b in combinations(suspects, 2):
-        if taken & {a, b}:
+        if in_pairs & {a, b}:
             continue
         i, j = names.index(a), names.index(b)
         crossed, before = (
@@ -170,7 +170,7 @@ def _swapped(
             (_distance(window, reference, i, i) + _distance(window, reference, j, j)),
         )
         if before > 0.02 and crossed < SWAP_SHARE * before:
-            taken |= {a, b}
+            in_pairs |= {a, b}
             words = f"{a} and {b} look swapped: each has the values that the other had"
             found.append(Cause("swapped", (a, b), before, "nats", words))
     return found

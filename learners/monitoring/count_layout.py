@@ -111,8 +111,8 @@ class Watched:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of what the counts mean."""
-        told = [LAYOUT, self.codes.fingerprint, self.parents, {k: (b.start, b.shape) for k, b in self.blocks.items()}]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        layout = [LAYOUT, self.codes.fingerprint, self.parents, {k: (b.start, b.shape) for k, b in self.blocks.items()}]
+        return hashlib.sha256(json.dumps(layout).encode()).hexdigest()
 
     @cached_property
     def places(self) -> Places:

@@ -57,13 +57,13 @@ def columns_of(window: ServedCounts, reference: Reference, findings: list[Findin
     for one in findings:
         if one.column is not None:
             of_column.setdefault(one.column, {})[one.kind] = one
-    told = []
+    columns = []
     for i, (name, own_rates) in enumerate(zip(window.watched.names, rates(window), strict=True)):
         tests = of_column.get(name, {})
         own, other = (known_part(window, table, i).sum(axis=0) for table in (window.family(i), reference.family(i)))
         alone = compare_counts(own, other)
         family = tests["family"]
-        told.append(
+        columns.append(
             {
                 "column": name,
                 "parents": [window.watched.names[parent] for parent in window.watched.parents[i]],
@@ -85,7 +85,7 @@ def columns_of(window: ServedCounts, reference: Reference, findings: list[Findin
                 },
             }
         )
-    return sorted(told, key=lambda column: -float(str(column["family_nats"])))
+    return sorted(columns, key=lambda column: -float(str(column["family_nats"])))
 
 
 def _mix(window: ServedCounts, notes: dict[str, object]) -> dict[str, object] | None:

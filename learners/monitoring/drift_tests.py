@@ -92,7 +92,7 @@ def compare(
     found = _quality(window, reference, repeats)
     found += [_of("repeats", None, sure, "points")] if window.n_rows else []
     mix = class_mix(window, reference)
-    told: dict[str, object] = {
+    notes: dict[str, object] = {
         "repeats_per_row": copies,
         "inflation": repeats.inflation,
         "bursts": list(repeats.bursts),
@@ -109,7 +109,7 @@ def compare(
         of_mix: dict[str, object] = {"estimate": mix.tolist(), "reference": before.tolist(), "explains": explained}
         if compared.nats >= limits.nats and explained >= 0.5:
             of_mix["is_cause"] = True
-        told["class_mix"] = of_mix
+        notes["class_mix"] = of_mix
         found.append(_of("class_mix", None, compared, "nats"))
     found += families + _of_predictions(window, reference, repeats)
     q = two_sample.q_values([one.p_value for one in found])
@@ -119,7 +119,7 @@ def compare(
             one, q_value=float(q_value), is_alarming=bool(q_value < limits.q and abs(one.effect) >= least[one.unit])
         )
         for one, q_value in zip(found, q, strict=True)
-    ], told
+    ], notes
 
 
 def family_findings(window: ServedCounts, reference: Reference, repeats: Repeats = INDEPENDENT) -> list[Finding]:

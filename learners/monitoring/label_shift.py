@@ -47,15 +47,13 @@ def class_mix(window: ServedCounts, reference: Reference) -> Floats | None:
     mix = prior_of(reference)
     for _ in range(ITERATIONS):
         joint = mix[:, None] * values
-        responsibility = joint / joint.sum(axis=0)
-        new = responsibility @ weights
+        new = (joint / joint.sum(axis=0)) @ weights
         new /= new.sum()
         moved = float(np.abs(new - mix).max())
         mix = new
         if moved < TOLERANCE:
             break
-    found: Floats = mix
-    return found
+    return mix
 
 
 def prior_of(reference: Reference) -> Floats:
@@ -63,8 +61,7 @@ def prior_of(reference: Reference) -> Floats:
     n_classes = max(table.shape[0] for table in reference.families)
     table = next(table for table in reference.families if table.shape[0] == n_classes)
     counts = table.sum(axis=(1, 2)) + 1.0 / n_classes
-    found: Floats = counts / counts.sum()
-    return found
+    return counts / counts.sum()
 
 
 def remixed(reference: Reference, mix: Floats) -> Reference:

@@ -133,8 +133,7 @@ class BatchRows(RawRows):
 
 def _presence(values: Sequence[object]) -> tuple[Mask, Mask]:
     is_absent = np.fromiter((value is _NOTHING for value in values), bool, len(values))
-    is_null = np.fromiter((value is None or _is_nan(value) for value in values), bool, len(values))
-    return is_absent, is_null
+    return is_absent, np.fromiter((value is None or _is_nan(value) for value in values), bool, len(values))
 
 
 def _is_nan(value: object) -> bool:
@@ -206,8 +205,7 @@ def _add_range(found: Integers, codes: Codes, raw: RawRows, attribute: Attribute
     """Numbers beyond those of training, and in its outermost quantiles."""
     first = int(attribute.has_missing)
     own = codes[rows] if rows.size < codes.size else codes
-    inside = (own >= first) & (own < attribute.n_values)
-    found[COMPARED] = np.count_nonzero(inside)
+    found[COMPARED] = np.count_nonzero((own >= first) & (own < attribute.n_values))
     if found[COMPARED]:
         try:
             below, above, low, high = raw.tails(attribute, rows)

@@ -63,11 +63,7 @@ class ServedCounts:
     @property
     def spec(self) -> dict[str, object]:
         """What is collected."""
-        return {
-            "statistic": "served counts",
-            "layout": self.watched.fingerprint,
-            "predict_one_in": self.predict_one_in,
-        }
+        return {"statistic": "served counts", "layout": self.watched.fingerprint, "predict_one_in": self.predict_one_in}
 
     @property
     def columns(self) -> list[str]:
@@ -90,8 +86,7 @@ class ServedCounts:
 
     def marginal(self, i: int) -> Integers:
         """(n_values + 1,) int64: rows with each code of an attribute, the last one those of no known value."""
-        found: Integers = self.family(i).sum(axis=0)
-        return found
+        return self.family(i).sum(axis=0)
 
     def empty(self) -> ServedCounts:
         """No rows."""

@@ -132,8 +132,8 @@ def _without_bursts(own: int, n_own: int, rate: float, n_copies: int) -> tuple[i
     """The rows that are left when copies are taken away that lie on the side of the difference, until there is none."""
     if own > rate * n_own:
         most = int((own - rate * n_own) / max(1 - rate, 1e-12))
-        taken = min(n_copies, most, own)
-        return own - taken, n_own - taken
+        n = min(n_copies, most, own)
+        return own - n, n_own - n
     most = int((rate * n_own - own) / max(rate, 1e-12))
     return own, n_own - min(n_copies, most, n_own - max(own, 1))
 
@@ -162,8 +162,7 @@ def jensen_shannon(window: Integers, reference: Integers) -> float:
 
 def _shares(counts: Integers) -> Floats:
     filled = np.maximum(counts, 0.5)
-    found: Floats = filled / filled.sum()
-    return found
+    return filled / filled.sum()
 
 
 def q_values(p_values: Sequence[float]) -> Floats:

@@ -18,7 +18,7 @@ CELL, MARGIN, CHARACTER, LEGEND = 22, 16, 6.6, 12
 LONGEST, LONGEST_TITLE, OF_TITLE = 40, 120, 8.0
 
 
-def heat_map_of(asked: Asked, title: str, present: tuple[str, ...] = (), absent: tuple[str, ...] = ()) -> str:
+def heat_map_of(engine: Asked, title: str, present: tuple[str, ...] = (), absent: tuple[str, ...] = ()) -> str:
     """The edges of a posterior as a heat map.
 
     Parameters
@@ -30,11 +30,11 @@ def heat_map_of(asked: Asked, title: str, present: tuple[str, ...] = (), absent:
     ------
     UnknownColumn, InvalidParameter, ImpossibleEdges
     """
-    place = {name: node for node, name in enumerate(asked.names)}
+    place = {name: node for node, name in enumerate(engine.names)}
     probabilities = np.zeros((len(place), len(place)))
-    for edge in asked.answer(Edges(present, absent))["edges"]:
+    for edge in engine.answer(Edges(present, absent))["edges"]:
         probabilities[place[edge["from"]], place[edge["to"]]] = edge["probability"] or 0.0
-    return heat_map_svg(asked.names, probabilities, f"probability of edges: {title}")
+    return heat_map_svg(engine.names, probabilities, f"probability of edges: {title}")
 
 
 def heat_map_svg(names: Sequence[str], probabilities: Floats, title: str) -> str:
@@ -82,13 +82,13 @@ def heat_map_svg(names: Sequence[str], probabilities: Floats, title: str) -> str
 
 
 def _opening(width: float, height: float, title: str) -> list[str]:
-    told = short_text(title, LONGEST_TITLE)
-    width = max(width, len(told) * OF_TITLE + 2 * MARGIN)
+    short = short_text(title, LONGEST_TITLE)
+    width = max(width, len(short) * OF_TITLE + 2 * MARGIN)
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'height="{height:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="11">',
-        f"<title>{escape(told)}</title>",
-        f'<text x="{MARGIN}" y="18" font-size="13" font-weight="bold">{escape(told)}</text>',
+        f"<title>{escape(short)}</title>",
+        f'<text x="{MARGIN}" y="18" font-size="13" font-weight="bold">{escape(short)}</text>',
     ]
 
 

@@ -155,10 +155,10 @@ class OrderModel:
             return numeric_rows(batch, self.schema)
         return encode(batch, self.schema).x.astype(np.float64)
 
-    def answer(self, asked: Sequence[StructureQuery], pause: Callable[[], None] | None = None) -> list[Answer]:
+    def answer(self, queries: Sequence[StructureQuery], pause: Callable[[], None] | None = None) -> list[Answer]:
         """Answers as `queries.Asked.answer` tells them; `pause` is called before each, and what it raises ends the answering."""
         answers = []
-        for query in asked:
+        for query in queries:
             if pause is not None:
                 pause()
             answers.append(self.asked.answer(query, pause))
@@ -174,25 +174,25 @@ class OrderModel:
 
     def warnings(self) -> list[str]:
         """What a user should know before the model is used or given to others."""
-        told = []
-        taken = self.facts.get("taken_as")
-        if isinstance(taken, Mapping) and len({how.partition(" ")[0] == "numbers" for how in taken.values()}) > 1:
-            listed = ", ".join(f"{name}: {how}" for name, how in taken.items() if how.startswith("numbers"))
-            told.append(
+        warnings = []
+        kinds = self.facts.get("taken_as")
+        if isinstance(kinds, Mapping) and len({how.partition(" ")[0] == "numbers" for how in kinds.values()}) > 1:
+            listed = ", ".join(f"{name}: {how}" for name, how in kinds.items() if how.startswith("numbers"))
+            warnings.append(
                 f"The table has columns of states and of numbers, so all are nominal ({listed}). To see numeric columns as "
                 "numbers, drop the others and use score=bge."
             )
         at_limit = self.facts.get("columns_at_limit")
         if isinstance(at_limit, Sequence) and at_limit:
-            told.append(
+            warnings.append(
                 f"{', '.join(map(repr, at_limit))} may want more parents than max_parents={self.facts['max_parents']} allows."
             )
         if self.rows is not None:
-            told.append(
+            warnings.append(
                 f"The model keeps the {self.rows.n_distinct:,} distinct rows of its table, to score any graph: whoever may "
                 "download it can read them. keep_rows=false leaves them out."
             )
-        return told
+        return warnings
 
     def structure(self) -> dict[str, object]:
         """The columns, the edges of the most probable graph and how probable each is, and how it was learned."""
@@ -202,7 +202,7 @@ class OrderModel:
         return {
             "nodes": nodes,
             "edges": edges,
-            "coverage": self.posterior.told(self.posterior.coverage),
+            "coverage": self.posterior.facts(self.posterior.coverage),
             "facts": facts,
         }
 
@@ -242,12 +242,7 @@ class OrderModel:
         if posterior.bge is not None:
             bge = posterior.bge
             prior = bge.prior
-            header["bge"] = {
-                "n_rows": bge.n_rows,
-                "alpha_mu": prior.alpha_mu,
-                "alpha_w": prior.alpha_w,
-                "t": prior.t,
-            }
+            header["bge"] = {"n_rows": bge.n_rows, "alpha_mu": prior.alpha_mu, "alpha_w": prior.alpha_w, "t": prior.t}
             arrays |= {"mean": bge.mean, "scatter": bge.scatter.ravel()}
         return header, arrays
 
@@ -263,11 +258,10 @@ class OrderModel:
         if arrays["places"].size:
             logs = np.full(int(np.sum(1 << arrays["n_candidates"])), -np.inf)
             logs[arrays["places"]] = arrays["logs"]
-        told = stored.get("bge")
         bge = None
-        if told is not None:
-            prior = BGePrior(told["alpha_mu"], told["alpha_w"], told["t"])
-            bge = BGe(told["n_rows"], arrays["mean"], np.asarray(arrays["scatter"]).reshape(d, d), prior)
+        if (own := stored.get("bge")) is not None:
+            prior = BGePrior(own["alpha_mu"], own["alpha_w"], own["t"])
+            bge = BGe(own["n_rows"], arrays["mean"], np.asarray(arrays["scatter"]).reshape(d, d), prior)
         coverage = stored["coverage"]
         posterior = OrderPosterior(
             FamilyScores(candidates, logs),

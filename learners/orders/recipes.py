@@ -86,11 +86,10 @@ def orders(
     is_gaussian = parameters.score == "bge" or (
         parameters.score == "auto" and all(attribute.kind == "numeric" for attribute in schema.attributes)
     )
-    # Lists for tuples, as a model that was stored has them: what is equal must compare so.
-    told = json.loads(json.dumps(asdict(parameters)))
     facts: dict[str, Any] = {
         "learner": "orders",
-        "parameters": told,
+        # Lists for tuples, as a model that was stored has them: what is equal must compare so.
+        "parameters": json.loads(json.dumps(asdict(parameters))),
         "left_out": {column.name: column.reason for column in schema.left_out},
         "taken_as": {attribute.name: taken_as(attribute, is_gaussian) for attribute in schema.attributes},
     }
@@ -119,8 +118,7 @@ def orders(
         "max_parents": most,
         "columns_at_limit": at_limit(posterior, most, names),
     }
-    model: OrderModel = yield Work("adding up orders", lambda _, advance: _model(schema, posterior, facts, score))
-    return model
+    return (yield Work("adding up orders", lambda _, advance: _model(schema, posterior, facts, score)))
 
 
 def _model(schema: Schema, posterior: OrderPosterior, facts: Mapping[str, Any], score: BGe | BDeu) -> OrderModel:

@@ -106,7 +106,7 @@ class Cluster:
         try:
             tables = self.client.gather(list(futures))
         except Exception as error:
-            raise _told(error) from error
+            raise _readable(error) from error
         whole = statistic.empty()
         for table in tables:
             whole.merge(statistic.empty().from_arrow(table))
@@ -135,9 +135,9 @@ def connected(address: str) -> Iterator[Cluster]:
     if kind == "local":
         if not (count or "2").isdigit() or not 1 <= int(count or "2") <= 256:
             raise ClusterError(address, "write local:N with N processes from 1 to 256")
-        made = LocalCluster(n_workers=int(count or "2"), threads_per_worker=1, dashboard_address=None, host="127.0.0.1")
-        with made, Client(made) as client:
-            client.wait_for_workers(len(made.worker_spec))
+        pool = LocalCluster(n_workers=int(count or "2"), threads_per_worker=1, dashboard_address=None, host="127.0.0.1")
+        with pool, Client(pool) as client:
+            client.wait_for_workers(len(pool.worker_spec))
             try:
                 yield Cluster(client)
             finally:
@@ -172,8 +172,7 @@ def grouped(source: Source, n_workers: int) -> Iterator[Source]:
 
 def counted(empty: Statistic, group: Source) -> pa.Table:
     """On a worker: the statistic of a group."""
-    table: pa.Table = collect(empty, group, threads=1).to_arrow()
-    return table
+    return collect(empty, group, threads=1).to_arrow()
 
 
 def summed(empty: Statistic, tables: Sequence[pa.Table]) -> pa.Table:
@@ -181,8 +180,7 @@ def summed(empty: Statistic, tables: Sequence[pa.Table]) -> pa.Table:
     whole = empty.empty()
     for table in tables:
         whole.merge(empty.empty().from_arrow(table))
-    answer: pa.Table = whole.to_arrow()
-    return answer
+    return whole.to_arrow()
 
 
 def _ended(futures: Sequence[Future]) -> Iterator[Future]:
@@ -191,11 +189,11 @@ def _ended(futures: Sequence[Future]) -> Iterator[Future]:
 
     for future in as_completed(futures):
         if future.status == "error":
-            raise _told(future.exception())
+            raise _readable(future.exception())
         yield future
 
 
-def _told(error: BaseException) -> BaseException:
+def _readable(error: BaseException) -> BaseException:
     """Errors of the data as they are; those of the cluster in words."""
     from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker

@@ -86,7 +86,7 @@ OnProgress = Callable[[Progress], object]
 
 
 class Advance(Protocol):
-    """Told how far a long computation is; may raise to end it."""
+    """Gets how far a long computation is; may raise to end it."""
 
     def __call__(self, n_done: int, n_total: int, note: str = "", /) -> None:
         """So many units are done of so many; the note says how it goes, in words."""

@@ -148,10 +148,6 @@ def drive(
     cluster : Cluster, optional
         Whose workers make the passes; the model is the same. Checkpoints within passes are Dask's business then.
 
-    Returns
-    -------
-    Model
-
     Raises
     ------
     EmptyData
@@ -170,13 +166,13 @@ def drive(
         answer: object = None
         while True:
             try:
-                wanted = learner.passes.send(answer)
+                request = learner.passes.send(answer)
             except StopIteration as stop:
                 model: Model = stop.value
                 break
             answer = None  # what it was need not stay in memory during the next pass
-            answer = driver.answer(wanted)
-            del wanted
+            answer = driver.answer(request)
+            del request
             give_back()
         for stored in driver.storing:
             stored.result()
@@ -208,15 +204,14 @@ class _Driver:
             Recall(Supply(part.source, part.selection), part.store, self._collected, self._later) for part in parts
         ]
 
-    def answer(self, wanted: Request) -> object:
-        if isinstance(wanted, RowWork):
+    def answer(self, request: Request) -> object:
+        if isinstance(request, RowWork):
             self.pass_number += 1
-            wanted = Work(wanted.stage, partial(wanted.run, self._rows(wanted.schema)), wanted.unit)
-        if isinstance(wanted, Work):
-            threads = self.threads or available_cores()
-            return _run(wanted, threads, self.on_progress, self.pass_number, self.n_passes)
+            request = Work(request.stage, partial(request.run, self._rows(request.schema)), request.unit)
+        if isinstance(request, Work):
+            return _run(request, self.threads or available_cores(), self.on_progress, self.pass_number, self.n_passes)
         self.pass_number += 1
-        whole, *others = [recall.statistic(wanted) for recall in self.recalls]
+        whole, *others = [recall.statistic(request) for recall in self.recalls]
         for other in others:
             whole.merge(other)
         if isinstance(whole, Ordered):  # stored statistics may have met the columns in another order
@@ -232,11 +227,7 @@ class _Driver:
     def _collected(self, statistic: S, source: Source, key: str) -> S:
         if self.cluster is not None and source.is_identified:
             return self.cluster.collect(
-                statistic,
-                source,
-                on_progress=self.on_progress,
-                pass_number=self.pass_number,
-                n_passes=self.n_passes,
+                statistic, source, on_progress=self.on_progress, pass_number=self.pass_number, n_passes=self.n_passes
             )
         return collect(
             statistic,

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.text import Text
 
 from learners.passes.engine import ROWS, OnProgress
-from learners.passes.engine import Progress as Told
+from learners.passes.engine import Progress as PassProgress
 
 
 class Description(ProgressColumn):
@@ -63,7 +63,7 @@ def shown(is_wanted: bool, on_progress: OnProgress | None) -> Iterator[OnProgres
     with bar_on(console) as bar:
         task = bar.add_task("starting", total=None, amount="")
 
-        def report(at: Told) -> None:
+        def report(at: PassProgress) -> None:
             if on_progress is not None:
                 on_progress(at)
             speed = at.rows_per_s if at.unit == ROWS else None

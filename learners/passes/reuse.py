@@ -77,9 +77,9 @@ class Recall:
     later: Callable[[Callable[[], object]], None]
     accounts: list[Account] = field(default_factory=list)
 
-    def statistic(self, wanted: S) -> S:
+    def statistic(self, request: S) -> S:
         """What is wanted, of all rows of the supply."""
-        leaves = leaves_of(wanted)
+        leaves = leaves_of(request)
         lost: set[str] = set()
         while True:
             groups = [group for leaf in leaves for group in self._groups(leaf, lost)]
@@ -93,7 +93,7 @@ class Recall:
         for leaf, statistic in zip(leaves, whole, strict=True):
             self._keep(statistic, self.supply.files)
             self._account(leaf, [group.plan for group in groups if group.leaf is leaf])
-        return with_leaves(wanted, whole)
+        return with_leaves(request, whole)
 
     def _groups(self, leaf: Statistic, lost: set[str]) -> list[_Group]:
         """The statistic's families by plan; one group if it is not divisible."""
@@ -157,8 +157,7 @@ class Recall:
                 name = None if like.schema is None else like.schema.fingerprint
                 wanting.setdefault((name, files_of(group)), []).append((group, like))
         for (name, files), together in wanting.items():
-            asked = reduce(Together, [like.empty() for _, like in together])
-            collected = leaves_of(self._passed(asked, name, files))
+            collected = leaves_of(self._passed(reduce(Together, [like.empty() for _, like in together]), name, files))
             for (group, _), part in zip(together, collected, strict=True):
                 if subtracts:
                     _subtract(group, part)
@@ -168,13 +167,12 @@ class Recall:
                     self._keep(part, files)
                     group.whole.merge(part)
 
-    def _passed(self, asked: Statistic, schema: str | None, files: Files) -> Statistic:
+    def _passed(self, request: Statistic, schema: str | None, files: Files) -> Statistic:
         """What is asked of some files, whatever sources they are of."""
-        parts = [
-            self.collect(asked, source, statistic_key(asked.spec, schema, of_source))
+        whole, *others = [
+            self.collect(request, source, statistic_key(request.spec, schema, of_source))
             for source, of_source in self.supply.of(files)
         ]
-        whole, *others = parts
         for part in others:
             whole.merge(part)
         return whole

@@ -109,12 +109,11 @@ def weight_of(columns: Mapping[str, object] | None) -> Weight | None:
     InvalidParameter
         If there are two.
     """
-    said = {
-        name: ColumnOverride.of(name, cast("ColumnOverride", entry))
+    found = [
+        _weight(name, weight)
         for name, entry in (columns or {}).items()
-        if name != ALL
-    }
-    found = [_weight(name, entry.weight) for name, entry in said.items() if entry.weight]
+        if name != ALL and (weight := ColumnOverride.of(name, cast("ColumnOverride", entry)).weight)
+    ]
     if len(found) > 1:
         names = ", ".join(repr(weight.column) for weight in found)
         raise InvalidParameter(
@@ -123,10 +122,10 @@ def weight_of(columns: Mapping[str, object] | None) -> Weight | None:
     return found[0] if found else None
 
 
-def _weight(name: str, told: bool | float | tuple[tuple[str, int], ...]) -> Weight:
-    if isinstance(told, tuple):
-        return Weight(name, None, told)
-    return Weight(name, None if told is True else told)
+def _weight(name: str, value: bool | float | tuple[tuple[str, int], ...]) -> Weight:
+    if isinstance(value, tuple):
+        return Weight(name, None, value)
+    return Weight(name, None if value is True else value)
 
 
 def with_weights(source: Source, columns: Mapping[str, object] | None) -> Source:

@@ -187,20 +187,20 @@ def best_plan(supply: Supply, entries: Sequence[Entry], *, can_subtract: bool) -
     can_subtract : bool
         Whether the statistic can.
     """
-    wanted = supply.files
+    files = supply.files
     covers = {id(entry): supply.expanded(entry.files) for entry in entries}
-    best, least = Plan(None, (), frozenset(), (), wanted), supply.n_rows(wanted)
+    best, least = Plan(None, (), frozenset(), (), files), supply.n_rows(files)
     for base in entries:
         cover = covers[id(base)]
-        if not cover & wanted:
+        if not cover & files:
             continue
-        excess = cover - wanted
+        excess = cover - files
         if excess and not can_subtract:
             continue
         gone, gone_read = _packed(excess, entries, covers)
         if not gone_read <= supply.gone.keys():
             continue
-        adds, read = _packed(wanted - cover, entries, covers)
+        adds, read = _packed(files - cover, entries, covers)
         n_rows = supply.n_rows(read) + supply.n_rows(gone_read)
         if n_rows < least or (n_rows == least and best.base is None and n_rows == 0):
             best, least = Plan(base, gone, gone_read, adds, read), n_rows

@@ -114,8 +114,7 @@ def _by_context(
     values: Mapping[str, tuple[str, ...]], parents: Sequence[str], rows: Floats
 ) -> dict[tuple[str, ...], tuple[float, ...]]:
     """The rows of a table by the values of its parents, of which the last one varies fastest."""
-    contexts = itertools.product(*(values[parent] for parent in parents))
-    return dict(zip(contexts, map(tuple, rows.tolist()), strict=True))
+    return dict(zip(itertools.product(*(values[parent] for parent in parents)), map(tuple, rows.tolist()), strict=True))
 
 
 def network_model(network: Network, max_edges: int = MAX_EDGES) -> NetworkModel | LinearModel:
@@ -211,8 +210,7 @@ def _table(network: Network, name: str) -> Floats:
             name, f"has probabilities{_where(contexts[first])} that sum to {sums[first]:g}, or a negative one"
         )
     shape = (*(len(network.values[parent]) for parent in above), len(own))
-    table: Floats = (rows / sums[:, np.newaxis]).reshape(shape)
-    return table
+    return (rows / sums[:, np.newaxis]).reshape(shape)
 
 
 def _where(context: tuple[str, ...]) -> str:

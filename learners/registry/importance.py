@@ -47,17 +47,16 @@ def importances(model: Model, names: Sequence[str]) -> Floats:
     ----------
     Miller (1955), Note on the bias of information estimates: the correction by the degrees of freedom.
     """
-    told = dict.fromkeys(names, 0.0)
-    for attribute, information in enumerate(_told(model).tolist()):
-        told[model.schema.attributes[attribute].name] = information
-    found = np.array([told[name] for name in names])
+    information = _information(model).tolist()
+    own = {attribute.name: share for attribute, share in zip(model.schema.attributes, information, strict=True)}
+    found = np.array([own.get(name, 0.0) for name in names])
     return found / found.sum() if found.sum() > 0 else found
 
 
-def _told(model: Model) -> Floats:
+def _information(model: Model) -> Floats:
     """(n_attributes,) float64: what each attribute tells, in the model's own unit."""
     if isinstance(model, EnsembleModel):
-        return _told(model.joint)
+        return _information(model.joint)
     if isinstance(model, LookupModel):
         found = np.zeros(model.schema.n_attributes)
         for attribute, tree in zip(model.network.order, model.trees, strict=True):

@@ -48,8 +48,8 @@ def completed(header: Mapping[str, object], arrays: Arrays) -> Arrays:
     derived = cast("Mapping[str, list[str]]", header).get("derived", [])
     if all(name in arrays for name in derived):
         return arrays
-    made = load_model(header, arrays).to_arrays()[1]
-    return dict(arrays) | {name: made[name] for name in derived}
+    whole = load_model(header, arrays).to_arrays()[1]
+    return dict(arrays) | {name: whole[name] for name in derived}
 
 
 def load_model(header: Mapping[str, object], arrays: Arrays, *, is_trusted: bool = True) -> Model:

@@ -101,8 +101,8 @@ def cuts_by(name: str, parameters: Mapping[str, object]) -> dict[str, object]:
     ------
     InvalidParameter
     """
-    told = parse_parameters(name, parameters)
-    return {field: getattr(told, field) for field in recipe(name).cuts_by}
+    values = parse_parameters(name, parameters)
+    return {field: getattr(values, field) for field in recipe(name).cuts_by}
 
 
 def recipe(name: str) -> Recipe:
@@ -155,11 +155,11 @@ def learner(
     ------
     InvalidParameter
     """
-    made = recipe(name)
-    if target is None and made.needs_target:
+    entry = recipe(name)
+    if target is None and entry.needs_target:
         raise InvalidParameter("target", None, f"learner {name!r} predicts a class: name its column")
     if isinstance(schema, Schema) and target is not None:
-        check_classes(target, schema.n_classes, made.max_classes)
-    passes = made.passes(target, parse_parameters(name, parameters), schema, overrides)
-    n_passes = None if made.n_passes is None else made.n_passes + (0 if isinstance(schema, Schema) else 1)
+        check_classes(target, schema.n_classes, entry.max_classes)
+    passes = entry.passes(target, parse_parameters(name, parameters), schema, overrides)
+    n_passes = None if entry.n_passes is None else entry.n_passes + (0 if isinstance(schema, Schema) else 1)
     return Learner(name, passes, n_passes)

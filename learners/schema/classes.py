@@ -20,7 +20,6 @@ def check_classes(target: str, n_classes: int, most: int, are_numbers: bool = Fa
 
     Parameters
     ----------
-    target : str
     n_classes : int
         Seen so far.
     most : int
@@ -35,8 +34,7 @@ def check_classes(target: str, n_classes: int, most: int, are_numbers: bool = Fa
     if n_classes > most:
         others = "" if most >= MAX_CLASSES else f" Up to {MAX_CLASSES:,} classes take {MANY_TAKEN_BY}."
         raise SchemaError(
-            f"The target {target!r} has more than {most:,} different values. {_remedy(are_numbers)}{others}",
-            target,
+            f"The target {target!r} has more than {most:,} different values. {_remedy(are_numbers)}{others}", target
         )
 
 

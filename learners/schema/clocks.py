@@ -60,8 +60,8 @@ def as_seconds(name: str, number: float) -> float:
 def words_of_clock(what: str, ticks: int, number: float) -> str | None:
     """A time of day as "12:30:00", or a duration as "PT5M"; None where these words would be another number."""
     if what == "duration":
-        told = _duration(number / ticks)
-        return told if seconds_of(told) * ticks == number else None
+        text = _duration(number / ticks)
+        return text if seconds_of(text) * ticks == number else None
     micros = number * 1_000_000 / ticks
     if not 0 <= micros < 86_400_000_000 or micros != int(micros):
         return None
@@ -138,8 +138,8 @@ def in_one_form(values: Sequence[Known], arrow_type: str) -> tuple[Known | str, 
     """Values as they are read; those of times, which earlier releases wrote in the unit of their column, in their one form."""
     if not values or what_time(arrow_type) is None:
         return tuple(values)
-    told = tuple(canonical(value, arrow_type) or value for value in values)
-    return told if len(set(told)) == len(values) else tuple(values)
+    forms = tuple(canonical(value, arrow_type) or value for value in values)
+    return forms if len(set(forms)) == len(values) else tuple(values)
 
 
 def _moment(text: str) -> str | None:

@@ -41,13 +41,12 @@ def losses(schema: Schema, costs: Mapping[str, FoldingCost] = NO_COSTS) -> list[
     costs : mapping, optional
         Of folding, by the name of the column, as far as they are known.
     """
-    told = [
+    lost = [
         f"Column {entry.name!r} is left out: {entry.reason}."
         for entry in schema.left_out
         if not entry.reason.startswith(HARMLESS)
     ]
-    folded = [attribute for attribute in schema.attributes if attribute.n_folded]
-    return told + [_of_folding(attribute, costs.get(attribute.name)) for attribute in folded]
+    return lost + [_of_folding(own, costs.get(own.name)) for own in schema.attributes if own.n_folded]
 
 
 def _of_folding(attribute: Attribute, cost: FoldingCost | None) -> str:

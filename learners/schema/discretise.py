@@ -159,8 +159,8 @@ def equal_frequency_cut_points(histogram: Histogram, n_bins: int) -> tuple[float
     if histogram.keys.size < 2:
         return ()
     below = np.cumsum(histogram.counts.sum(axis=1))
-    wanted = below[-1] * np.arange(1, n_bins) / n_bins
-    chosen = np.unique(np.searchsorted(below, wanted))
+    ranks = below[-1] * np.arange(1, n_bins) / n_bins
+    chosen = np.unique(np.searchsorted(below, ranks))
     return _finite(histogram.thresholds()[chosen[chosen < histogram.keys.size - 1]])
 
 

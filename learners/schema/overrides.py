@@ -79,12 +79,12 @@ class ColumnOverride:
         if unknown:
             first = sorted(unknown)[0]
             is_of_files = first in DIALECT_FIELDS
-            told = (
+            problem = (
                 f"say {first!r} of all columns, under '*'"
                 if is_of_files
                 else f"unknown field {first!r}; use {', '.join(known)}"
             )
-            raise InvalidParameter(where, dict(entry), told)
+            raise InvalidParameter(where, dict(entry), problem)
         kind, distribution = entry.get("kind"), entry.get("distribution")
         if kind not in (None, "nominal", "numeric"):
             raise InvalidParameter(f"{where}.kind", kind, "use 'nominal', 'numeric' or 'drop'")

@@ -90,7 +90,7 @@ class Dialect:
             raise InvalidParameter("columns['*']", dict(entry), "delimiter, quote and escape differ from each other")
         return found
 
-    def said(self) -> dict[str, object]:
+    def options(self) -> dict[str, object]:
         """The fields that say something, as `of` reads them."""
         return {
             field.name: getattr(self, field.name)
@@ -210,7 +210,7 @@ class Reading:
         marks = tuple(mark.strip() for mark in marks)
         return cls(marks, str(decimal), str(thousands), unit, str(negative), date_format)
 
-    def as_said(self) -> dict[str, str]:
+    def options(self) -> dict[str, str]:
         """What `of` reads, without the marks of missing values."""
         return {name: getattr(self, name) for name in FIELDS[1:] if getattr(self, name) != getattr(Reading, name)}
 
@@ -230,7 +230,7 @@ class Reading:
             is_dropped=False,
         )
 
-    def said(self, of_user: Reading) -> Reading:
+    def with_options(self, of_user: Reading) -> Reading:
         """What a user says, beside what is known of the model here."""
         return replace(of_user, expected=self.expected, words=self.words, dialect=of_user.dialect or self.dialect)
 
@@ -291,12 +291,12 @@ def _is_date_format(text: str) -> bool:
     """Whether it tells a date, a time of day, or both, of which nothing is left out or said twice."""
     if text in ("", ISO):
         return True
-    told = re.findall("%(.)", text)
-    if len(set(told)) < len(told) or not set(told) <= set(OF_DATES + OF_TIMES):
+    codes = re.findall("%(.)", text)
+    if len(set(codes)) < len(codes) or not set(codes) <= set(OF_DATES + OF_TIMES):
         return False
-    n_date = [sum(each in told for each in kind) for kind in ("Yy", "mbB", "d")]
-    hour = ("H" in told and "p" not in told) or ("I" in told and "p" in told and "H" not in told)
-    is_clock = not set(told) & set(OF_TIMES) or (hour and "M" in told)
+    n_date = [sum(each in codes for each in kind) for kind in ("Yy", "mbB", "d")]
+    hour = ("H" in codes and "p" not in codes) or ("I" in codes and "p" in codes and "H" not in codes)
+    is_clock = not set(codes) & set(OF_TIMES) or (hour and "M" in codes)
     return is_clock and (n_date == [1, 1, 1] or (n_date == [0, 0, 0] and hour))
 
 

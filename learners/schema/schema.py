@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Integers, Uint64s, freeze
+from learners.kernels.arrays import Integers, Uint64s, frozen
 from learners.schema.clocks import clock_of, in_one_form, is_moment, words_of_clock
 from learners.schema.distributions import Distribution
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
@@ -115,8 +115,8 @@ class Attribute:
         """A number as a user would write it: ISO 8601 of a moment, a time of day or a duration."""
         try:
             if self.clock is not None:
-                told = words_of_clock(*self.clock, number)
-                return number if told is None else told
+                words = words_of_clock(*self.clock, number)
+                return number if words is None else words
             return _time(number) if self.is_time else number
         except (OverflowError, ValueError):  # before year 1 or after 9999
             return number
@@ -129,8 +129,8 @@ class Attribute:
                 break
         if self.is_time or self.clock is not None:
             return [
-                told if isinstance(told, str) else word
-                for told, word in zip(map(self.number_in_words, self.cuts), words, strict=True)
+                text if isinstance(text, str) else word
+                for text, word in zip(map(self.number_in_words, self.cuts), words, strict=True)
             ]
         return words
 
@@ -234,9 +234,7 @@ class Schema:
     @cached_property
     def domain_sizes(self) -> Integers:
         """(n_attributes,) int64: `n_values` of each attribute, read-only."""
-        sizes = np.array([attribute.n_values for attribute in self.attributes], dtype=np.int64)
-        freeze(sizes)
-        return sizes
+        return frozen(np.array([attribute.n_values for attribute in self.attributes], np.int64))
 
     @cached_property
     def continuous(self) -> tuple[int, ...]:
@@ -293,18 +291,18 @@ class Schema:
 
     @cached_property
     def _json(self) -> str:
-        def told(entry: Schema | Attribute | LeftOut | Reading | Dialect) -> dict[str, object]:
+        def entries_of(entry: Schema | Attribute | LeftOut | Reading | Dialect) -> dict[str, object]:
             of = {each.name: getattr(entry, each.name) for each in fields(entry)}
             # Without them, the schemas of other learners stay as they were stored.
             later = ("groupings", "quantiles", "reading", "expected", "dialect", "null_class", *LATER_FIELDS)
             return {name: value for name, value in of.items() if value or name not in later}
 
-        return json.dumps(told(self), default=told, separators=(",", ":"))
+        return json.dumps(entries_of(self), default=entries_of, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
         """Read what `to_json` wrote."""
-        told = json.loads(text)
+        document = json.loads(text)
         attributes = tuple(
             Attribute(
                 **(
@@ -315,13 +313,12 @@ class Schema:
                     | ({"reading": Reading.of(entry["name"], entry["reading"])} if "reading" in entry else {})
                 )
             )
-            for entry in told.pop("attributes")
+            for entry in document.pop("attributes")
         )
-        left_out = tuple(LeftOut(**entry) for entry in told.pop("left_out"))
-        dialect = Dialect(**told.pop("dialect")) if "dialect" in told else None
-        return cls(
-            attributes=attributes, left_out=left_out, dialect=dialect, **(told | {"classes": tuple(told["classes"])})
-        )
+        left_out = tuple(LeftOut(**entry) for entry in document.pop("left_out"))
+        dialect = Dialect(**document.pop("dialect")) if "dialect" in document else None
+        classes = tuple(document.pop("classes"))
+        return cls(attributes=attributes, left_out=left_out, dialect=dialect, classes=classes, **document)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -46,12 +46,12 @@ def test_importances_of_averaged_trees_and_circuits_are_mutual_information(table
     x, y = ((table[name].to_numpy() == value) for name, value in (("told", "m"), ("class", "yes")))
     joint = np.array([[np.mean((x == i) & (y == j)) for j in (0, 1)] for i in (0, 1)])
     expected = np.sum(joint * np.log(joint / (joint.sum(1, keepdims=True) * joint.sum(0))))
-    from learners.registry.importance import _told
+    from learners.registry.importance import _information
 
     for learner, tolerance in ((TAN(average=True), 0.01), (SumProductNetwork(), 0.05)):
         model = learner.fit(table, "class").model_
         place = [attribute.name for attribute in model.schema.attributes].index("told")
-        assert _told(model)[place] == pytest.approx(expected, rel=tolerance)
+        assert _information(model)[place] == pytest.approx(expected, rel=tolerance)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -222,9 +222,8 @@ def batch_em(circuit: Circuit, x: Array, n_passes: int, laplace: float = 0.1, to
     answer = None
     while True:
         try:
-            wanted = next(passes) if answer is None else passes.send(answer)
+            counts = next(passes) if answer is None else passes.send(answer)
         except StopIteration as stop:
-            learned: Circuit = stop.value
-            return learned
-        wanted.update(x)
-        answer = wanted
+            return stop.value
+        counts.update(x)
+        answer = counts

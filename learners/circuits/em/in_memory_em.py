@@ -85,12 +85,12 @@ class Fit:
     def __post_init__(self) -> None:
         self.best = self.circuit
 
-    def advance(self, rows: Rows, work: float, told: Callable[[], None] = lambda: None) -> None:
+    def advance(self, rows: Rows, work: float, report: Callable[[], None] = lambda: None) -> None:
         """Go on for about so much work, by whole passes, or until there is no gain.
 
         Parameters
         ----------
-        told : callable
+        report : callable
             Called after each pass; may raise.
         """
         if self.valid == -np.inf:
@@ -103,7 +103,7 @@ class Fit:
             self.work += cost
             self.n_passes += 1
             self._note(rows.score(self.circuit))
-            told()
+            report()
             if self._without_gain >= PATIENCE:
                 self.has_ended = not self._in_steps
                 self._in_steps, self._without_gain, self.circuit = False, 0, self.best

@@ -12,7 +12,7 @@ from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.evaluate_kernels import BLOCK, few_root_logs, root_logs
 from learners.circuits.evaluation.extended_range_kernels import node_logs, relative_leaf_logs, wide_root_logs
 from learners.circuits.evaluation.plan import Compiled, compiled, entry_weights
-from learners.kernels.arrays import Array, Floats, freeze
+from learners.kernels.arrays import Array, Floats, freeze, frozen
 from learners.schema import Chunk
 
 # Below so many rows a block costs more than the rows one by one.
@@ -161,9 +161,7 @@ def as_rows(circuit: Circuit, x: ArrayLike) -> Array:
     if x.dtype != np.uint8:
         x = x.astype(np.float64, copy=False)
         _check_whole(circuit, x)
-    x = np.ascontiguousarray(x).view()
-    freeze(x)
-    return x
+    return frozen(np.ascontiguousarray(x).view())
 
 
 def with_weights(circuit: Circuit) -> tuple[Compiled, Floats]:

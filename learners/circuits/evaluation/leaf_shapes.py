@@ -11,17 +11,7 @@ from learners.circuits.evaluation.range_masses import recorded_ends
 from learners.circuits.evaluation.shape_kernels import add_moments_of_leaves
 from learners.circuits.evaluation.truncated_leaves import truncated_moments
 from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, unwarp
-from learners.circuits.kernels import (
-    EXPONENTIAL,
-    GAUSSIAN,
-    KNOTS,
-    N_KNOTS,
-    POISSON,
-    QUANTILE,
-    ROUNDED,
-    STEP,
-    STUDENT,
-)
+from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, KNOTS, N_KNOTS, POISSON, QUANTILE, ROUNDED, STEP, STUDENT
 from learners.kernels.arrays import Floats, Integers, Mask, frozen
 
 

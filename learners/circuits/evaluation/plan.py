@@ -26,7 +26,7 @@ from learners.circuits.kernels import (
     TABLE_OF_TWO,
     node_depths,
 )
-from learners.kernels.arrays import Floats, Integers, Mask, freeze, frozen
+from learners.kernels.arrays import Floats, Integers, Mask, frozen
 
 # Variables of at most so many values have a row of zeros and ones per value, over which a distribution is a dot product
 # that vectorises; those of more values are looked up row by row.
@@ -132,8 +132,7 @@ def entry_weights(circuit: Circuit, plan: Compiled) -> Floats:
     weight[is_edge] = np.exp(circuit.log_weight[plan.edge[is_edge]])
     weight[is_parameter] = np.exp(circuit.leaf_parameters[plan.parameter[is_parameter]])
     weight[plan.parameter == ONE_ENTRY] = 1.0
-    freeze(weight)
-    return weight
+    return frozen(weight)
 
 
 def _table_sums(circuit: Circuit) -> Mask:
@@ -146,8 +145,7 @@ def _table_sums(circuit: Circuit) -> Mask:
     pairs = np.stack([parents[is_indicator], circuit.leaf_parameters[first].astype(np.int64)], axis=1)
     _, at, times = np.unique(pairs, axis=0, return_index=True, return_counts=True)
     repeated = np.bincount(pairs[at[times > 1], 0], minlength=n_nodes)
-    found: Mask = (circuit.kind == SUM) & (others == 0) & (repeated == 0)
-    return found
+    return (circuit.kind == SUM) & (others == 0) & (repeated == 0)
 
 
 def _operation_kinds(circuit: Circuit, is_table: Mask) -> Integers:
@@ -198,8 +196,7 @@ def _peaks(circuit: Circuit) -> Floats:
 def ranges(firsts: Integers, sizes: Integers) -> Integers:
     """The numbers first, first + 1, … of every range, one range after the other."""
     ends = np.cumsum(sizes)
-    numbers: Integers = np.repeat(firsts - ends + sizes, sizes) + np.arange(ends[-1] if ends.size else 0)
-    return numbers
+    return np.repeat(firsts - ends + sizes, sizes) + np.arange(ends[-1] if ends.size else 0)
 
 
 def _compile_structure(circuit: Circuit) -> Compiled:

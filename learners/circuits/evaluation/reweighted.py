@@ -87,6 +87,6 @@ def reweighted(circuit: Circuit, likelihoods: Likelihoods) -> Reweighted:
     changed = np.flatnonzero((circuit.kind[parent] == SUM) & (values[parent] > -np.inf))
     log_weight = circuit.log_weight.copy()
     log_weight[changed] += values[circuit.children[changed]] - values[parent[changed]]
-    made = circuit.with_parameters(log_weight, parameters)
-    made.ranges = {**circuit.ranges, **likelihoods.ranges}
-    return Reweighted(made, float(values[-1]))
+    posterior = circuit.with_parameters(log_weight, parameters)
+    posterior.ranges = {**circuit.ranges, **likelihoods.ranges}
+    return Reweighted(posterior, float(values[-1]))

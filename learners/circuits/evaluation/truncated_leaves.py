@@ -137,8 +137,7 @@ def truncated_normal(low: float | Floats, high: float | Floats, u: Floats) -> Fl
     below, above = scipy.special.log_ndtr(in_lower_tail(low, high))
     with np.errstate(divide="ignore"):
         logs = np.logaddexp(below + np.log1p(-share), above + np.log(share))
-    found: Floats = sign * scipy.special.ndtri_exp(logs)
-    return found
+    return sign * scipy.special.ndtri_exp(logs)
 
 
 def _mirrored(low: float | Floats, high: float | Floats, u: Floats) -> tuple[Floats, Floats]:

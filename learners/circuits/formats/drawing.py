@@ -191,10 +191,10 @@ def _regions(circuit: Circuit, names: list[str], max_nodes: int) -> Graph:
     labels = []
     for region in found:
         columns = [names[v] for v in region.variables]
-        said = ", ".join(columns) if len(columns) <= 3 else f"{len(columns)} columns"
+        text = ", ".join(columns) if len(columns) <= 3 else f"{len(columns)} columns"
         counted = ((region.n_sums, SYMBOLS[SUM]), (region.n_products, SYMBOLS[PRODUCT]))
         shown = [f"{n:,} {symbol}" for n, symbol in counted if n]
-        labels.append("\n".join([said, *([" ".join(shown)] if shown else [])]))
+        labels.append("\n".join([text, *([" ".join(shown)] if shown else [])]))
     edges: list[tuple[int, int, str | None]] = [
         (parent, child, None) for parent, region in enumerate(found) for child in region.children
     ]

@@ -31,8 +31,7 @@ class Region(NamedTuple):
 def regions(circuit: Circuit) -> list[Region]:
     """The regions of a circuit, those of few columns first; the last one is that of the root."""
     scopes, first, region = np.unique(circuit.scopes, axis=0, return_index=True, return_inverse=True)
-    sizes = np.bitwise_count(scopes).sum(axis=1)
-    order = np.argsort(sizes, kind="stable")
+    order = np.argsort(np.bitwise_count(scopes).sum(axis=1), kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(order.size)
     region = place[region.ravel()]

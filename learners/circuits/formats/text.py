@@ -226,9 +226,9 @@ def to_text(circuit: Circuit, schema: Schema | None = None) -> str:
 
 def _lines(circuit: Circuit, schema: Schema | None) -> Iterator[str]:
     yield f"# {circuit!r}"
-    for variable, column in enumerate(_told_columns(circuit, schema)):
-        told = [column[name] for name in ("name", "values", "cuts") if name in column]
-        yield f"# {variable} {' '.join(map(json.dumps, told))}"
+    for variable, column in enumerate(_column_entries(circuit, schema)):
+        parts = [json.dumps(column[name]) for name in ("name", "values", "cuts") if name in column]
+        yield f"# {variable} {' '.join(parts)}"
     yield " ".join(["vars", *map(str, circuit.n_values.tolist())])
     children, weights = circuit.children.tolist(), np.exp(circuit.log_weight).tolist()
     starts, leaf_starts = circuit.child_starts.tolist(), circuit.leaf_starts.tolist()
@@ -257,25 +257,25 @@ def to_json(circuit: Circuit, schema: Schema | None = None) -> str:
     """
     document: dict[str, object] = {"format": FORMAT, "kinds": list(KIND_NAMES)}
     if schema is not None:
-        document["columns"] = _told_columns(circuit, schema)
+        document["columns"] = _column_entries(circuit, schema)
     for name, array in circuit.to_arrays().items():
         values = array.tolist()
         document[name] = [None if value == -math.inf else value for value in values]
     return json.dumps(document, separators=(",", ":"))
 
 
-def _told_columns(circuit: Circuit, schema: Schema | None) -> list[dict[str, object]]:
+def _column_entries(circuit: Circuit, schema: Schema | None) -> list[dict[str, object]]:
     if schema is None:
         return []
     columns = columns_of(circuit, schema)
-    told: list[dict[str, object]] = []
+    entries: list[dict[str, object]] = []
     for variable, name in enumerate(columns.names):
         cuts = schema.attributes[variable].cuts if columns.n_values[variable] and variable < schema.n_attributes else ()
-        told.append({"name": name, "values": columns.labels(variable)} | ({"cuts": list(cuts)} if cuts else {}))
-    return told
+        entries.append({"name": name, "values": columns.labels(variable)} | ({"cuts": list(cuts)} if cuts else {}))
+    return entries
 
 
-def told_cuts(text: str, where: str) -> dict[str, tuple[float, ...]]:
+def cut_points_in(text: str, where: str) -> dict[str, tuple[float, ...]]:
     """The cut points of columns that `to_text` and `to_json` have written beside their circuit.
 
     Raises
@@ -285,12 +285,12 @@ def told_cuts(text: str, where: str) -> dict[str, tuple[float, ...]]:
     """
     try:
         if text.lstrip().startswith("{"):
-            told = [
+            pairs = [
                 (column["name"], column["cuts"]) for column in json.loads(text).get("columns", ()) if "cuts" in column
             ]
         else:
-            told = [(json.loads(name), json.loads(cuts)) for name, cuts in CUTS.findall(text)]
-        found = {str(name): tuple(map(float, cuts)) for name, cuts in told}
+            pairs = [(json.loads(name), json.loads(cuts)) for name, cuts in CUTS.findall(text)]
+        found = {str(name): tuple(map(float, cuts)) for name, cuts in pairs}
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise CircuitFormatError(where, f"cannot read the cut points of its columns ({error})") from error
     for name, cuts in found.items():

@@ -48,10 +48,7 @@ class Found:
 
 
 def exact(
-    problem: MaxProblem,
-    time_limit_s: float,
-    k: int = 10,
-    clock: Callable[[], float] = time.perf_counter,
+    problem: MaxProblem, time_limit_s: float, k: int = 10, clock: Callable[[], float] = time.perf_counter
 ) -> Found:
     """The most probable assignment, or the best found in the time, by depth-first branch and bound.
 

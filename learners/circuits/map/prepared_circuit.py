@@ -67,8 +67,7 @@ class WholeCircuit:
         first = np.searchsorted(variable[order], variable[order], side="left")
         rank = np.empty(leaves.size, dtype=np.int64)
         rank[order] = np.arange(leaves.size) - first
-        starts = np.asarray(circuit.leaf_starts)
-        lengths = np.diff(starts)[leaves]
+        lengths = np.diff(circuit.leaf_starts)[leaves]
         whole = cls(
             n_values=n_values,
             inner=_inner(circuit, is_leaf, number, inner),
@@ -83,28 +82,28 @@ class WholeCircuit:
             object.__setattr__(whole, "finite", whole.problem([], {}))
         return whole
 
-    def problem(self, asked: Sequence[int], given: Mapping[int, float]) -> MaxProblem:
-        """The MAX problem of the whole circuit, in which a continuous variable has one value, or if asked one per leaf.
+    def problem(self, query: Sequence[int], given: Mapping[int, float]) -> MaxProblem:
+        """The MAX problem of the whole circuit, in which a continuous variable has one value, or in a query one per leaf.
 
-        A given continuous variable's leaves hold its density, those of a hidden one 1. The i-th value of an asked one
+        A given continuous variable's leaves hold its density, those of a hidden one 1. The i-th value of one in the query
         stands for the mode of its i-th leaf, and only that leaf has it: so the best tree is the best tree of the densities.
         """
         if self.finite is not None:
             return self.finite
         n_leaves_of = np.bincount(self.leaf_variable, minlength=self.n_values.size)
         n_values = np.where(self.n_values > 0, self.n_values, 1)
-        asked_continuous = [v for v in asked if self.n_values[v] == 0]
-        n_values[asked_continuous] = n_leaves_of[asked_continuous]
+        continuous = [v for v in query if self.n_values[v] == 0]
+        n_values[continuous] = n_leaves_of[continuous]
         # What no leaf mentions may be anything: it is left at its first value.
         n_values[n_leaves_of == 0] = 1
-        log_density, shift = self._log_densities(asked_continuous, given)
+        log_density, shift = self._log_densities(continuous, given)
         starts = _starts(n_values[self.leaf_variable])
         values = np.zeros(int(starts[-1]))
         is_one = (self.leaf_kind == INDICATOR) | ~np.isin(self.leaf_kind, FINITE)
         code = np.zeros(len(self.leaf_kind), dtype=np.int64)
         is_indicator = self.leaf_kind == INDICATOR
         code[is_indicator] = self.parameters[self.parameter_starts[:-1][is_indicator]]
-        is_asked = np.isin(self.leaf_variable, asked_continuous)
+        is_asked = np.isin(self.leaf_variable, continuous)
         code[is_asked] = self.leaf_rank[is_asked]
         values[starts[:-1][is_one] + code[is_one]] = np.exp(log_density[is_one])
         for leaf in np.flatnonzero(self.leaf_kind == CATEGORICAL):
@@ -117,11 +116,11 @@ class WholeCircuit:
         raw = MaxArrays(_starts(n_values[order]), number[self.leaf_variable], starts, values, *self.inner)
         return _all_kept(MaxProblem(raw, shift, order))
 
-    def _log_densities(self, asked: Sequence[int], given: Mapping[int, float]) -> tuple[Floats, float]:
+    def _log_densities(self, query: Sequence[int], given: Mapping[int, float]) -> tuple[Floats, float]:
         """Per leaf the log of its only positive value, and what was taken from every tree to keep them in range."""
         log_density = np.zeros(len(self.leaf_kind))
         shift = 0.0
-        for v in [*asked, *(v for v in given if self.n_values[v] == 0)]:
+        for v in [*query, *(v for v in given if self.n_values[v] == 0)]:
             at = np.flatnonzero(self.leaf_variable == v)
             logs = np.array([self._log_density(int(leaf), given.get(v)) for leaf in at])
             top = logs.max(initial=-math.inf)
@@ -149,20 +148,20 @@ class WholeCircuit:
             return code
         return self._mode(int(np.flatnonzero(self.leaf_variable == variable)[code]))
 
-    def reduced(self, asked: Sequence[int], given: Mapping[int, float], *, hide_continuous: bool = False) -> MaxProblem:
-        """The MAX problem over the asked variables, evidence and hidden variables folded into the weights.
+    def reduced(self, query: Sequence[int], given: Mapping[int, float], *, hide_continuous: bool = False) -> MaxProblem:
+        """The MAX problem over the query, evidence and hidden variables folded into the weights.
 
-        With `hide_continuous`, asked continuous variables are summed out of the problem over leaves: at most the weighted
+        With `hide_continuous`, continuous variables of the query are summed out of the problem over leaves: at most the weighted
         sum of their peaks, so the bound holds for densities, too.
         """
-        problem = self.problem(asked, given)
+        problem = self.problem(query, given)
         if problem.log_bound == -math.inf:  # no leaf is possible, so none is left
             return problem
         starts = problem.arrays.value_starts
         position = np.full(self.n_values.size, -1)
         position[problem.variables] = np.arange(problem.n_variables)
         allowed, hidden = np.ones(int(starts[-1]), np.uint8), np.ones(problem.n_variables, np.uint8)
-        stays = [v for v in asked if not (hide_continuous and self.n_values[v] == 0)]
+        stays = [v for v in query if not (hide_continuous and self.n_values[v] == 0)]
         # Variables with one value, such as a continuous one that is given, are folded in already.
         hidden[[p for p in position[stays].tolist() if p >= 0]] = 0
         for v, value in given.items():

@@ -122,13 +122,13 @@ def k_best(
     started = time.perf_counter()
     _check_options(solver, k, seed, time_limit_s)
     whole = replace(whole_circuit(circuit), ranges=ranges or {})
-    asked, given = _checked(whole, query, evidence or {})
-    continuous = [v for v in asked if whole.n_values[v] == 0]
+    variables, given = _checked(whole, query, evidence or {})
+    continuous = [v for v in variables if whole.n_values[v] == 0]
     if continuous and solver not in TREE_SOLVERS:
         raise ContinuousQuery(solver, continuous)
     if best > 1 and solver not in RANKING_SOLVERS:
         raise InvalidQuery(f"Solver {solver!r} tells one assignment; {' and '.join(RANKING_SOLVERS)} tell more.")
-    problem = whole.reduced(asked, given)
+    problem = whole.reduced(variables, given)
     if problem.log_bound == -math.inf:
         raise ImpossibleEvidence(given)
     if best == 1 or not problem.n_variables:
@@ -137,9 +137,9 @@ def k_best(
         every = best_assignments(problem, best, time_limit_s, k)
     else:
         every = _of_trees(problem, k)
-    assignments = [_assignment(whole, problem, asked, found.x) for found in every]
+    assignments = [_assignment(whole, problem, variables, found.x) for found in every]
     if continuous:
-        bound = whole.reduced(asked, given, hide_continuous=True).log_bound
+        bound = whole.reduced(variables, given, hide_continuous=True).log_bound
         values = [whole.reduced([], given | own).log_bound for own in assignments]
         every = [Found(found.x, value, max(value, bound), False, 0) for found, value in zip(every, values, strict=True)]
     seconds = time.perf_counter() - started
@@ -189,17 +189,17 @@ def _checked(
 ) -> tuple[list[int], dict[int, float]]:
     """Query and evidence as plain numbers, once they fit the circuit."""
     n = len(whole.n_values)
-    asked = [int(v) for v in query]
+    variables = [int(v) for v in query]
     given = {int(v): float(value) for v, value in evidence.items()}
-    if not asked:
+    if not variables:
         raise InvalidQuery("The query names no variable: name at least one.")
-    for v in [*asked, *given]:
+    for v in [*variables, *given]:
         if not 0 <= v < n:
             raise InvalidQuery(f"Variable {v} is not in the circuit, which has variables 0 to {n - 1}.")
-    if len(set(asked)) < len(asked):
-        twice = next(v for v in asked if asked.count(v) > 1)
+    if len(set(variables)) < len(variables):
+        twice = next(v for v in variables if variables.count(v) > 1)
         raise InvalidQuery(f"Variable {twice} is in the query twice.")
-    both = set(asked) & set(given)
+    both = set(variables) & set(given)
     if both:
         raise InvalidQuery(f"Variable {min(both)} is in the query and in the evidence: leave it out of one of them.")
     for v, value in given.items():
@@ -210,12 +210,12 @@ def _checked(
             )
         if math.isnan(value):
             raise InvalidQuery(f"The evidence for variable {v} is not a number; leave it out if it is unknown.")
-    return asked, given
+    return variables, given
 
 
-def _assignment(whole: WholeCircuit, problem: MaxProblem, asked: Sequence[int], x: Integers) -> dict[int, float]:
+def _assignment(whole: WholeCircuit, problem: MaxProblem, variables: Sequence[int], x: Integers) -> dict[int, float]:
     """Values of the asked variables, in their order; one that the evidence leaves only one value has that one."""
     code = dict(zip(problem.variables.tolist(), x.tolist(), strict=True))
     if whole.finite is not None:
-        return {v: code.get(v, 0) for v in asked}
-    return {v: whole.value(v, code.get(v, 0)) for v in asked}
+        return {v: code.get(v, 0) for v in variables}
+    return {v: whole.value(v, code.get(v, 0)) for v in variables}

@@ -57,8 +57,7 @@ class Box(NamedTuple):
     @property
     def log_mass(self) -> Floats:
         """(n_components, n_rows) float64: log probability of the box."""
-        found: Floats = log_normal_mass(*self.standard_ends).sum(axis=1)
-        return found
+        return log_normal_mass(*self.standard_ends).sum(axis=1)
 
     def moments(self, means: Floats, variances: Floats) -> tuple[Floats, Floats]:
         """Means and variances (n_components, u, n_rows) of all unobserved columns in the box, from those before it is cut.

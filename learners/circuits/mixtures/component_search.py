@@ -43,7 +43,7 @@ class Size:
     pooled: float
     valid: float
 
-    def told(self) -> dict[str, object]:
+    def facts(self) -> dict[str, object]:
         """As plain values."""
         return asdict(self) | {"valid": round(self.valid, 4)}
 
@@ -100,7 +100,7 @@ def grow(
     *,
     components: int | None = None,
     work: float = np.inf,
-    told: Callable[[float, str], None] = lambda _share, _note: None,
+    report: Callable[[float, str], None] = lambda _share, _note: None,
 ) -> Grown:
     """Fit mixtures of 1, 2, 4, … components, each size from the one before, and take the one that explains other rows best.
 
@@ -113,14 +113,14 @@ def grow(
         Only this size, and the powers of two below it on the way there.
     work : float
         Multiplications that may be made.
-    told : callable
+    report : callable
         Called with the share of the work that is done and what is being tried; may raise.
 
     References
     ----------
     Ueda, Nakano, Ghahramani, Hinton (2000), SMEM algorithm for mixture models, section 3.3 (splitting).
     """
-    growing = _Growing(halves, work, told)
+    growing = _Growing(halves, work, report)
     start = _one(halves)
     scale = np.sqrt(np.diagonal(start.covariance[0]))
     best = growing.fit(start, POOLED[0])
@@ -144,7 +144,7 @@ def grow(
     return Grown(best.mixture, best.pooled, best.valid, tried, way)
 
 
-def again(way: Sequence[Size], halves: Halves, told: Callable[[float, str], None]) -> GaussianMixture:
+def again(way: Sequence[Size], halves: Halves, report: Callable[[float, str], None]) -> GaussianMixture:
     """The same sizes and passes on all rows, those to choose by among them: a tenth more rows tell more of many covariances.
 
     Parameters
@@ -161,13 +161,13 @@ def again(way: Sequence[Size], halves: Halves, told: Callable[[float, str], None
             mixture = _split(mixture, scale, size.components)
         for _ in range(size.passes):
             mixture = halves.expected(mixture).maximised(size.pooled, halves.narrowest)
-            told(place / len(way), f"a mixture of {size.components} Gaussians of all rows")
+            report(place / len(way), f"a mixture of {size.components} Gaussians of all rows")
     return mixture
 
 
 class _Growing:
-    def __init__(self, halves: Halves, work: float, told: Callable[[float, str], None]) -> None:
-        self.halves, self.work, self.left, self.told = halves, work, work, told
+    def __init__(self, halves: Halves, work: float, report: Callable[[float, str], None]) -> None:
+        self.halves, self.work, self.left, self.report = halves, work, work, report
 
     @property
     def may_go_on(self) -> bool:
@@ -186,7 +186,7 @@ class _Growing:
             if now > highest or n_passes == 1:
                 best, highest, n_best = mixture, now, n_passes
             done = 0.0 if self.work == np.inf else 1.0 - self.left / self.work
-            self.told(done, f"a mixture of {k} Gaussians")
+            self.report(done, f"a mixture of {k} Gaussians")
             if waited >= PATIENCE or not self.may_go_on:
                 break
         own = [Size(k, n_best, pooled, highest)]

@@ -150,8 +150,7 @@ def draws(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integer
 
 def _is_known(mixture: GaussianMixture, x: Array) -> Array:
     sizes = mixture.n_values[:, np.newaxis]
-    known: Array = np.where(sizes > 0, (x >= 0) & (x < sizes), ~np.isnan(x))
-    return known
+    return np.where(sizes > 0, (x >= 0) & (x < sizes), ~np.isnan(x))
 
 
 def _draw(mixture: GaussianMixture, x: Array, shares: Floats, u: Floats, out: Floats) -> None:
@@ -190,7 +189,7 @@ def uniforms(seed: int, places: Integers, n: int, width: int) -> Floats:
     return (((z >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53).reshape(places.size, n, width)
 
 
-def best_trees(mixture: GaussianMixture, x: Array, asked: Sequence[int], n_trees: int) -> list[Tree]:
+def best_trees(mixture: GaussianMixture, x: Array, variables: Sequence[int], n_trees: int) -> list[Tree]:
     """The components' own modes of some variables, the densest first, given one row; what is neither asked nor given is summed out.
 
     Numbers that are asked for are searched in their ranges. Of others the bound takes any range as certain.
@@ -209,24 +208,24 @@ def best_trees(mixture: GaussianMixture, x: Array, asked: Sequence[int], n_trees
     alone.shares(x)
     logs = alone.log_joint(x)[:, 0]
     ((_, means, rest, _, _),) = _conditional(mixture, x)
-    values = np.empty((mixture.n_components, len(asked)))
-    numeric = [i for i, v in enumerate(asked) if not mixture.n_values[v]]
-    for i, v in enumerate(asked):
+    values = np.empty((mixture.n_components, len(variables)))
+    numeric = [i for i, v in enumerate(variables) if not mixture.n_values[v]]
+    for i, v in enumerate(variables):
         if mixture.n_values[v]:
             own = mixture.shares_of(v)
             values[:, i] = own.argmax(axis=1)
             logs = logs + own.max(axis=1)
     if numeric:
         assert rest is not None
-        places = np.searchsorted(rest.places, np.searchsorted(mixture.numeric, [asked[i] for i in numeric]))
+        places = np.searchsorted(rest.places, np.searchsorted(mixture.numeric, [variables[i] for i in numeric]))
         own = rest.covariance[:, places[:, np.newaxis], places]
-        ends = np.array([mixture.ranges.get(asked[i], (-np.inf, np.inf)) for i in numeric])
+        ends = np.array([mixture.ranges.get(variables[i], (-np.inf, np.inf)) for i in numeric])
         values[:, numeric], squares = _modes(means[:, places, 0], own, ends)
         _, log_size = np.linalg.slogdet(own)
         logs = logs - 0.5 * (log_size + len(numeric) * LOG_2_PI + squares)
     tried = np.argsort(-logs, kind="stable")[:n_trees]
     rows = np.repeat(np.asarray(x, np.float64), tried.size, axis=1)
-    rows[list(asked)] = values[tried].T
+    rows[list(variables)] = values[tried].T
     densities = mixture.log_density(rows)
     bound = max(float(log_sums(logs)), float(densities.max()))
     order = np.argsort(-densities, kind="stable").tolist()

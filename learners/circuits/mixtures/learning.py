@@ -93,16 +93,16 @@ def growing(
     rows_of = columns_by(schema).rows_of_chunk
 
     def run(threads: int, advance: Advance) -> Grown:
-        def told(share: float, note: str) -> None:
+        def report(share: float, note: str) -> None:
             advance(int(min(1.0, share) * SHARES), SHARES, note)
 
         work = minutes * 60 * THREADS * PRODUCTS_A_SECOND
         halves = Halves(domains(schema), rows_of(fit), rows_of(valid), least, threads)
-        found = grow(halves, components=components, work=work, told=told)
+        found = grow(halves, components=components, work=work, report=report)
         if not has_all(drawn):
             return found
         whole = replace(halves, fit=rows_of(rows), valid=rows_of(rows))
-        mixture = again(found.way, whole, told)
+        mixture = again(found.way, whole, report)
         # The same steps may end at another, lower peak.
         return replace(found, mixture=max(found.mixture, mixture, key=whole.score))
 
@@ -141,8 +141,8 @@ def learned(
         if now <= highest:
             break
         best, highest = mixture, now
-    told = {"pooled": found.pooled, "tried": [size.told() for size in found.tried]}
-    return GaussianModel(schema, best, dict(facts) | {"em_passes": done, "n_rows": drawn.n_rows, "gaussians": told})
+    gaussians = {"pooled": found.pooled, "tried": [size.facts() for size in found.tried]}
+    return GaussianModel(schema, best, {**facts, "em_passes": done, "n_rows": drawn.n_rows, "gaussians": gaussians})
 
 
 def gain_of(mixture: GaussianMixture, x: Array) -> float:
@@ -162,21 +162,20 @@ def rivalled(
     ----------
     model : CircuitModel
         Whose continuous columns have densities.
-    densities : mapping of variable to Densities
     minutes : float
         A quarter of them for the mixture.
     """
     reason = refusal(model.schema)
     if reason is not None:
-        told: dict[str, object] = {"left_out": f"{reason[0]}, which is not compared with densities of several columns"}
-        return CircuitModel(model.schema, model.circuit, model.facts | {"gaussians": told})
+        left_out = f"{reason[0]}, which is not compared with densities of several columns"
+        return CircuitModel(model.schema, model.circuit, model.facts | {"gaussians": {"left_out": left_out}})
     grown = yield from growing(model.schema, densities, minutes * SHARE_OF_MINUTES, None)
     found, _, valid = grown
     of_circuit = float(model.log_likelihood(valid).mean())
-    told = {"pooled": found.pooled, "tried": [size.told() for size in found.tried]}
-    told |= {"valid": round(found.valid, 4), "valid_of_circuit": round(of_circuit, 4)}
+    gaussians = {"pooled": found.pooled, "tried": [size.facts() for size in found.tried]}
+    gaussians |= {"valid": round(found.valid, 4), "valid_of_circuit": round(of_circuit, 4)}
     if not found.valid > of_circuit:
-        return CircuitModel(model.schema, model.circuit, model.facts | {"gaussians": told})
+        return CircuitModel(model.schema, model.circuit, model.facts | {"gaussians": gaussians})
     facts = {name: own for name, own in model.facts.items() if name != "leaves"}
     chosen = yield from learned(model.schema, densities, grown, passes, facts)
-    return GaussianModel(chosen.schema, chosen.mixture, chosen.facts | {"gaussians": told})
+    return GaussianModel(chosen.schema, chosen.mixture, chosen.facts | {"gaussians": gaussians})

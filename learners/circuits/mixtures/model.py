@@ -76,7 +76,7 @@ class GaussianModel(CircuitModel):
         """
         return conditioning.draws(self.mixture, x, n, seed, numbers)
 
-    def answer(self, asked: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
+    def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
         """As `queries.answer_all` tells; with ranges of columns that depend on each other by `sampled_answer`.
 
         Raises
@@ -85,9 +85,9 @@ class GaussianModel(CircuitModel):
             Of such ranges in a query that asks for no samples.
         """
         try:
-            return super().answer(asked, pause)
+            return super().answer(queries, pause)
         except DependentRanges:
-            return [self._one(query, pause) for query in asked]
+            return [self._one(query, pause) for query in queries]
 
     def _one(self, query: Query, pause: Callable[[], None] | None) -> Answer:
         try:
@@ -106,14 +106,14 @@ class GaussianModel(CircuitModel):
         mixture, d = self.mixture, self.mixture.mean.shape[1]
         n_free = mixture.n_components * (1 + d + d * (d + 1) // 2) - 1
         n_free += mixture.n_components * int((mixture.n_values[mixture.discrete] - 1).sum())
-        told = {
+        circuit = {
             "components": mixture.n_components,
             "columns_of_each_gaussian": d,
             "independent_discrete_columns": int(mixture.discrete.size),
             "variables": int(mixture.n_values.size),
             "free_parameters": n_free,
         }
-        return super().structure() | {"circuit": told}
+        return super().structure() | {"circuit": circuit}
 
     def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
         """Header and named arrays, from which `from_arrays` makes the model again."""
@@ -145,11 +145,7 @@ class GaussianModel(CircuitModel):
             "columns": super().tables()["columns"],
             "components": pa.table({"component": np.arange(k), "weight": np.exp(mixture.log_weight)}),
             "means": pa.table(
-                {
-                    "component": np.repeat(np.arange(k), d),
-                    "column": np.tile(numeric, k),
-                    "mean": mixture.mean.ravel(),
-                }
+                {"component": np.repeat(np.arange(k), d), "column": np.tile(numeric, k), "mean": mixture.mean.ravel()}
             ),
             "covariances": pa.table(
                 {

@@ -88,16 +88,16 @@ def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tu
 
 def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Map) -> list[Answer]:
     started = time.perf_counter()
-    asked = queries.asked_of_map(columns, query)
+    variables = queries.asked_of_map(columns, query)
     if log_scale == -np.inf:
         raise ImpossibleEvidence
     x = columns.rows([read_evidence(columns, query).values])
-    if any(not columns.n_values[v] for v in asked):
-        trees = conditioning.best_trees(mixture, x, asked, query.k if query.solver == "kbt" else 1)[: query.best]
+    if any(not columns.n_values[v] for v in variables):
+        trees = conditioning.best_trees(mixture, x, variables, query.k if query.solver == "kbt" else 1)[: query.best]
         seconds, log = time.perf_counter() - started, 0.0
         found = [
             MapAnswer(
-                dict(zip(asked, tree.values.tolist(), strict=True)),
+                dict(zip(variables, tree.values.tolist(), strict=True)),
                 tree.log_density,
                 tree.log_bound,
                 tree.log_bound - tree.log_density <= SAME,
@@ -107,22 +107,22 @@ def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Ma
             for tree in trees
         ]
     else:
-        folded = folded_circuit(mixture, mixture.shares(x)[:, 0], asked)
-        limit, places = query.time_limit_s, range(len(asked))
+        folded = folded_circuit(mixture, mixture.shares(x)[:, 0], variables)
+        limit, places = query.time_limit_s, range(len(variables))
         found = k_best(folded, places, {}, query.solver, query.best, k=query.k, seed=query.seed, time_limit_s=limit)
         found = [
             replace(
                 each,
-                assignment={asked[i]: code for i, code in each.assignment.items()},
+                assignment={variables[i]: code for i, code in each.assignment.items()},
                 seconds=time.perf_counter() - started,
             )
             for each in found
         ]
         log = float(mixture.log_density(x)[0])
-    return queries.told_of_map(query, columns, found, log + log_scale)
+    return queries.answers_of_map(query, columns, found, log + log_scale)
 
 
-def folded_circuit(mixture: GaussianMixture, shares: Floats, asked: Sequence[int]) -> Circuit:
+def folded_circuit(mixture: GaussianMixture, shares: Floats, variables: Sequence[int]) -> Circuit:
     """The distribution of some discrete variables given a row, as a circuit: its variable i is the i-th asked one.
 
     Parameters
@@ -137,6 +137,6 @@ def folded_circuit(mixture: GaussianMixture, shares: Floats, asked: Sequence[int
     reached = np.flatnonzero(shares > 0)
     if not reached.size:
         raise ImpossibleEvidence
-    leaves = [[(CATEGORICAL, mixture.shares_of(v)[component]) for v in asked] for component in reached.tolist()]
+    leaves = [[(CATEGORICAL, mixture.shares_of(v)[component]) for v in variables] for component in reached.tolist()]
     log_weight = np.log(shares[reached] / shares[reached].sum())
-    return sum_of_products(log_weight, leaves, mixture.n_values[list(asked)])
+    return sum_of_products(log_weight, leaves, mixture.n_values[list(variables)])

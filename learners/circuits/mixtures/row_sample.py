@@ -48,8 +48,7 @@ class DrawnNumbers(DrawnRows):
         return hashes
 
     def _content(self, rows: Chunk, some: Integers) -> Codes:
-        codes = super()._content(rows, some).astype(np.int64)
-        return cast("Codes", np.hstack([codes, _bits(rows)[:, some].T]))
+        return cast("Codes", np.hstack([super()._content(rows, some).astype(np.int64), _bits(rows)[:, some].T]))
 
     def _chunk(self, content: Codes) -> Chunk:
         n_codes = self.schema.n_attributes + 1
@@ -61,5 +60,4 @@ def _bits(rows: Chunk) -> Integers:
     """(n_continuous, n_rows) int64: the bits of each number, one for NaN and one for zero."""
     if rows.numbers is None:
         return np.empty((0, rows.n_rows), np.int64)
-    numbers = np.where(np.isnan(rows.numbers), np.nan, rows.numbers + 0.0)
-    return np.ascontiguousarray(numbers).view(np.int64)
+    return np.ascontiguousarray(np.where(np.isnan(rows.numbers), np.nan, rows.numbers + 0.0)).view(np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Never
+from typing import Never
 
 import numpy as np
 
@@ -53,14 +53,6 @@ def sampled_answer(
     return answer
 
 
-class _Told(NamedTuple):
-    """Log probability of what is given, and means (1, k) of what is asked for with their standard errors."""
-
-    log: Floats
-    mean: Floats
-    error: Floats
-
-
 class _SampledBox(Source):
     """The answers of a mixture given one row and ranges: exact ones given numbers drawn in the ranges, averaged by weight.
 
@@ -102,40 +94,46 @@ class _SampledBox(Source):
         return {**super().batches, "map": _refused}
 
     def row_logs(self, x: Array) -> Floats:
-        return self._told(x, lambda rows: np.empty((rows.shape[1], 0)), _of_weight).log
+        return self._estimates(
+            x, lambda rows: np.empty((rows.shape[1], 0)), lambda _mean, _error, of_weight: of_weight
+        )[0]
 
     def summary(self, values: Floats) -> Summary:
         return Summary(values, np.abs(values) * self.sampled["largest_error"])
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
         ends = np.cumsum(self.mixture.n_values[list(variables)])[:-1]
-        told = self._told(x, lambda rows: np.hstack(conditioning.marginals(self.mixture, rows, variables)), _largest)
-        parts = zip(np.split(told.mean, ends, axis=1), np.split(told.error, ends, axis=1), strict=True)
-        return told.log, [Summary(*part) for part in parts]
+        log, mean, error = self._estimates(
+            x, lambda rows: np.hstack(conditioning.marginals(self.mixture, rows, variables)), _largest
+        )
+        return log, list(map(Summary, np.split(mean, ends, axis=1), np.split(error, ends, axis=1)))
 
     def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
         n_cells = n_joint_cells(self.mixture.n_values[list(variables)].tolist())
-        told = self._told(
+        log, *table = self._estimates(
             x, lambda rows: conditioning.joint(self.mixture, rows, variables).reshape(-1, n_cells), _largest
         )
-        return told.log, Summary(told.mean, told.error)
+        return log, Summary(*table)
 
     def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
-        def asked(rows: Floats) -> Floats:
+        def two_moments(rows: Floats) -> Floats:
             mean, variance = conditioning.moments(self.mixture, rows, variables)
             return np.hstack([mean, mean**2 + variance])
 
-        told, k = self._told(x, asked, _of_deviation), len(variables)
-        variance = np.maximum(told.mean[:, k:] - told.mean[:, :k] ** 2, 0.0)
-        return told.log, Summary(told.mean[:, :k], told.error[:, :k]), variance
+        (log, mean, error), k = self._estimates(x, two_moments, _of_deviation), len(variables)
+        variance = np.maximum(mean[:, k:] - mean[:, :k] ** 2, 0.0)
+        return log, Summary(mean[:, :k], error[:, :k]), variance
 
     def row_draws(self, x: Array, n: int, seed: int) -> Sequence[Floats]:
         raise DependentRanges
 
-    def _told(
-        self, x: Array, asked: Callable[[Floats], Floats], largest: Callable[[Floats, Floats, float], float]
-    ) -> _Told:
-        """Weighted means of what is asked of drawn rows, by as many blocks as the error or the time takes."""
+    def _estimates(
+        self, x: Array, function: Callable[[Floats], Floats], largest: Callable[[Floats, Floats, float], float]
+    ) -> tuple[Floats, Floats, Floats]:
+        """Log probability of the evidence, and weighted means (1, k) of a function of drawn rows with their standard errors.
+
+        There are as many blocks of rows as the error or the time takes.
+        """
         started, rng = time.perf_counter(), np.random.default_rng(self.sampling.seed)
         draws = _Draws(self.mixture, self.ranges, x)
         weights, values = np.empty(0), None
@@ -144,7 +142,7 @@ class _SampledBox(Source):
                 self.pause()
             n = min(max(FIRST_BLOCK, weights.size), LARGEST_BLOCK)
             rows, own = draws.block(n, rng)
-            weights, found = np.append(weights, own), asked(rows)
+            weights, found = np.append(weights, own), function(rows)
             values = found if values is None else np.vstack([values, found])
             total = weights.sum()
             if not total:
@@ -162,7 +160,7 @@ class _SampledBox(Source):
             is_reached=most <= self.sampling.error,
             seconds=seconds,
         )
-        return _Told(np.array([draws.log_scale + np.log(weights.mean())]), mean[np.newaxis], error[np.newaxis])
+        return np.array([draws.log_scale + np.log(weights.mean())]), mean[np.newaxis], error[np.newaxis]
 
 
 class _Draws:
@@ -214,11 +212,6 @@ def _distribution(logs: Floats) -> Floats:
     return shares / shares.sum()
 
 
-def _of_weight(mean: Floats, error: Floats, of_weight: float) -> float:
-    """The error of a probability, as a share of it."""
-    return of_weight
-
-
 def _largest(mean: Floats, error: Floats, of_weight: float) -> float:
     return float(error.max())
 
@@ -230,5 +223,5 @@ def _of_deviation(mean: Floats, error: Floats, of_weight: float) -> float:
     return float((error[: first.size] / np.where(deviation > 0, deviation, 1.0)).max())
 
 
-def _refused(*_asked: object) -> Never:
+def _refused(*_: object) -> Never:
     raise DependentRanges

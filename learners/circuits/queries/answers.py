@@ -42,7 +42,7 @@ class _Prepared:
     """A circuit in linear space, and the node sets of the queries asked last."""
 
     arrays: AnswerArrays
-    wanted: dict[tuple[int, ...], Wanted]
+    nodes: dict[tuple[int, ...], Wanted]
     slots: dict[tuple[int, ...], WantedSlots]
 
 
@@ -69,8 +69,8 @@ def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[
     ----------
     Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
     """
-    asked, sizes = checked_discrete(circuit, variables)
-    out = _posteriors(circuit, x, asked, sizes, moments=False)
+    variables, sizes = checked_discrete(circuit, variables)
+    out = _posteriors(circuit, x, variables, sizes, moments=False)
     ends = np.cumsum(sizes).tolist()
     return [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
 
@@ -92,8 +92,8 @@ def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[F
     InvalidEvidence, ImpossibleEvidence
         As in `marginals`.
     """
-    asked = checked_numeric(circuit, variables)
-    out = _posteriors(circuit, x, asked, np.full(len(asked), 2, np.int64), moments=True)
+    variables = checked_numeric(circuit, variables)
+    out = _posteriors(circuit, x, variables, np.full(len(variables), 2, np.int64), moments=True)
     return out[:, 0::2], out[:, 1::2]
 
 
@@ -115,13 +115,13 @@ def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Flo
         Also if the table has more than 65,536 cells.
     ImpossibleEvidence
     """
-    asked, sizes = checked_discrete(circuit, variables)
-    if len(asked) == 1:
-        return marginals(circuit, x, asked)[0]
+    variables, sizes = checked_discrete(circuit, variables)
+    if len(variables) == 1:
+        return marginals(circuit, x, variables)[0]
     n_cells = n_joint_cells(sizes.tolist())
     x = as_rows(circuit, x)
     parts = [
-        _joint(circuit, x[:, first : first + ROWS_AT_A_TIME // n_cells + 1], list(asked), first)
+        _joint(circuit, x[:, first : first + ROWS_AT_A_TIME // n_cells + 1], list(variables), first)
         for first in range(0, x.shape[1], ROWS_AT_A_TIME // n_cells + 1)
     ]
     return np.concatenate(parts or [np.empty((0, n_cells))]).reshape(-1, *sizes)
@@ -164,7 +164,7 @@ def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
     return marginals(circuit, x, [variable])[0]
 
 
-def with_cells(circuit: Circuit, x: Array, asked: Sequence[int]) -> tuple[Array, Mask]:
+def with_cells(circuit: Circuit, x: Array, variables: Sequence[int]) -> tuple[Array, Mask]:
     """Every row with every combination of values of some variables, the last of them varying fastest.
 
     Returns
@@ -173,7 +173,7 @@ def with_cells(circuit: Circuit, x: Array, asked: Sequence[int]) -> tuple[Array,
     is_contradicted : (n_rows * n_cells,) bool
         Whether the row itself has another value of one of the variables.
     """
-    own = list(asked)
+    own = list(variables)
     cells = np.array(list(itertools.product(*(range(size) for size in circuit.n_values[own].tolist())))).T
     many = np.repeat(x, cells.shape[1], axis=1)
     observed, codes = many[own], np.tile(cells, x.shape[1])
@@ -182,9 +182,9 @@ def with_cells(circuit: Circuit, x: Array, asked: Sequence[int]) -> tuple[Array,
     return many, (is_observed & (observed != codes)).any(axis=0)
 
 
-def _joint(circuit: Circuit, x: Array, asked: list[int], first_row: int) -> Floats:
+def _joint(circuit: Circuit, x: Array, variables: list[int], first_row: int) -> Floats:
     n_rows = x.shape[1]
-    many, is_contradicted = with_cells(circuit, x, asked)
+    many, is_contradicted = with_cells(circuit, x, variables)
     logs = log_values(circuit, many)
     if not circuit.n_values.all() and (logs.reshape(n_rows, -1).max(axis=1) < FAR).any():
         for first in range(0, many.shape[1], FEW_AT_A_TIME):
@@ -200,8 +200,7 @@ def _normalised(logs: Floats, first_row: int) -> Floats:
     if impossible.size:
         raise ImpossibleEvidence(first_row + int(impossible[0]))
     p = np.exp(logs - most)
-    shares: Floats = p / p.sum(axis=1, keepdims=True)
-    return shares
+    return p / p.sum(axis=1, keepdims=True)
 
 
 def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
@@ -211,16 +210,16 @@ def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
     ------
     InvalidEvidence
     """
-    asked = tuple(int(v) for v in variables)
-    if asked in prepared(circuit).wanted:
-        return asked
-    if not asked:
+    variables = tuple(int(v) for v in variables)
+    if variables in prepared(circuit).nodes:
+        return variables
+    if not variables:
         raise InvalidEvidence("The query names no variable: name at least one.")
-    for v in asked:
+    for v in variables:
         check_variable(circuit, v)
-    if len(set(asked)) < len(asked):
-        raise InvalidEvidence(f"Variable {next(v for v in asked if asked.count(v) > 1)} is asked for twice.")
-    return asked
+    if len(set(variables)) < len(variables):
+        raise InvalidEvidence(f"Variable {next(v for v in variables if variables.count(v) > 1)} is asked for twice.")
+    return variables
 
 
 def checked_discrete(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[int, ...], Integers]:
@@ -230,11 +229,11 @@ def checked_discrete(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[
     ------
     InvalidEvidence
     """
-    asked = checked(circuit, variables)
-    sizes = circuit.n_values[list(asked)]
+    variables = checked(circuit, variables)
+    sizes = circuit.n_values[list(variables)]
     if not sizes.all():
-        raise is_numeric(asked[int(np.argmin(sizes))])
-    return asked, sizes
+        raise is_numeric(variables[int(np.argmin(sizes))])
+    return variables, sizes
 
 
 def checked_numeric(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
@@ -244,11 +243,11 @@ def checked_numeric(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ..
     ------
     InvalidEvidence
     """
-    asked = checked(circuit, variables)
-    for v in asked:
+    variables = checked(circuit, variables)
+    for v in variables:
         if circuit.n_values[v]:
             raise is_discrete(v)
-    return asked
+    return variables
 
 
 def check_variable(circuit: Circuit, v: int) -> None:
@@ -291,76 +290,76 @@ def _prepare(circuit: Circuit) -> _Prepared:
     return _Prepared(arrays, {}, {})
 
 
-def _keep(kept: dict[tuple[int, ...], Made], asked: tuple[int, ...], entry: Made) -> None:
+def _keep(kept: dict[tuple[int, ...], Made], key: tuple[int, ...], entry: Made) -> None:
     """Keep an entry, and the last ones before it; a copy of the keys, as other threads may do the same at the same time.
 
     What one thread keeps another may put out at once: whoever asks takes what it finds, or makes it.
     """
-    for key in list(kept)[: max(0, len(kept) - MOST_KEPT + 1)]:
-        kept.pop(key, None)
-    kept[asked] = entry
+    for old in list(kept)[: max(0, len(kept) - MOST_KEPT + 1)]:
+        kept.pop(old, None)
+    kept[key] = entry
 
 
-def wanted_nodes(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], sizes: Integers) -> Wanted:
+def wanted_nodes(circuit: Circuit, ready: _Prepared, variables: tuple[int, ...], sizes: Integers) -> Wanted:
     """The nodes above leaves of some variables, kept for the queries asked last."""
-    wanted = ready.wanted.get(asked)
-    if wanted is None:
+    found = ready.nodes.get(variables)
+    if found is None:
         mask = np.zeros(circuit.scopes.shape[1], np.uint64)
-        for v in asked:
+        for v in variables:
             mask[v >> 6] |= np.uint64(1) << np.uint64(v & 63)
         is_wanted: Mask = np.any(circuit.scopes & mask, axis=1)
         nodes = np.flatnonzero(is_wanted)
         is_inner = circuit.kind[nodes] <= PRODUCT
         first = np.full(circuit.n_variables, -1, np.int64)
-        first[list(asked)] = np.cumsum(sizes) - sizes
+        first[list(variables)] = np.cumsum(sizes) - sizes
         # The root is wanted; what it does not reach gets derivative zero.
-        wanted = Wanted(is_wanted, np.ascontiguousarray(nodes[is_inner][::-1]), nodes[~is_inner], first)
-        freeze(*wanted)
-        _keep(ready.wanted, asked, wanted)
-    return wanted
+        found = Wanted(is_wanted, np.ascontiguousarray(nodes[is_inner][::-1]), nodes[~is_inner], first)
+        freeze(*found)
+        _keep(ready.nodes, variables, found)
+    return found
 
 
-def wanted_slots(circuit: Circuit, ready: _Prepared, asked: tuple[int, ...], sizes: Integers) -> WantedSlots:
+def wanted_slots(circuit: Circuit, ready: _Prepared, variables: tuple[int, ...], sizes: Integers) -> WantedSlots:
     """The same as `wanted_nodes` for the slots of the circuit's plan."""
-    wanted = ready.slots.get(asked)
-    if wanted is None:
+    found = ready.slots.get(variables)
+    if found is None:
         compiled_plan = compiled(circuit)
         plan, node = compiled_plan.plan, compiled_plan.node
         n_planes = int(plan.plane_starts[-1])
         is_wanted = np.zeros(n_planes + node.size, np.bool_)
-        nodes = wanted_nodes(circuit, ready, asked, sizes)
+        nodes = wanted_nodes(circuit, ready, variables, sizes)
         is_wanted[n_planes:] = nodes.is_wanted[node]
-        for v in asked:
+        for v in variables:
             is_wanted[plan.plane_starts[v] : plan.plane_starts[v + 1]] = True
         leaves, moments = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0)), leaf_moments(circuit)
-        wanted = WantedSlots(
-            is_wanted, leaves, np.array(asked, np.int64), nodes.first, moments[node] if moments.size else moments
+        found = WantedSlots(
+            is_wanted, leaves, np.array(variables, np.int64), nodes.first, moments[node] if moments.size else moments
         )
-        freeze(*wanted)
-        _keep(ready.slots, asked, wanted)
-    return wanted
+        freeze(*found)
+        _keep(ready.slots, variables, found)
+    return found
 
 
-def _posteriors(circuit: Circuit, x: ArrayLike, asked: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:
+def _posteriors(circuit: Circuit, x: ArrayLike, variables: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:
     x = as_rows(circuit, x)
     ready = prepared(circuit)
-    wanted = wanted_nodes(circuit, ready, asked, sizes)
+    nodes = wanted_nodes(circuit, ready, variables, sizes)
     out = np.zeros((x.shape[1], int(sizes.sum())))
     if x.shape[1] < FEW_ROWS:
-        posteriors(ready.arrays, wanted, x, np.arange(x.shape[1]), moments, np.empty((2, circuit.n_nodes)), out)
+        posteriors(ready.arrays, nodes, x, np.arange(x.shape[1]), moments, np.empty((2, circuit.n_nodes)), out)
     else:
         plan, weight = with_weights(circuit)
         most_children = int(np.diff(circuit.child_starts).max())
         values, derivatives = np.empty((2, plan.n_slots, BLOCK))
         scratch = (values, derivatives, np.empty((most_children + 1, BLOCK)))
         codes = np.empty((circuit.n_variables, BLOCK), np.int64)
-        slots = wanted_slots(circuit, ready, asked, sizes)
+        slots = wanted_slots(circuit, ready, variables, sizes)
         block_posteriors(plan.plan, weight, slots, x, moments, scratch, codes, out)
     for row in np.flatnonzero(np.isnan(out[:, 0])):
         share = _leaf_shares(circuit, x, int(row))
         out[row] = 0.0
         add = add_moments if moments else add_marginals
-        add(ready.arrays, wanted, share, x, row, out[row])
+        add(ready.arrays, nodes, share, x, row, out[row])
     return out
 
 

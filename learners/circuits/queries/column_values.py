@@ -59,11 +59,10 @@ def missing_cells(columns: Columns, batch: pa.RecordBatch) -> Mask:
 
 def nameable(columns: Columns) -> list[Mask]:
     """Of each variable which codes stand for one value: neither for missing nor for many rare values. Empty of numbers."""
-    return [np.array([_has_name(columns, v, code) for code in range(size)], np.bool_) for v, size in _sizes(columns)]
-
-
-def _sizes(columns: Columns) -> list[tuple[int, int]]:
-    return list(enumerate(columns.n_values))
+    return [
+        np.array([_has_name(columns, v, code) for code in range(size)], np.bool_)
+        for v, size in enumerate(columns.n_values)
+    ]
 
 
 def _has_name(columns: Columns, v: int, code: int) -> bool:
@@ -86,8 +85,7 @@ def raw_value(columns: Columns, v: int, code: float) -> RawValue:
     if not is_in_intervals(columns, v):
         value = columns.value(v, code)
         return None if value == OTHER else value
-    attribute = columns.schema.attributes[v]
-    return attribute.number_in_words(float(_middles(columns, v)[int(code)]))
+    return columns.schema.attributes[v].number_in_words(float(_middles(columns, v)[int(code)]))
 
 
 def _middles(columns: Columns, v: int) -> Floats:
@@ -98,8 +96,7 @@ def _middles(columns: Columns, v: int) -> Floats:
         middles = np.array([np.nan])
     else:
         middles = np.concatenate([cuts[:1], (cuts[:-1] + cuts[1:]) / 2, cuts[-1:]])
-    own = np.concatenate([[np.nan] * attribute.has_missing, middles])
-    return cast("Floats", own[int(columns.offsets[v]) :])
+    return cast("Floats", np.concatenate([[np.nan] * attribute.has_missing, middles])[int(columns.offsets[v]) :])
 
 
 def with_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa.Array:
@@ -163,8 +160,7 @@ def _as_type(new: pa.Array, kind: pa.DataType, attribute: Attribute | None) -> p
         return pc.greater_equal(new, 0.5)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         micros = pc.cast(pc.round(pc.multiply(new, 1e6)), pa.int64(), safe=False)
-        zone = getattr(kind, "tz", None)
-        return micros.cast(pa.timestamp("us", tz=zone)).cast(kind, safe=False)
+        return micros.cast(pa.timestamp("us", tz=getattr(kind, "tz", None))).cast(kind, safe=False)
     if pa.types.is_time(kind) or pa.types.is_duration(kind):
         return _as_clock(new, kind, attribute)
     if pa.types.is_integer(kind):
@@ -184,8 +180,8 @@ def _from_words(new: pa.Array, kind: pa.DataType) -> pa.Array:
         return new.cast(pa.timestamp(kind.unit)).cast(pa.int64()).cast(kind)
     counts = []
     for text in new.to_pylist():
-        told = text if text is None or own[0] == "duration" else f"PT{text[:2]}H{text[3:5]}M{text[6:]}S"
-        nanoseconds = None if told is None else nanoseconds_of(told, own[1])
+        duration = text if text is None or own[0] == "duration" else f"PT{text[:2]}H{text[3:5]}M{text[6:]}S"
+        nanoseconds = None if duration is None else nanoseconds_of(duration, own[1])
         counts.append(None if nanoseconds is None else nanoseconds * own[1] // 10**9)
     return pa.array(counts, pa.int64() if kind.bit_width == 64 else pa.int32()).cast(kind)
 
@@ -193,8 +189,8 @@ def _from_words(new: pa.Array, kind: pa.DataType) -> pa.Array:
 def _as_clock(new: pa.Array, kind: pa.DataType, attribute: Attribute | None) -> pa.Array:
     """Times of day and durations, told in the unit of training."""
     own = clock_of(str(kind))
-    told = None if attribute is None else clock_of(attribute.arrow_type)
-    scale = own[1] / told[1] if own is not None and told is not None else 1.0
+    training = None if attribute is None else clock_of(attribute.arrow_type)
+    scale = own[1] / training[1] if own is not None and training is not None else 1.0
     counts = pc.multiply(new, scale)
     if pa.types.is_time(kind):
         assert own is not None

@@ -82,38 +82,38 @@ def filled(
     Darwiche (2003), section 4.2 (all marginals by one pass up and one down).
     """
     out = np.full((n_draws, *is_missing.shape), np.nan)
-    asked = np.flatnonzero(is_missing.any(axis=1))
+    variables = np.flatnonzero(is_missing.any(axis=1))
     rows = np.flatnonzero(is_missing.any(axis=0))
-    sizes = np.maximum(model.circuit.n_values[asked], 2)
+    sizes = np.maximum(model.circuit.n_values[variables], 2)
     step = max(1, MOST_AT_A_TIME // max(1, int(sizes.sum()) * n_draws))
     for first in range(0, rows.size, step):
         some = rows[first : first + step]
         part = np.ascontiguousarray(x[:, some])
         if how == "draw":
-            found = _drawn(model, part, asked, nameable, (n_draws, seed, some + first_row))
+            found = _drawn(model, part, variables, nameable, (n_draws, seed, some + first_row))
         else:
-            found = _expected(model, part, asked, how, nameable)[np.newaxis]
-        wanted = is_missing[np.ix_(asked, some)]
-        out[np.ix_(np.arange(n_draws), asked, some)] = np.where(wanted, found, np.nan)
+            found = _expected(model, part, variables, how, nameable)[np.newaxis]
+        mask = is_missing[np.ix_(variables, some)]
+        out[np.ix_(np.arange(n_draws), variables, some)] = np.where(mask, found, np.nan)
     return out
 
 
-def _expected(model: Answering, x: Array, asked: Integers, how: How, nameable: Sequence[Mask]) -> Floats:
+def _expected(model: Answering, x: Array, variables: Integers, how: How, nameable: Sequence[Mask]) -> Floats:
     """(n_asked, n_rows): mode or mean of each asked variable; NaN in rows of probability zero."""
     try:
-        return _of_possible(model, x, asked, how, nameable)
+        return _of_possible(model, x, variables, how, nameable)
     except ImpossibleEvidence:  # rare, so that nobody looks for it beforehand
-        found = np.full((asked.size, x.shape[1]), np.nan)
+        found = np.full((variables.size, x.shape[1]), np.nan)
         possible = model.row_logs(x) > -np.inf
         if possible.any():
-            found[:, possible] = _of_possible(model, np.ascontiguousarray(x[:, possible]), asked, how, nameable)
+            found[:, possible] = _of_possible(model, np.ascontiguousarray(x[:, possible]), variables, how, nameable)
         return found
 
 
-def _of_possible(model: Answering, x: Array, asked: Integers, how: How, nameable: Sequence[Mask]) -> Floats:
-    found = np.full((asked.size, x.shape[1]), np.nan)
-    is_discrete = model.circuit.n_values[asked] > 0
-    discrete, numeric = asked[is_discrete].tolist(), asked[~is_discrete].tolist()
+def _of_possible(model: Answering, x: Array, variables: Integers, how: How, nameable: Sequence[Mask]) -> Floats:
+    found = np.full((variables.size, x.shape[1]), np.nan)
+    is_discrete = model.circuit.n_values[variables] > 0
+    discrete, numeric = variables[is_discrete].tolist(), variables[~is_discrete].tolist()
     if discrete:
         shares = model.row_marginals(x, discrete)
         for place, v, p in zip(np.flatnonzero(is_discrete).tolist(), discrete, shares, strict=True):
@@ -140,7 +140,7 @@ def _highest_peak(model: Answering, x: Array, v: int) -> Floats:
 
 
 def _drawn(
-    model: Answering, x: Array, asked: Integers, nameable: Sequence[Mask], draws: tuple[int, int, Integers]
+    model: Answering, x: Array, variables: Integers, nameable: Sequence[Mask], draws: tuple[int, int, Integers]
 ) -> Floats:
     """(n_draws, n_asked, n_rows) drawn together; NaN where a value has no name, and in rows of probability zero."""
     n, seed, numbers = draws
@@ -151,8 +151,8 @@ def _drawn(
         possible = model.row_logs(x) > -np.inf
         if possible.any():
             found[possible] = model.row_draws(np.ascontiguousarray(x[:, possible]), n, seed, numbers[possible])
-    values = np.ascontiguousarray(found[:, :, asked].transpose(1, 2, 0))
-    for place, v in enumerate(asked.tolist()):
+    values = np.ascontiguousarray(found[:, :, variables].transpose(1, 2, 0))
+    for place, v in enumerate(variables.tolist()):
         if model.circuit.n_values[v]:
             codes = values[:, place]
             known = ~np.isnan(codes)

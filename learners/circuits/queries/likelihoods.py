@@ -37,8 +37,8 @@ class Read(NamedTuple):
         """Equal for queries with the same likelihoods."""
         if not self.likelihoods:
             return ()
-        told = sorted(self.likelihoods.log_weights.items())
-        return (*((v, logs.tobytes()) for v, logs in told), *sorted(self.likelihoods.ranges.items()))
+        weights = sorted(self.likelihoods.log_weights.items())
+        return (*((v, logs.tobytes()) for v, logs in weights), *sorted(self.likelihoods.ranges.items()))
 
     @property
     def settled(self) -> set[str]:
@@ -121,12 +121,12 @@ def _is_possible(columns: Columns, v: int, value: Known) -> Mask:
 
 
 def _codes(columns: Columns, v: int, values: Iterable[RawValue]) -> list[int]:
-    told = list(values)
+    values = list(values)
     name = columns.names[v]
-    if not told:
+    if not values:
         raise InvalidEvidence(f"Column {name!r} is given as a set without values: name one, or leave the column out.")
     codes = []
-    for value in told:
+    for value in values:
         code = columns.code(v, value)
         if math.isnan(code):
             raise InvalidEvidence(
@@ -274,11 +274,11 @@ def _place(columns: Columns, v: int, number: float, given: RawValue, *, is_low: 
     if found.size:
         return int(found[0])
     near = np.sort(np.argsort(np.abs(ends - number), kind="stable")[:MOST_ENDS])
-    told = ", ".join(words[place] for place in near)
+    options = ", ".join(words[place] for place in near)
     which = "start" if is_low else "end"
-    told += ", …" if len(words) > MOST_ENDS else ""
+    options += ", …" if len(words) > MOST_ENDS else ""
     raise InvalidEvidence(
-        f"Column {name!r} is cut into intervals, and no range of them {which}s at {given!r}, but at {told}. "
+        f"Column {name!r} is cut into intervals, and no range of them {which}s at {given!r}, but at {options}. "
         "Use one of these, leave this end of the range open, or learn with leaves=gaussian, which takes any range."
     )
 

@@ -50,8 +50,8 @@ class Summary(NamedTuple):
         """What stands beside one of the numbers."""
         if not self.standard_error.size:
             return {}
-        told: Spread = {"standard_error": float(self.standard_error[at])}
-        return told | {"interval": [float(self.low[at]), float(self.high[at])]} if self.low.size else told
+        error: Spread = {"standard_error": float(self.standard_error[at])}
+        return error | {"interval": [float(self.low[at]), float(self.high[at])]} if self.low.size else error
 
 
 class Source(ABC):
@@ -111,12 +111,12 @@ class Source(ABC):
         """The probability or density of each row."""
         logs, is_density = self._scaled(columns, x, self.row_logs(x))
         with np.errstate(over="ignore", invalid="ignore"):  # a density may be beyond all doubles; its logarithm tells
-            told, of_logs = self.summary(np.exp(logs)), self.summary(logs)
+            summary, of_logs = self.summary(np.exp(logs)), self.summary(logs)
         found = []
         for row, log in enumerate(self.log_means(logs).tolist()):
             answer = Answer(log_probability=log)
-            answer["density" if is_density[row] else "probability"] = float(told.mean[row])
-            found.append(answer | _log_interval(of_logs, row) | self.level | told.spread((row,)))
+            answer["density" if is_density[row] else "probability"] = float(summary.mean[row])
+            found.append(answer | _log_interval(of_logs, row) | self.level | summary.spread((row,)))
         return found
 
     def conditional(self, columns: Columns, x: Array, variables: tuple[int, ...], is_joint: bool) -> list[Answer]:
@@ -129,23 +129,23 @@ class Source(ABC):
                 self._given(log) | Answer(distribution=_cells(names, labels, table, row))
                 for row, log in enumerate(self._log_evidence(columns, x, logs))
             ]
-        logs, told = self.row_marginals(x, variables)
+        logs, marginals = self.row_marginals(x, variables)
         found = [self._given(log) | Answer(distributions={}) for log in self._log_evidence(columns, x, logs)]
-        for v, own in zip(variables, told, strict=True):
+        for v, own in zip(variables, marginals, strict=True):
             _add_distributions(found, columns, v, own)
         return found
 
     def moments(self, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
         """Mean and variance of each variable given each row."""
-        logs, told, variance = self.row_moments(x, variables)
+        logs, means, variance = self.row_moments(x, variables)
         return [
             self._given(log)
             | Answer(
                 moments={
                     columns.names[v]: {
-                        "mean": float(told.mean[row, i]),
+                        "mean": float(means.mean[row, i]),
                         "variance": float(variance[row, i]),
-                        **told.spread((row, i)),
+                        **means.spread((row, i)),
                     }
                     for i, v in enumerate(variables)
                 }
@@ -167,18 +167,18 @@ class Source(ABC):
         found: list[dict[str, Guess]] = [{} for _ in range(x.shape[1])]
         if discrete:
             logs, marginals = self.row_marginals(x, discrete)
-            for v, told in zip(discrete, marginals, strict=True):
+            for v, summary in zip(discrete, marginals, strict=True):
                 # Neither what is missing nor what is rare is a guess.
-                best = np.where(nameable(columns)[v], told.mean, -1.0).argmax(axis=1)
+                best = np.where(nameable(columns)[v], summary.mean, -1.0).argmax(axis=1)
                 for row, code in enumerate(best.tolist()):
-                    guess: Guess = {"value": columns.value(v, code), "probability": float(told.mean[row, code])}
-                    found[row][columns.names[v]] = {**guess, **told.spread((row, code))}
+                    guess: Guess = {"value": columns.value(v, code), "probability": float(summary.mean[row, code])}
+                    found[row][columns.names[v]] = {**guess, **summary.spread((row, code))}
         if numeric:
-            logs, told, variance = self.row_moments(x, numeric)
+            logs, means, variance = self.row_moments(x, numeric)
             for i, v in enumerate(numeric):
                 for row, own in enumerate(found):
-                    guess = {"value": columns.value(v, told.mean[row, i]), "variance": float(variance[row, i])}
-                    own[columns.names[v]] = {**guess, **told.spread((row, i))}
+                    guess = {"value": columns.value(v, means.mean[row, i]), "variance": float(variance[row, i])}
+                    own[columns.names[v]] = {**guess, **means.spread((row, i))}
         names = [columns.names[v] for v in variables]
         return [
             self._given(log) | Answer(imputed={name: own[name] for name in names})
@@ -188,12 +188,12 @@ class Source(ABC):
     def surprise(self, columns: Columns, x: Array, n: int, seed: int) -> list[Answer]:
         """The likelihood of each row, and its rank among n rows that are drawn."""
         each = self.row_logs(x)
-        told, logs = self.summary(each), self._log_evidence(columns, x, each)
+        summary, logs = self.summary(each), self._log_evidence(columns, x, each)
         drawn = self.row_draws(np.full((len(columns.names), 1), np.nan), n, seed)[0]
         rank, error = ranks(np.array(logs), columns.known_rows(x), drawn, self.mean_row_logs)
         return [
             Answer(log_likelihood=log)
-            | _log_interval(told, row)
+            | _log_interval(summary, row)
             | self.level
             | Answer(rank=float(rank[row]), standard_error=float(error[row]), n=n)
             for row, log in enumerate(logs)
@@ -218,7 +218,7 @@ class Source(ABC):
         return self.log_means(self._scaled(columns, x, logs)[0]).tolist()
 
 
-def impossible(*_asked: object) -> list[Answer]:
+def impossible(*_: object) -> list[Answer]:
     """What answers where likelihoods leave nothing that is possible.
 
     Raises
@@ -247,15 +247,15 @@ def _add_distributions(found: list[Answer], columns: Columns, v: int, own: Summa
             answer.setdefault("intervals", {})[name] = dict(zip(labels, intervals, strict=True))
 
 
-def _cells(names: list[str], labels: list[tuple[str, ...]], told: Summary, row: int) -> list[Cell]:
+def _cells(names: list[str], labels: list[tuple[str, ...]], table: Summary, row: int) -> list[Cell]:
     """The cells of a row's joint distribution in words, the most probable first."""
     return [
         {
             "values": dict(zip(names, labels[cell], strict=True)),
-            "probability": float(told.mean[row, cell]),
-            **told.spread((row, cell)),
+            "probability": float(table.mean[row, cell]),
+            **table.spread((row, cell)),
         }
-        for cell in np.argsort(-told.mean[row], kind="stable").tolist()
+        for cell in np.argsort(-table.mean[row], kind="stable").tolist()
     ]
 
 

@@ -250,10 +250,7 @@ def _group(columns: Columns, query: Query, given: Read) -> _Group:
 
 
 def asked_variables(
-    columns: Columns,
-    query: Conditional | Moments | Sample | Map | Impute,
-    evidence: Read,
-    discrete: bool | None,
+    columns: Columns, query: Conditional | Moments | Sample | Map | Impute, evidence: Read, discrete: bool | None
 ) -> tuple[int, ...]:
     """The variables of a query: those named, or all of its kind that are not given; samples tell these, too."""
     given: set[str] = set() if isinstance(query, Sample) else evidence.settled
@@ -264,10 +261,10 @@ def asked_variables(
         both = given.intersection(query.variables)
         if both:
             raise InvalidEvidence(f"Column {min(both)!r} is both asked for and given: leave it out of one of them.")
-        asked = tuple(columns.variables(query.variables))
-        for v in asked:
+        variables = tuple(columns.variables(query.variables))
+        for v in variables:
             _check_kind(columns, v, discrete)
-        return asked
+        return variables
     found = tuple(
         v
         for v in columns.circuit.scope(columns.circuit.root)
@@ -314,30 +311,30 @@ def _compact(columns: Columns, evidence: Sequence[Mapping[str, object]]) -> Arra
 
 def asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
     """The variables of a MAP query: none named, those that its solver can be asked for, if there are any."""
-    asked = asked_variables(columns, query, read_evidence(columns, query), discrete=None)
+    variables = asked_variables(columns, query, read_evidence(columns, query), discrete=None)
     if not query.variables and query.solver not in TREE_SOLVERS:
-        asked = tuple(v for v in asked if columns.n_values[v]) or asked
-    numeric = [columns.names[v] for v in asked if not columns.n_values[v]]
+        variables = tuple(v for v in variables if columns.n_values[v]) or variables
+    numeric = [columns.names[v] for v in variables if not columns.n_values[v]]
     if numeric and query.solver not in TREE_SOLVERS:
         raise InvalidEvidence(
             f"Solver {query.solver!r} searches finite domains, and {', '.join(map(repr, numeric[:4]))} are numbers: name the "
             f"discrete columns in variables, or use the solver {' or '.join(TREE_SOLVERS)}, which take a density's mode."
         )
-    return asked
+    return variables
 
 
 def most_probable(circuit: Circuit, likelihoods: Likelihoods, columns: Columns, query: Query) -> list[Answer]:
     """The answer to a MAP query, by a circuit given likelihoods; a number asked for is searched in its range."""
     assert isinstance(query, Map)
-    asked = asked_of_map(columns, query)
-    given = reweighted(circuit, likelihoods.without_ranges(asked))
+    variables = asked_of_map(columns, query)
+    given = reweighted(circuit, likelihoods.without_ranges(variables))
     if given.log_scale == -np.inf:
         raise ImpossibleEvidence
     x = columns.rows([read_evidence(columns, query).values])[:, 0]
     observed = {int(v): float(x[v]) for v in np.flatnonzero(~np.isnan(x))}
     found = k_best(
         given.circuit,
-        asked,
+        variables,
         observed,
         query.solver,
         query.best,
@@ -346,10 +343,10 @@ def most_probable(circuit: Circuit, likelihoods: Likelihoods, columns: Columns, 
         seed=query.seed,
         ranges=likelihoods.ranges,
     )
-    return told_of_map(query, columns, found, given.log_scale)
+    return answers_of_map(query, columns, found, given.log_scale)
 
 
-def told_of_map(query: Map, columns: Columns, found: Sequence[MapAnswer], log_scale: float) -> list[Answer]:
+def answers_of_map(query: Map, columns: Columns, found: Sequence[MapAnswer], log_scale: float) -> list[Answer]:
     """The answer to a MAP query; what is added to logarithms is the scale of likelihoods, or of what else is given."""
     every = [
         Assignment(

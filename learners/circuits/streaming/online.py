@@ -87,8 +87,7 @@ def pseudo_counts_of(circuit: Circuit, strength: float, least: float = 1e-3) -> 
 
 def _of_kind(circuit: Circuit, kind: int, starts: Array) -> Array:
     """Whether an edge, or parameter, belongs to a node of a kind."""
-    belongs: Array = np.repeat(circuit.kind == kind, np.diff(starts))
-    return belongs
+    return np.repeat(circuit.kind == kind, np.diff(starts))
 
 
 def _counts(log: Floats, belongs: Array, strength: float, least: float) -> Floats:

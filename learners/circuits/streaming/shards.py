@@ -78,8 +78,7 @@ def _merged_counts(counts: Sequence[Floats], prior: Floats, starts: Integers) ->
     operation = np.repeat(np.arange(starts.size - 1), np.diff(starts))
     share = np.ones(starts.size - 1)
     np.minimum.at(share, operation, most)
-    merged: Floats = together - share[operation] * surplus
-    return merged
+    return together - share[operation] * surplus
 
 
 def in_shards(
@@ -96,7 +95,7 @@ def in_shards(
     threads : int
         For shards that no cluster learns.
     advance : callable
-        Told of the rows that are learned; may raise, which ends the shards.
+        Gets the number of rows that are learned; may raise, which ends the shards.
 
     Returns
     -------
@@ -104,16 +103,16 @@ def in_shards(
         The posterior of all rows, and in how many shards it was learned: 1 is one stream.
     """
     cluster = rows.cluster if all(source.is_identified for source in rows.sources) else None
-    wanted = n_shards or (1 if cluster is None else cluster.n_workers)
-    if wanted == 1:
+    n_shards = n_shards or (1 if cluster is None else cluster.n_workers)
+    if n_shards == 1:
 
-        def told(n_rows: int) -> None:
+        def report(n_rows: int) -> None:
             advance(min(n_rows, rows.n_rows), rows.n_rows)
 
-        return learned_on(posterior, Shard(rows.sources, 0), rows.schema, told, rows.checkpoints), 1
+        return learned_on(posterior, Shard(rows.sources, 0), rows.schema, report, rows.checkpoints), 1
     pieces = [Rows(rows.schema, [source.carved([i])]) for source in rows.sources for i in range(len(source.fragments))]
     n_begun, n_skipped = _begun(pieces, posterior)
-    shards = list(_divided(pieces[n_begun:], wanted, n_skipped))
+    shards = list(_divided(pieces[n_begun:], n_shards, n_skipped))
     start = StartOfShards.of(rows.schema, posterior)
     n_before = posterior.n_rows
 
@@ -201,28 +200,27 @@ class StartOfShards:
         """One that goes on from here."""
         circuit = Circuit(self.arrays)
         rows_of = columns_of(circuit, self.schema).rows_of_chunk
-        empty = StreamingPosterior(circuit, self.prior, self.projection, rows_of)
-        return empty.from_arrow(self.state)
+        return StreamingPosterior(circuit, self.prior, self.projection, rows_of).from_arrow(self.state)
 
 
 def learned_shard(
     start: StartOfShards,
     shard: Shard,
-    told: Callable[[int], object] = lambda _: None,
+    report: Callable[[int], object] = lambda _: None,
     checkpoints: Checkpoints | None = None,
 ) -> pa.Table:
     """The state of a posterior that has gone on with the rows of a shard, as `learned_on`."""
-    return learned_on(start.posterior(), shard, start.schema, told, checkpoints).to_arrow()
+    return learned_on(start.posterior(), shard, start.schema, report, checkpoints).to_arrow()
 
 
 def learned_on(
     posterior: StreamingPosterior,
     shard: Shard,
     schema: Schema,
-    told: Callable[[int], object],
+    report: Callable[[int], object],
     checkpoints: Checkpoints | None,
 ) -> StreamingPosterior:
-    """A posterior that has gone on with the rows of a shard; `told` gets their number after each chunk, and may raise.
+    """A posterior that has gone on with the rows of a shard; `report` gets their number after each chunk, and may raise.
 
     A run that was killed reads the rows of its checkpoint again, and learns only the others: the posterior is the same.
     """
@@ -238,7 +236,7 @@ def learned_on(
         if n_rows > n_known:
             # Checkpoints lie between chunks.
             posterior.update(chunk)
-        told(n_rows)
+        report(n_rows)
         if checkpoint is not None and n_rows > n_known and time.perf_counter() - saved_at >= checkpoint.every_s:
             checkpoint.save(posterior.to_arrow(), {"rows": [n_rows]})
             saved_at = time.perf_counter()
@@ -247,14 +245,14 @@ def learned_on(
 
 def _key(posterior: StreamingPosterior, shard: Shard, schema: Schema) -> str:
     """What tells a stream from others: where it begins, its rows, and how it learns."""
-    told = [
+    identity = [
         posterior.spec,
         posterior.prior.numeric,
         schema.to_json(),
         shard.skipped,
         Rows(schema, shard.sources).identity,
     ]
-    digest = hashlib.sha256(repr(told).encode())
+    digest = hashlib.sha256(repr(identity).encode())
     arrays: list[Array] = [*posterior.structure.arrays, *posterior.state_arrays().values()]
     for array in arrays:
         digest.update(array.tobytes())
@@ -273,12 +271,12 @@ def _on_threads(
     has_ended = Event()
 
     def learn(number: int) -> pa.Table:
-        def told(n_rows: int) -> None:
+        def report(n_rows: int) -> None:
             n_learned[number] = n_rows
             if has_ended.is_set():
                 raise Cancelled("another shard has ended")
 
-        return learned_shard(start, shards[number], told, checkpoints)
+        return learned_shard(start, shards[number], report, checkpoints)
 
     with ThreadPoolExecutor(max(1, min(threads, len(shards))), thread_name_prefix="shard") as pool:
         futures = [pool.submit(learn, number) for number in range(len(shards))]

@@ -41,8 +41,7 @@ def chow_liu(pairs: PairwiseCounts, *, pseudo_count: float = 1.0, with_class: bo
     if not pseudo_count >= 0:
         raise InvalidParameter("pseudo_count", pseudo_count, "use zero or more rows")
     tables = PairTables(pairs, with_class)
-    tree = maximum_spanning_tree(tables.mutual_information())
-    return tree_circuit(tables, tree, pseudo_count)
+    return tree_circuit(tables, maximum_spanning_tree(tables.mutual_information()), pseudo_count)
 
 
 def tree_circuit(tables: PairTables, tree: Tree, pseudo_count: float) -> Circuit:
@@ -65,13 +64,11 @@ def smoothed_margin(tables: PairTables, v: int, pseudo_count: float) -> Floats:
     """(n_values[v],) float64: the distribution of a variable."""
     margin = tables.margin(v)
     p = margin + pseudo_count / margin.size
-    shares: Floats = p / p.sum() if p.sum() > 0 else np.full(margin.size, 1.0 / margin.size)
-    return shares
+    return p / p.sum() if p.sum() > 0 else np.full(margin.size, 1.0 / margin.size)
 
 
 def conditional(table: Integers, own: Floats, pseudo_count: float) -> Floats:
     """(n_parent_values, n_values) float64: the distribution of a variable for each value of another."""
     n = table.sum(axis=1, keepdims=True)
     # A value of the parent that no row has tells nothing of the child.
-    p: Floats = np.where(n + pseudo_count > 0, (table + pseudo_count * own) / np.maximum(n + pseudo_count, 1e-300), own)
-    return p
+    return np.where(n + pseudo_count > 0, (table + pseudo_count * own) / np.maximum(n + pseudo_count, 1e-300), own)

@@ -68,24 +68,19 @@ class Densities:
         if self.distribution not in ("poisson", "exponential"):
             own = np.stack([self.mean, self.std], axis=1)
             return np.concatenate([own, np.tile(self.extras, (len(own), 1))], axis=1)
-        rate = self.mean if self.distribution == "poisson" else 1.0 / self.mean
-        return rate[:, np.newaxis]
+        return (self.mean if self.distribution == "poisson" else 1.0 / self.mean)[:, np.newaxis]
 
 
-def with_distributions(schema: Schema, wanted: Mapping[str, str | None], default: str) -> Schema:
+def with_distributions(schema: Schema, distributions: Mapping[str, str | None], default: str) -> Schema:
     """The schema whose numeric attributes have a distribution, by name or else by default; "intervals" stands for none."""
 
-    def told(attribute: Attribute) -> Attribute:
-        if attribute.kind != "numeric" or attribute.distribution is not None:
+    def with_distribution(attribute: Attribute) -> Attribute:
+        distribution = distributions.get(attribute.name) or default
+        if attribute.kind != "numeric" or attribute.distribution is not None or distribution == "intervals":
             return attribute
-        distribution = wanted.get(attribute.name) or default
-        return (
-            attribute
-            if distribution == "intervals"
-            else replace(attribute, distribution=cast("Distribution", distribution))
-        )
+        return replace(attribute, distribution=cast("Distribution", distribution))
 
-    return replace(schema, attributes=tuple(map(told, schema.attributes)))
+    return replace(schema, attributes=tuple(map(with_distribution, schema.attributes)))
 
 
 def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:

@@ -12,7 +12,7 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import Columns
 from learners.circuits.errors import CircuitFormatError, InvalidCircuit, InvalidEvidence
-from learners.circuits.formats.text import from_json, parse_text, told_cuts
+from learners.circuits.formats.text import cut_points_in, from_json, parse_text
 from learners.circuits.kernels import (
     CATEGORICAL,
     EXPONENTIAL,
@@ -62,7 +62,7 @@ def read_circuit(uri: str) -> tuple[Circuit, dict[str, tuple[float, ...]]]:
         text = read_bytes(uri).decode("utf-8-sig")
         circuit = from_json(text, uri) if text.lstrip().startswith("{") else parse_text(text.splitlines(), uri)
         _check_sizes(circuit)
-        cuts = told_cuts(text, uri)
+        cuts = cut_points_in(text, uri)
     except UnicodeDecodeError as error:
         raise CircuitFormatError(uri, "not a circuit: neither text nor JSON") from error
     except InvalidCircuit as error:
@@ -108,21 +108,21 @@ def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
     """
     n_columns = schema.n_attributes + (schema.target is not None)
     if circuit.n_variables != n_columns:
-        told = (
+        message = (
             f"{uri} has {circuit.n_variables} variables, but the table {n_columns} columns; variable i is the i-th of them, "
             "and the target, if there is one, the last."
         )
         if schema.left_out:
             left_out = ", ".join(f"{each.name!r} ({each.reason})" for each in schema.left_out)
             values = json.dumps({schema.left_out[0].name: {"order": [0, 1]}})
-            told += f" Left out are {left_out}; a column stays if you give its values: --columns '{values}'."
-        raise SchemaError(told)
+            message += f" Left out are {left_out}; a column stays if you give its values: --columns '{values}'."
+        raise SchemaError(message)
     sizes = circuit.n_values.tolist()
     kinds = _kinds_of_leaves(circuit)
     if silent := [name for v, name in enumerate(schema.columns) if v not in kinds]:
         raise SchemaError(f"{uri} has no leaf for column {silent[0]!r}.", silent[0])
     _check_one_law(circuit, uri)
-    attributes = [_told(a, v, sizes[v], kinds[v], uri) for v, a in enumerate(schema.attributes)]
+    attributes = [_attribute(a, v, sizes[v], kinds[v], uri) for v, a in enumerate(schema.attributes)]
     changed = replace(schema, attributes=tuple(attributes))
     try:
         Columns(circuit, changed)
@@ -159,7 +159,7 @@ def _kinds_of_leaves(circuit: Circuit) -> dict[int, Distribution | int]:
     return kinds
 
 
-def _told(attribute: Attribute, variable: int, size: int, kind: Distribution | int, uri: str) -> Attribute:
+def _attribute(attribute: Attribute, variable: int, size: int, kind: Distribution | int, uri: str) -> Attribute:
     """An attribute as the leaves of its variable have it."""
     if size:
         return replace(attribute, distribution=None)

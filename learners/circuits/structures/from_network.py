@@ -106,7 +106,6 @@ def families_circuit(
         p(x | parents) of each family: one axis for each of its members.
     last : int
         Without parents; summed out at the end.
-    max_edges : int
 
     Raises
     ------
@@ -143,7 +142,7 @@ def _elimination(families: Sequence[tuple[int, ...]], n_values: Sequence[int]) -
         for v in family:
             neighbours[v].update(u for u in family if u != v)
     # Scopes of factors that hold nodes: those that summing out has made. The class is in all and not listed.
-    made: list[set[int]] = []
+    scopes: list[set[int]] = []
     n_edges, order = 0, []
 
     def cost(v: int) -> int:
@@ -163,14 +162,14 @@ def _elimination(families: Sequence[tuple[int, ...]], n_values: Sequence[int]) -
             neighbours[u] |= around - {u}
             neighbours[u].discard(v)
             heapq.heappush(queue, (cost(u), u))
-        below = [scope for scope in made if v in scope]
-        made = [scope for scope in made if v not in scope] + [around]
+        below = [scope for scope in scopes if v in scope]
+        scopes = [scope for scope in scopes if v not in scope] + [around]
         n_edges += n_classes * expected
         if below:
             in_products = set().union(*below) | {v}
             n_edges += n_classes * _product(n_values[u] for u in in_products) * (1 + len(below))
         order.append(v)
-    return _Plan(tuple(order), n_edges + n_classes * (2 + len(made)))
+    return _Plan(tuple(order), n_edges + n_classes * (2 + len(scopes)))
 
 
 def _product(sizes: Iterable[int]) -> int:

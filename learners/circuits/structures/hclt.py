@@ -119,8 +119,7 @@ def _values_of_states(n_values: int, states: int) -> Integers:
     """(states, n_values) int64: 1 where a state stands for a value; each value has a state and each state a value."""
     n = min(n_values, states)
     # State s stands for the values that equal s modulo the smaller of the two numbers.
-    stands_for: Integers = (np.arange(states)[:, np.newaxis] % n == np.arange(n_values) % n).astype(np.int64)
-    return stands_for
+    return (np.arange(states)[:, np.newaxis] % n == np.arange(n_values) % n).astype(np.int64)
 
 
 def _leaves_of_states(own: Floats, states: int, rng: np.random.Generator, concentration: float) -> Floats:
@@ -139,5 +138,4 @@ def _between_states(p: Floats, margin: Floats, states: int) -> Floats:
     above = above / np.maximum(above.sum(axis=1, keepdims=True), 1e-300)
     below = _values_of_states(p.shape[1], states)
     # A value that several states stand for is shared between them.
-    weights: Floats = above @ p @ (below / below.sum(axis=0)).T
-    return weights
+    return above @ p @ (below / below.sum(axis=0)).T

@@ -193,18 +193,12 @@ def independence_p_values(one_hot: Float32s, sizes: Integers) -> Floats:
     counts = (one_hot.T @ one_hot).astype(np.float64)
     of_left = np.add.reduceat(counts, starts, axis=1)  # (Σ sizes, n): rows with each value where the other is known
     n = np.add.reduceat(of_left, starts, axis=0)
-    joint = _block_sums(x_log_x(counts), starts)
+    joint = np.add.reduceat(np.add.reduceat(x_log_x(counts), starts, axis=0), starts, axis=1)
     left = np.add.reduceat(x_log_x(of_left), starts, axis=0)
     g = 2.0 * (joint - left - left.T + x_log_x(n))
     n_left = np.add.reduceat((of_left > 0).astype(np.float64), starts, axis=0)
     degrees = np.maximum(n_left - 1, 0) * np.maximum(n_left.T - 1, 0)
-    p_values: Floats = np.where(degrees > 0, scipy.special.chdtrc(np.maximum(degrees, 1), np.maximum(g, 0.0)), 1.0)
-    return p_values
-
-
-def _block_sums(values: Floats, starts: Integers) -> Floats:
-    sums: Floats = np.add.reduceat(np.add.reduceat(values, starts, axis=0), starts, axis=1)
-    return sums
+    return np.where(degrees > 0, scipy.special.chdtrc(np.maximum(degrees, 1), np.maximum(g, 0.0)), 1.0)
 
 
 def _one_hot(x: Floats, variables: Sequence[Variable]) -> tuple[Float32s, Integers]:

@@ -88,8 +88,7 @@ class Warp:
             return x
         i = np.clip(np.searchsorted(self.x, x, side="right") - 1, 0, self.x.size - 2)
         slope = np.diff(self.z) / np.diff(self.x)
-        moved: Floats = self.z[i] + slope[i] * (x - self.x[i])
-        return moved
+        return self.z[i] + slope[i] * (x - self.x[i])
 
     def widths(self, x: Floats) -> Floats:
         """(n,) float64: how wide the cells of some numbers are; zero of a density."""
@@ -113,8 +112,8 @@ def warp_of(distribution: str, x: Floats, n: Integers, grid: Grid) -> Warp:
         return Warp(grid, False, np.array([x[0] - 1.0, x[0] + 1.0]), np.array([-1.0, 1.0]))
     total = float(n.sum())
     level = (np.cumsum(n) - 0.5 * n) / total
-    wanted = int(np.clip(0.5 * np.sqrt(total), FEWEST_KNOTS, MOST_KNOTS))
-    places = np.unique(np.searchsorted(level, (np.arange(wanted) + 0.5) / wanted).clip(0, x.size - 1))
+    n_knots = int(np.clip(0.5 * np.sqrt(total), FEWEST_KNOTS, MOST_KNOTS))
+    places = np.unique(np.searchsorted(level, (np.arange(n_knots) + 0.5) / n_knots).clip(0, x.size - 1))
     if places.size < 2:
         places = np.array([0, x.size - 1])
     mean = float(np.average(x, weights=n))

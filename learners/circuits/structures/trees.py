@@ -52,8 +52,7 @@ class PairTables:
         """(n_values[v],) int64: rows with each value."""
         if v == self.pairs.sizes.size:
             return self.pairs.class_counts
-        counts: Integers = self.pairs.margins[v].sum(axis=1)[self.missing[v] :]
-        return counts
+        return self.pairs.margins[v].sum(axis=1)[self.missing[v] :]
 
     def table(self, u: int, v: int) -> Integers:
         """(n_values[u], n_values[v]) int64: rows with each pair of values; u and v differ."""
@@ -61,8 +60,7 @@ class PairTables:
         if n_attributes in (u, v):
             with_class: Integers = self.pairs.margins[min(u, v)][self.missing[min(u, v)] :]
             return with_class if v == n_attributes else with_class.T
-        counts: Integers = self.pairs.table(u, v).sum(axis=2)[self.missing[u] :, self.missing[v] :]
-        return counts
+        return self.pairs.table(u, v).sum(axis=2)[self.missing[u] :, self.missing[v] :]
 
     def mutual_information(self) -> Floats:
         """(n_variables, n_variables) float64, nats, symmetric, zero on the diagonal, never negative."""
@@ -153,7 +151,8 @@ def maximum_spanning_tree(weights: Floats) -> Tree:
         is_nearer = outside & (ranks[v] > best)
         best[is_nearer] = ranks[v][is_nearer]
         nearest[is_nearer] = v
-    return _rooted(neighbours, _centre(neighbours))
+    order, parent = _walk(neighbours, _centre(neighbours))
+    return Tree(np.array(order[::-1], np.int64), parent)
 
 
 def _walk(neighbours: list[list[int]], start: int) -> tuple[list[int], Integers]:
@@ -176,8 +175,3 @@ def _centre(neighbours: list[list[int]]) -> int:
     while parent[path[-1]] >= 0:
         path.append(int(parent[path[-1]]))
     return path[len(path) // 2]
-
-
-def _rooted(neighbours: list[list[int]], root: int) -> Tree:
-    order, parent = _walk(neighbours, root)
-    return Tree(np.array(order[::-1], np.int64), parent)

@@ -102,7 +102,6 @@ class AveragedTrees:
 
         Parameters
         ----------
-        chunk : Chunk
         threads : int, optional
             By default one per core for many rows.
 

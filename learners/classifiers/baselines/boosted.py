@@ -115,7 +115,6 @@ class BoostedModel:
 
         Parameters
         ----------
-        chunk : Chunk
         threads : int, optional
             By default one per core for many rows.
 

@@ -55,7 +55,6 @@ def check_booster(schema: Schema, name: str, serialised: Uint8s) -> None:
 
     Parameters
     ----------
-    schema : Schema
     name : str
         Of the array.
     serialised : (n_bytes,) uint8
@@ -132,5 +131,4 @@ def _has_categories(tree: Mapping[str, Any], split_type: Any, inner: Any, featur
         return False
     if values.size != sizes.sum():
         return False
-    domain = schema.domain_sizes[feature[np.repeat(nodes, sizes)]]
-    return bool(((values >= 0) & (values <= domain)).all())
+    return bool(((values >= 0) & (values <= schema.domain_sizes[feature[np.repeat(nodes, sizes)]])).all())

@@ -14,10 +14,7 @@ from learners.schema.inference.summaries import ColumnSummaries
 
 
 def xgboost(
-    target: str,
-    parameters: XGBoostParameters,
-    given: Schema | Kept | None = None,
-    overrides: Overrides | None = None,
+    target: str, parameters: XGBoostParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[BoostedModel]:
     """XGBoost: the rows are read a few times, then kept binned, in memory or in temporary files.
 

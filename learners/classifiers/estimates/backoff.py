@@ -42,7 +42,6 @@ def mixed(level: Level, totals: Floats, above: Floats, weight: float, n_left_out
 
     Parameters
     ----------
-    level : Level
     totals : (n_nodes,) float64
         See `totals_of`.
     above : (m_above,) float64
@@ -64,7 +63,6 @@ def best_concentration(level: Level, totals: Floats, left_out: Floats) -> float:
 
     Parameters
     ----------
-    level : Level
     totals : (n_nodes,) float64
         See `totals_of`.
     left_out : (m_above,) float64
@@ -120,7 +118,6 @@ def pruned(structure: Structure, grown: Iterable[Levels]) -> tuple[Structure, li
 
     Parameters
     ----------
-    structure : Structure
     grown : iterable of Levels
         One per entry of `structure.order`. Only what stays of each becomes a tree, before the next is asked for, so that whole
         trees are never in memory together.

@@ -104,8 +104,6 @@ def context_probabilities(tree: ContextTree, estimates: Estimates, shape: Sequen
 
     Parameters
     ----------
-    tree : ContextTree
-    estimates : Estimates
     shape : sequence of int
         Classes, the domain of each parent in the order of the levels, the attribute's own domain.
 
@@ -151,7 +149,6 @@ def context_tree_from_cells(
         Codes of the attribute.
     counts : (m,) int64
         Positive numbers of rows.
-    n_values : int
     parent_sizes : sequence of int, optional
         Domain sizes of the parents; not needed, codes may be any non-negative integers.
 
@@ -225,7 +222,6 @@ def levels_from_paths(cells: list[Array], n_values: int) -> Levels:
     cells : list
         Emptied, so that its arrays are in memory no longer than they are needed: (m, k + 1) class and codes of the parents in the
         order of the levels, (m,) codes of the attribute, and (m,) int64 positive numbers of rows.
-    n_values : int
     """
     path, value, count = cells
     cells.clear()

@@ -256,8 +256,7 @@ def _rest(tree: ContextTree, probability: Floats) -> Floats:
     own = np.add.reduceat(probability, starts)
     above = np.ones(tree.n_nodes)
     above[1:] = 1.0 - np.add.reduceat(probability[tree.cell_parent], starts)[1:]
-    n_absent = np.maximum(tree.n_values - int(tree.cell_starts[1]), 1)
-    above[0] = n_absent
+    above[0] = np.maximum(tree.n_values - int(tree.cell_starts[1]), 1)
     # Where every value has a cell nobody asks; what rounding leaves of nothing must not become a negative probability.
     return np.where(above > 1e-12, np.maximum(1.0 - own, 1e-15) / np.maximum(above, 1e-12), 1.0)
 
@@ -273,16 +272,10 @@ def hdp_estimates(
 
     Parameters
     ----------
-    trees : sequence of ContextTree
-    parameters : HDPParameters
     threads : int
         The result does not depend on it.
     advance : callable, optional
         Called with (sweeps done, sweeps in all) now and then; raising in it stops all threads.
-
-    Returns
-    -------
-    list of Posterior
 
     References
     ----------

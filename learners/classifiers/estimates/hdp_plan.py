@@ -17,14 +17,9 @@ def plan_of(tree: ContextTree, tying: str, root: str) -> Plan:
 
     Parameters
     ----------
-    tree : ContextTree
     tying : "level", "parent" or "single"
         Which nodes share their concentration: those of a level, the children of a node, or all.
     root : "unit" or "dirichlet"
-
-    Returns
-    -------
-    Plan
     """
     n_levels = tree.level_starts.size - 1
     levels = [slice(*tree.cell_starts[tree.level_starts[level : level + 2]].tolist()) for level in range(n_levels)]

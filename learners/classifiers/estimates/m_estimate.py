@@ -18,7 +18,6 @@ def m_estimates(tree: ContextTree, m: float) -> Estimates:
 
     Parameters
     ----------
-    tree : ContextTree
     m : float
         Pseudo-count, not negative.
 

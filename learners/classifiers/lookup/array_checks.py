@@ -23,8 +23,8 @@ def typed(arrays: Arrays, name: str, dtype: type, *shape: int | None) -> Array:
     fits = len(array.shape) == len(shape) and all(n in (None, k) for n, k in zip(shape, array.shape, strict=True))
     if array.dtype != dtype or not fits:
         described = f"{array.dtype} of shape {array.shape}"
-        wanted = ", ".join("any" if n is None else str(n) for n in shape)
-        raise InvalidArray(name, f"is {described}, where {np.dtype(dtype)} of shape ({wanted}) belongs")
+        sizes = ", ".join("any" if n is None else str(n) for n in shape)
+        raise InvalidArray(name, f"is {described}, where {np.dtype(dtype)} of shape ({sizes}) belongs")
     return array
 
 

@@ -43,17 +43,11 @@ def compile_tables(
 
     Parameters
     ----------
-    schema : Schema
-    structure : Structure
     class_counts : (n_classes,) int64
     trees, estimates : one per entry of `structure.order`
         Those of a generator are in memory one after the other.
     most_dense : int, optional
         Numbers that a dense table may have; by default as many as the contexts that occurred are worth.
-
-    Returns
-    -------
-    kernels.LookupTables
 
     Raises
     ------

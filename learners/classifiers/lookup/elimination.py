@@ -11,7 +11,7 @@ import numpy as np
 
 from learners.classifiers.lookup.tables import Tables, log_joints, of_family
 from learners.classifiers.structure import Structure
-from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze
+from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze, frozen
 
 MOST_COMBINATIONS = 1 << 20
 """Of the values of the missing parents, times classes: up to so many are summed out exactly, as in SQL."""
@@ -107,7 +107,7 @@ class Elimination:
         n_classes = self.tables.log_prior.size
         logs, variance = np.empty((x.shape[1], n_classes)), np.zeros((x.shape[1], n_classes))
         for missing, rows in _patterns(x, self.sizes, self.structure.order):
-            plan, own = self._plan(missing), _contiguous(x[:, rows])
+            plan, own = self._plan(missing), frozen(x[:, rows])
             if not plan.order:  # nothing to sum
                 for tables, out in ((self.tables, logs), (self.spread, variance)):
                     if tables is not None:
@@ -162,10 +162,10 @@ class Elimination:
         for attribute in plan.order:
             ours = [factor for factor in factors if attribute in factor.scope]
             factors = [factor for factor in factors if attribute not in factor.scope]
-            made = _summed_out(attribute, ours)
-            largest = _largest(made.value, 0.0, 1.0)
-            logs += np.log(largest)[made.kind]
-            factors.append(made._replace(value=made.value / largest))
+            factor = _summed_out(attribute, ours)
+            largest = _largest(factor.value, 0.0, 1.0)
+            logs += np.log(largest)[factor.kind]
+            factors.append(factor._replace(value=factor.value / largest))
         with np.errstate(divide="ignore"):
             for factor in factors:
                 logs += np.log(factor.value)[:, factor.kind]
@@ -193,12 +193,6 @@ def _largest(values: Floats, none: float, instead: float) -> Floats:
     """Of each kind of row: (n_kinds,)."""
     found = values.max(axis=tuple(range(values.ndim - 1)))
     return np.where(found == none, instead, found)
-
-
-def _contiguous(x: Codes) -> Codes:
-    x = np.ascontiguousarray(x)
-    freeze(x)
-    return x
 
 
 def _patterns(x: Codes, sizes: Integers, used: Sequence[int]) -> Iterator[tuple[frozenset[int], Integers]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from learners.classifiers.lookup.incomplete_kernels import mark_rows
-from learners.kernels.arrays import Codes, Floats, Integers, freeze
+from learners.kernels.arrays import Codes, Floats, Integers, freeze, frozen
 from learners.schema import Schema
 
 LACKS_PARENT, HAS_NULL = 1, 2
@@ -56,13 +56,13 @@ class Completeness:
         if not marks.any():
             return
         rows = np.flatnonzero(marks)
-        own = _frozen(x[:, rows])
+        own = frozen(x[:, rows])
         probabilities, evidence = answer(own)
         with_null = np.flatnonzero(marks[rows] & HAS_NULL)
         if with_null.size:
             is_null = (own[:, with_null] == 0) & self.nullable[:, np.newaxis]
             hidden = np.where(is_null, self.sizes[:, np.newaxis], own[:, with_null]).astype(own.dtype)
-            without, without_evidence = answer(_frozen(hidden))
+            without, without_evidence = answer(frozen(hidden))
             n, s = (own[:, with_null] < self.sizes[:, np.newaxis])[self._used].sum(axis=0), is_null.sum(axis=0)
             # Where the share of hidden values is as likely one as another, s of n are hidden with probability s! (n - s)! / (n + 1)!.
             log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.sizes.size + 2)))])
@@ -71,12 +71,6 @@ class Completeness:
             weight = 1 / (1 + np.exp(-np.clip(log_odds, -700, 700)))[:, np.newaxis]
             probabilities[with_null] = weight * probabilities[with_null] + (1 - weight) * without
         out[rows] = probabilities
-
-
-def _frozen(x: Codes) -> Codes:
-    x = np.ascontiguousarray(x)
-    freeze(x)
-    return x
 
 
 def normalized(log_joint: Floats, log_prior: Floats) -> tuple[Floats, Floats]:

@@ -15,7 +15,6 @@ def log_factors(tables: Tables, chunk: Chunk) -> Floats:
     Parameters
     ----------
     tables : LookupTables or ManyClassTables
-    chunk : Chunk
 
     Returns
     -------

@@ -127,7 +127,6 @@ class LookupModel:
 
         Parameters
         ----------
-        chunk : Chunk
         threads : int, optional
             By default one per core for many rows.
 
@@ -190,7 +189,6 @@ class LookupModel:
 
         Parameters
         ----------
-        chunk : Chunk
         level : float
             Posterior probability of each interval.
 

@@ -75,8 +75,6 @@ def compile_many(
 
     Parameters
     ----------
-    schema : Schema
-    structure : Structure
     class_counts : (n_classes,) int64
     trees, estimates : one per entry of `structure.order`
     """

@@ -62,7 +62,6 @@ def family_logs(tables: Tables, a: int, shape: Sequence[int], dtype: type[np.uin
     Parameters
     ----------
     tables : LookupTables or ManyClassTables
-    a : int
     shape : sequence of int
         How many codes of each parent, and last of the attribute.
     dtype

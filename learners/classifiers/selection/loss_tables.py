@@ -66,7 +66,6 @@ def measure(
 
     Parameters
     ----------
-    schema : Schema
     structure : Structure
         Of kDB with the largest k.
     grown : iterable of Levels
@@ -111,7 +110,6 @@ def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -
         Of which none are left then.
     sizes : sequence of int
         Domain sizes of the parents.
-    n_classes : int
     mixes : bool
         Whether each level mixes its frequencies with the estimate of the level above, by the concentration that predicts the rows
         best when each is left out. If not: m-estimates, as Martínez et al. have them.
@@ -122,7 +120,7 @@ def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -
     # Whatever the class, the row that is left out is missing from the root.
     left_out = (n - 1 + M / n_values) / np.maximum(n.sum() - 1 + M, M)
     probability = left_out
-    told = _Told(root.value.astype(np.int64), np.repeat(left_out[:, np.newaxis], n_classes, axis=1))
+    estimates = _Estimates(root.value.astype(np.int64), np.repeat(left_out[:, np.newaxis], n_classes, axis=1))
     number, label = np.zeros(1, np.int64), np.zeros(1, np.int32)
     n_contexts = 1
     for depth in range(len(grown.levels)):
@@ -145,11 +143,11 @@ def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -
         contexts, node = seen[is_kept], level.node[cells]
         del seen, context, is_kept, nodes, totals
         keys, row = distinct_of(number[node] * n_values + level.value[cells])
-        told = _spread(keys, told, n_values, size, contexts, rest, mixes)
-        told.probability[row, label[node]] = probability[cells]
+        estimates = _spread(keys, estimates, n_values, size, contexts, rest, mixes)
+        estimates.probability[row, label[node]] = probability[cells]
         del level, contexts, rest
         slots = _slots(keys, n_contexts * n_values if is_dense else None)
-        yield _entry(slots, told.probability, row, label[node], left_out[cells])
+        yield _entry(slots, estimates.probability, row, label[node], left_out[cells])
         del slots
 
 
@@ -167,7 +165,7 @@ def _estimated(
     return M, mixed(level, totals, uniform, M), without
 
 
-class _Told(NamedTuple):
+class _Estimates(NamedTuple):
     """Estimates over the classes: a row per (codes of the parents, value)."""
 
     keys: Integers  # (r,) ascending
@@ -175,22 +173,19 @@ class _Told(NamedTuple):
 
 
 def _spread(
-    keys: Integers, above: _Told, n_values: int, size: int, contexts: Integers, rest: Floats, mixes: bool
-) -> _Told:
+    keys: Integers, above: _Estimates, n_values: int, size: int, contexts: Integers, rest: Floats, mixes: bool
+) -> _Estimates:
     """Estimates of the classes that have not been in a context, or not with a value: from those of the level above.
 
     Parameters
     ----------
     keys : (r,) int64
-    above : _Told
-    n_values : int
     size : int
         Domain size of the last parent.
     contexts : (n,) int64
         Ascending.
     rest : (n, C) float64
         What is left of each class for values it has not been seen with in the context; NaN if it has not been there.
-    mixes : bool
     """
     spread = np.empty((keys.size, rest.shape[1]))
     for first in range(0, keys.size, BLOCK_CELLS):
@@ -199,7 +194,7 @@ def _spread(
         own[:] = above.probability[np.searchsorted(above.keys, context // size * n_values + value)]
         of_context = rest[np.searchsorted(contexts, context)]
         np.multiply(of_context, own if mixes else 1.0 / n_values, out=own, where=~np.isnan(of_context))
-    return _Told(keys, spread)
+    return _Estimates(keys, spread)
 
 
 class _Slots(NamedTuple):
@@ -235,7 +230,6 @@ def _entry(slots: _Slots, probability: Floats, row: Integers, label: Int32s, lef
 
     Parameters
     ----------
-    slots : _Slots
     probability : (r, C) float64
         From all rows.
     row, label : (m,)
@@ -274,7 +268,7 @@ def _tables(
     hash_starts = _starts([entry.words.size for entry in entries])
     hash_shifts = np.array([entry.shift for entry in entries], np.int64)
     ordered = sorted(entries, key=lambda entry: not entry.is_dense)
-    told, left_out = [entry.log_probability for entry in ordered], [entry.left_out for entry in ordered]
+    logs, left_out = [entry.log_probability for entry in ordered], [entry.left_out for entry in ordered]
     del keys, entries, ordered  # so that of the rows there are only these two lists, which become shorter
     n, share = class_counts.astype(np.float64), M / class_counts.size
     none = np.empty((0, n.size), np.float32)
@@ -294,7 +288,7 @@ def _tables(
         hash_ranks=_ranks(words),
         key_low=low,
         key_high=high,
-        log_probability=stacked(told, none),
+        log_probability=stacked(logs, none),
         left_out=stacked(left_out, none),
         log_prior=np.log((n + share) / (n.sum() - 1 + M)).astype(np.float32),
         log_prior_left_out=np.log((np.maximum(n - 1, 0) + share) / (n.sum() - 1 + M)).astype(np.float32),

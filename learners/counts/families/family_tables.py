@@ -78,7 +78,7 @@ class Cells:
     def make_narrow(self, sparse: SparseCells, room: Codes | None = None) -> None:
         """Count all keys into a narrow table, in a room if one is given."""
         self.narrow, self.sparse = NarrowCells(self.n_cells, self._shares.limit, room), None
-        self.narrow.count_keys(sparse.taken())
+        self.narrow.count_keys(sparse.drain())
         for run in sparse.runs:
             self.narrow.add(*wide(run))
 

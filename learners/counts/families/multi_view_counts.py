@@ -98,8 +98,7 @@ class Viewed(Generic[S]):
 
     def to_arrow(self) -> pa.Table:
         """As of the counts."""
-        table: pa.Table = self.counts.to_arrow()
-        return table
+        return self.counts.to_arrow()
 
     def from_arrow(self, table: pa.Table) -> Self:
         """Read what `to_arrow` wrote."""
@@ -123,8 +122,8 @@ class ViewedFamilies(Viewed[FamilyCounts]):
     """
 
     def __init__(self, views: Views, families: Sequence[Family]) -> None:
-        self._wanted = tuple(families)
-        super().__init__(views, lambda own: FamilyCounts(own.schema, self._wanted))
+        self._families = tuple(families)
+        super().__init__(views, lambda own: FamilyCounts(own.schema, self._families))
 
     @property
     def families(self) -> tuple[Family, ...]:

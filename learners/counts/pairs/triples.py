@@ -25,7 +25,6 @@ def triples_of(pairs: Integers, prices: Floats, sizes: Integers, n_classes: int)
         Of counting each apart, in increments for each row.
     sizes : (n_attributes,) int64
         Values of each.
-    n_classes : int
 
     Returns
     -------

@@ -112,11 +112,11 @@ class DrawnRows:
         """A hash above which no row can be among the smallest."""
         if self.limit < EVERYTHING:
             return np.uint64(self.limit)
-        wanted = RESERVE * self.n_distinct
-        for rank in (wanted + wanted // 16 + 1, 2 * wanted):  # few rows repeat, or many do
+        reserve = RESERVE * self.n_distinct
+        for rank in (reserve + reserve // 16 + 1, 2 * reserve):  # few rows repeat, or many do
             if hashes.size > rank:
                 smallest = _smallest(hashes, rank)
-                if 1 + np.count_nonzero(smallest[1:] != smallest[:-1]) > wanted:
+                if 1 + np.count_nonzero(smallest[1:] != smallest[:-1]) > reserve:
                     return np.uint64(smallest[-1])
         return np.uint64(EVERYTHING)
 

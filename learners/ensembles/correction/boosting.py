@@ -196,7 +196,6 @@ def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, 
 
     Parameters
     ----------
-    schema : Schema
     rows : Chunk
         In any order.
     scores : (n, n_classes) float64

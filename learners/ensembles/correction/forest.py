@@ -35,7 +35,6 @@ def flat_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float
     schema : Schema
         By whose codes they were trained; see `CodeTable`.
     boosters : sequence of xgboost.Booster
-    weights : sequence of float
     """
     parts: dict[str, list[Any]] = {name: [] for name in DTYPES}
     n_nodes = n_leaves = n_words = 0
@@ -67,7 +66,7 @@ def _complete(schema: Schema, tree: Mapping[str, Any]) -> tuple[list[tuple[int, 
     left, right = tree["left_children"], tree["right_children"]
     categories = _categories(tree)
     weights = tree["sum_hessian"]
-    everything = (0, np.ones(_n_codes(schema, 0), bool), 1.0)
+    everything = (0, np.ones(schema.attributes[0].n_values + 1, bool), 1.0)
     level, splits, depth = [0], [], 0
     while any(left[node] >= 0 for node in level):
         below = []
@@ -83,10 +82,6 @@ def _complete(schema: Schema, tree: Mapping[str, Any]) -> tuple[list[tuple[int, 
         level = below
         depth += 1
     return splits, [float(tree["split_conditions"][node]) for node in level], depth
-
-
-def _n_codes(schema: Schema, attribute: int) -> int:
-    return schema.attributes[attribute].n_values + 1
 
 
 def _categories(tree: Mapping[str, Any]) -> dict[int, list[int]]:
@@ -116,8 +111,7 @@ def _words(goes_left: Mask) -> list[int]:
     """The bits in words of 64."""
     padded = np.zeros(-(-goes_left.size // WORD) * WORD, bool)
     padded[: goes_left.size] = goes_left
-    packed = np.packbits(padded, bitorder="little")
-    return [int(word) for word in packed.view(np.uint64)]
+    return [int(word) for word in np.packbits(padded, bitorder="little").view(np.uint64)]
 
 
 def forest_of_arrays(schema: Schema, arrays: Arrays) -> Forest:

@@ -34,9 +34,9 @@ def shap_terms(
         return bias, values
     rows = xgboost.DMatrix(codes.features(chunk.x), feature_types=codes.feature_types, enable_categorical=True)
     for serialised, weight in zip(boosters, weights, strict=True):
-        told = loaded_booster(serialised).predict(rows, pred_contribs=True, validate_features=False).astype(np.float64)
+        terms = loaded_booster(serialised).predict(rows, pred_contribs=True, validate_features=False).astype(np.float64)
         if schema.n_classes == 2:  # the margin is the log odds of the second class
-            told = np.stack([np.zeros_like(told), told], axis=1)
-        bias += weight * told[0, :, -1]
-        values += weight * told[:, :, :-1].transpose(2, 0, 1)
+            terms = np.stack([np.zeros_like(terms), terms], axis=1)
+        bias += weight * terms[0, :, -1]
+        values += weight * terms[:, :, :-1].transpose(2, 0, 1)
     return bias, values

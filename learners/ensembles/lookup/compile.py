@@ -59,7 +59,6 @@ def compile_pool(schema: Schema, class_counts: Integers, pool: Pool) -> Compiled
     schema : Schema
         Of the views.
     class_counts : (n_classes,) int64
-    pool : Pool
     """
     dense, vectors = [], []
     for family, weights, levels in _in_use(pool):

@@ -22,7 +22,6 @@ def pooled_deviations(spreads: Sequence[kernels.LookupTables], x: Codes, n_class
     spreads : sequence of LookupTables
         For each member the variances of its weighted terms.
     x : (n_views, n_rows) codes
-    n_classes : int
 
     Returns
     -------

@@ -105,7 +105,7 @@ def parse_bif(text: str, where: str = "the text") -> Network:
                 raise tokens.error(f"variable {name!r} is there twice")
             values[name] = _values(tokens)
         elif block == "probability":
-            child, own, table, told = _probability(tokens, values)
+            child, own, table, properties = _probability(tokens, values)
             unknown = [name for name in (child, *own) if name not in values]
             if unknown or child in parents:
                 raise tokens.error(
@@ -119,8 +119,8 @@ def parse_bif(text: str, where: str = "the text") -> Network:
             if own and () in table:
                 table[()] = _own_fastest(table[()], len(values[child]))
             parents[child] = own
-            if told:
-                equations[child] = _equation(tokens, own, told)
+            if properties:
+                equations[child] = _equation(tokens, own, properties)
             else:
                 tables[child] = table
         else:
@@ -160,7 +160,7 @@ def _probability(
         tokens.expect("|")
     own = tuple(tokens.until(")"))
     table: _Rows = {}
-    told: dict[str, list[float]] = {}
+    properties: dict[str, list[float]] = {}
     tokens.expect("{")
     while not tokens.is_at("}"):
         has_values = tokens.is_at("(")
@@ -168,7 +168,7 @@ def _probability(
         if word == "property":
             key, *words = [*tokens.until(";"), ""]
             if not values.get(child, child) and key in (INTERCEPT, COEFFICIENTS, DEVIATION):
-                told[key] = tokens.numbers(" ".join(words).replace(",", " ").split())
+                properties[key] = tokens.numbers(" ".join(words).replace(",", " ").split())
             continue
         given = tuple(tokens.until(")")) if has_values else (DEFAULT,) if word == "default" else ()
         if not has_values and word not in ("table", "default"):
@@ -179,11 +179,11 @@ def _probability(
         except ValueError:
             raise tokens.error(f"a probability is expected among {', '.join(map(repr, numbers[:4]))}") from None
     tokens.expect("}")
-    return child, own, table, told
+    return child, own, table, properties
 
 
-def _equation(tokens: _Tokens, own: tuple[str, ...], told: Mapping[str, list[float]]) -> Equation:
-    parts = [told.get(key, []) for key in (INTERCEPT, COEFFICIENTS, DEVIATION)]
+def _equation(tokens: _Tokens, own: tuple[str, ...], properties: Mapping[str, list[float]]) -> Equation:
+    parts = [properties.get(key, []) for key in (INTERCEPT, COEFFICIENTS, DEVIATION)]
     if [len(part) for part in parts] != [1, len(own), 1]:
         raise tokens.error(f"an intercept, {len(own)} coefficients and a deviation are expected above")
     try:
@@ -230,8 +230,8 @@ def write_bif(name: str, network: Network) -> str:
         lines.append(f"probability ( {variable}{given} ) {{")
         if variable in plain.equations:
             intercept, weights, deviation = plain.equations[variable].in_words()
-            told = {INTERCEPT: intercept, COEFFICIENTS: ", ".join(weights), DEVIATION: deviation}
-            lines += [f'  property {key} "{text}";' for key, text in told.items() if text]
+            properties = {INTERCEPT: intercept, COEFFICIENTS: ", ".join(weights), DEVIATION: deviation}
+            lines += [f'  property {key} "{text}";' for key, text in properties.items() if text]
         for key, row in _rows(plain, variable).items():
             place = f"({', '.join(key)})" if key else "table"
             lines.append(f"  {place} {', '.join(repr(float(p)) for p in row)};")

@@ -50,9 +50,9 @@ def chosen_format(path: str | os.PathLike[str] | None, form: str | None) -> Netw
     """
     if form is None and path is None:
         return "bif"
-    told = format_of(path) if form is None and path is not None else form
+    name = format_of(path) if form is None and path is not None else form
     for known in FORMATS:
-        if told == known:
+        if name == known:
             return known
     if form is None:
         endings = ", ".join(ending for known in FORMATS.values() for ending in known.endings)

@@ -23,14 +23,14 @@ def plain_names(names: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     # What is a word already stays; others make way.
     listed = list(names)
-    taken = {name for name in listed if _is_plain(name)}
+    words = {name for name in listed if _is_plain(name)}
     for name in listed:
         word = name
         if not _is_plain(name):
             stem = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
             stem = stem if _is_plain(stem) else f"v{stem}" if stem else "v"
-            word = next(word for word in _numbered(stem) if word not in taken)
-            taken.add(word)
+            word = next(word for word in _numbered(stem) if word not in words)
+            words.add(word)
         found[name] = word
     return found
 

@@ -44,11 +44,11 @@ def network_of(root: Element, where: str) -> Network:
                 f"node {name!r} is of kind {node.tag!r}: change it to a table of probabilities in GeNIe",
             )
         values[name] = tuple(_id(state, where) for state in node.each("state"))
-        parents[name] = tuple(parent for told in node.each("parents") for parent in told.text.split())
+        parents[name] = tuple(parent for element in node.each("parents") for parent in element.text.split())
         tables[name] = {(): _row(node, values[name], where)}
-        for told in node.each("property"):
-            if told.attributes.get("id") == _MEANING:
-                meanings[name] = (told.text, told.line)
+        for element in node.each("property"):
+            if element.attributes.get("id") == _MEANING:
+                meanings[name] = (element.text, element.line)
     for application in (genie for added in root.each("extensions") for genie in added.each("genie")):
         if application.attributes.get("app", "").startswith("aGrUM") and any(len(own) > 1 for own in parents.values()):
             # pyAgrum 3.3.1 varies the first parent fastest, which GeNIe and SMILE vary slowest.

@@ -37,10 +37,10 @@ def network_of(root: Element, where: str) -> Network:
         if (kind := variable.attributes.get("TYPE", "nature")) != "nature":
             raise NetworkFileError(where, variable.line, f"variable {name!r} is of type {kind!r}, not 'nature'")
         values[name] = tuple(outcome.text for outcome in variable.each("OUTCOME"))
-        for told in variable.each("PROPERTY"):
-            key, _, text = told.text.partition("=")
+        for element in variable.each("PROPERTY"):
+            key, _, text = element.text.partition("=")
             if key.strip() == _MEANING:
-                meanings[name] = (text, told.line)
+                meanings[name] = (text, element.line)
     if not values:
         raise NetworkFileError(where, networks[0].line, "it has no variables")
     parents: dict[str, tuple[str, ...]] = {}

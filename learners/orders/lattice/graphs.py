@@ -148,8 +148,7 @@ def draw_families(scores: FamilyScores, places: Integers, rng: np.random.Generat
 def _draw_family(logs: Floats, uniforms: Floats, index: Integers) -> None:
     """Replace sets index (n,) of a node's candidates by parent sets within them; uniforms (n, k) in [0, 1)."""
     numbers = Scaled.empty(logs.size)
-    largest = float(logs.max())
-    scale(logs, largest, *numbers)
+    scale(logs, float(logs.max()), *numbers)
     k = uniforms.shape[1]
     sums, exponents = np.empty((k + 1, logs.size)), np.empty((k + 1, logs.size), np.int32)
     partial_sums(*numbers, sums, exponents)
@@ -165,5 +164,4 @@ def log_n_orders(lattice: Lattice, parents: Uint64s) -> Floats:
     """
     distinct, place = np.unique(parents, axis=0, return_inverse=True)
     m, e = np.empty(lattice.sets.size), np.empty(lattice.sets.size, np.int32)
-    counts = [log_of(*count_orders(lattice, row, m, e)) for row in distinct]
-    return np.array(counts)[place.ravel()]
+    return np.array([log_of(*count_orders(lattice, row, m, e)) for row in distinct])[place.ravel()]

@@ -45,7 +45,7 @@ class Coverage:
     graphs: Share = Share()
     n_draws: int = 0
 
-    def told(self) -> dict[str, object]:
+    def facts(self) -> dict[str, object]:
         """For answers."""
         if self.is_exact:
             return {"is_exact": True, "orders": 1.0, "graphs": 1.0}
@@ -94,9 +94,9 @@ class OrderPosterior:
         n = max(own.size for own in self.scores.candidates)
         return {"max_parents": None if most >= free else most, "candidates": None if n >= free else int(n)}
 
-    def told(self, coverage: Coverage) -> dict[str, object]:
+    def facts(self, coverage: Coverage) -> dict[str, object]:
         """A coverage for answers, with the limits under which it holds."""
-        return coverage.told() | {"limits": self.limits}
+        return coverage.facts() | {"limits": self.limits}
 
     @property
     def leaves_out(self) -> bool:

@@ -81,14 +81,14 @@ class ConditionalPosteriors:
             if found is not None:
                 self._kept.move_to_end(edges)
                 return found
-        made = self._made(edges, pause)
+        posterior = self._posterior_given(edges, pause)
         with self._lock:
-            self._kept[edges] = made
+            self._kept[edges] = posterior
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-        return made
+        return posterior
 
-    def _made(self, edges: Edges, pause: Callable[[], None] | None) -> OrderPosterior:
+    def _posterior_given(self, edges: Edges, pause: Callable[[], None] | None) -> OrderPosterior:
         own = self.posterior
         scores = own.scores
         if own.bge is not None:

@@ -116,24 +116,24 @@ class GraphAverage:
     NoTables, UnknownColumn, InvalidParameter, ImpossibleEdges
     """
 
-    def __init__(self, asked: Asked, average: Average, n_rows: int, pause: Callable[[], None] | None = None) -> None:
-        self.asked, self.average, self._pause = asked, average, pause or (lambda: None)
-        posterior = asked.posterior
-        if asked.score is None:
+    def __init__(self, engine: Asked, average: Average, n_rows: int, pause: Callable[[], None] | None = None) -> None:
+        self.engine, self.average, self._pause = engine, average, pause or (lambda: None)
+        posterior = engine.posterior
+        if engine.score is None:
             raise NoRows
-        self.score: BGe | BDeu = asked.score
+        self.score: BGe | BDeu = engine.score
         per_family = 1 if isinstance(self.score, BGe) else 1 + self.score.rows.n_distinct // 8
         self.is_exact = (
             average.prior == "order"
             and not (average.present or average.absent)
             and posterior.sets is None
-            and asked.conditional is not None
+            and engine.conditional is not None
             and n_rows * posterior.scores.logs.size * per_family <= EXACT_WORK
         )
         self.n_rows = 0
         if self.is_exact:
             return
-        self.drawn, _ = asked.graphs_of(average, pause)
+        self.drawn, _ = engine.graphs_of(average, pause)
         graphs = [tuple(members(own) for own in row) for row in self.drawn.graphs.parents.tolist()]
         self.families = sorted({family for graph in graphs for family in enumerate(graph)})
         place = {family: i for i, family in enumerate(self.families)}
@@ -157,7 +157,7 @@ class GraphAverage:
         x, lost = np.array(x, np.float64), 0.0
         is_told = np.isfinite(x).all(axis=0)
         if isinstance(self.score, BGe):
-            center, spread = self.asked.posterior.standard
+            center, spread = self.engine.posterior.standard
             x = (x - center[:, np.newaxis]) / spread[:, np.newaxis]
             lost = float(np.log(spread).sum())
         else:
@@ -172,7 +172,7 @@ class GraphAverage:
 
     def _exactly(self, x: Floats) -> Floats:
         """Log Z of the rows and one more, less log Z of the rows, where Z sums over all orders and graphs."""
-        posterior, conditional = self.asked.posterior, self.asked.conditional
+        posterior, conditional = self.engine.posterior, self.engine.conditional
         assert conditional is not None
         candidates, logs = posterior.scores.candidates, []
         for row in x.T:
@@ -201,10 +201,10 @@ class GraphAverage:
         """How the rows so far were averaged: `is_exact`, or of how many draws, with the standard error of their mean log density."""
         if self.is_exact:
             return {"is_exact": True}
-        told: dict[str, object] = {"is_exact": False, "n": self.average.n, **self.drawn.effective_size}
+        answer: dict[str, object] = {"is_exact": False, "n": self.average.n, **self.drawn.effective_size}
         if self.n_rows:
-            told["standard_error"] = float(self.drawn.mean(self._excess / self.n_rows)[1])
-        return told
+            answer["standard_error"] = float(self.drawn.mean(self._excess / self.n_rows)[1])
+        return answer
 
 
 def with_row(score: BGe | BDeu, row: Floats) -> BGe | BDeu:

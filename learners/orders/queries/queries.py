@@ -114,7 +114,7 @@ class Asked:
         self.check(query)
         if isinstance(query, Score):
             own = self.posterior
-            return {"kind": query.kind} | self._score(query) | {"coverage": own.told(own.coverage)}
+            return {"kind": query.kind} | self._score(query) | {"coverage": own.facts(own.coverage)}
         answers: dict[type, Callable[[Any, OrderSums], Answer]] = {
             Edges: self._edges,
             Graph: self._graph,
@@ -123,7 +123,7 @@ class Asked:
             Effects: self._effects,
         }
         sums, coverage = self._given(self.known(query), pause)
-        return {"kind": query.kind} | answers[type(query)](query, sums) | {"coverage": self.posterior.told(coverage)}
+        return {"kind": query.kind} | answers[type(query)](query, sums) | {"coverage": self.posterior.facts(coverage)}
 
     @property
     def probabilities(self) -> Floats:
@@ -194,14 +194,14 @@ class Asked:
         raise ImpossibleEdges(f"no order of the columns{covered} allows {words} together with what the prior requires")
 
     def _edges(self, query: Edges, sums: OrderSums) -> Answer:
-        told: Answer = {"log_evidence": sums.log_z - self.posterior.prior_sums.log_z, "prior": query.prior}
+        answer: Answer = {"log_evidence": sums.log_z - self.posterior.prior_sums.log_z, "prior": query.prior}
         if query.prior == "order":
-            told |= {"edges": self._pairs(probability=edge_probabilities(sums))}
+            answer |= {"edges": self._pairs(probability=edge_probabilities(sums))}
         else:
             drawn = weighted_graphs(sums, query.n, query.seed, query.prior)
             mean, error = drawn.mean(drawn.graphs.adjacency())
-            told |= drawn.effective_size | {"edges": self._pairs(probability=mean, standard_error=error)}
-        return told | self._outside(query, sums, told["edges"])
+            answer |= drawn.effective_size | {"edges": self._pairs(probability=mean, standard_error=error)}
+        return answer | self._outside(query, sums, answer["edges"])
 
     def _outside(self, query: Edges, sums: OrderSums, pairs: list[Answer]) -> Answer:
         """What the tables leave out: nothing, or an estimate of its mass; edges from no candidate get theirs."""
@@ -224,14 +224,14 @@ class Asked:
             pair.update(is_candidate=False, probability=None)
             if found is not None:
                 pair.update(_as_probability(float(found.odds[edge]), float(found.errors[edge])))
-        told: Answer = {} if found is None else _as_probability(found.total, found.total_error, "mass")
+        mass: Answer = {} if found is None else _as_probability(found.total, found.total_error, "mass")
         words = (
             f"{n_outside} edges come from columns that are no candidate parents"
             if n_outside
             else ("the tables leave out parent sets larger than max_parents")
         )
-        how = "their mass is not known" if found is None else f"one more parent would have the mass {told['mass']:.3g}"
-        return {"outside": told | {"n_edges": n_outside}, "notes": [f"{words}; {how}"]}
+        how = "their mass is not known" if found is None else f"one more parent would have the mass {mass['mass']:.3g}"
+        return {"outside": mass | {"n_edges": n_outside}, "notes": [f"{words}; {how}"]}
 
     def _graph(self, query: Graph, sums: OrderSums) -> Answer:
         best = best_graph(sums.scores, sums.lattice)
@@ -243,7 +243,7 @@ class Asked:
         counts = np.bincount(place.ravel(), minlength=len(distinct))
         weights = np.bincount(place.ravel(), drawn.weights, len(distinct))
         n_orders = log_n_orders(sums.lattice, distinct)
-        told = []
+        graphs = []
         for row in np.lexsort((first, -weights)).tolist():
             log_score = float(drawn.graphs.log_scores[first[row]])
             entry: Answer = {
@@ -252,16 +252,16 @@ class Asked:
                 "log_score": log_score,
                 "log_posterior": log_score + float(n_orders[row]) - sums.log_z,
             }
-            told.append(entry | ({"weight": float(weights[row])} if query.prior == "graph" else {}))
-        return {"prior": query.prior, "n": query.n} | drawn.effective_size | {"graphs": told}
+            graphs.append(entry | ({"weight": float(weights[row])} if query.prior == "graph" else {}))
+        return {"prior": query.prior, "n": query.n} | drawn.effective_size | {"graphs": graphs}
 
     def _paths(self, query: Paths, sums: OrderSums) -> Answer:
-        told: Answer = {"prior": query.prior, "is_exact": False}
+        answer: Answer = {"prior": query.prior, "is_exact": False}
         if query.prior == "order" and self.posterior.sets is None and len(self.names) <= MOST_EXACT:
-            return told | {"is_exact": True, "paths": self._pairs(probability=path_probabilities(sums))}
+            return answer | {"is_exact": True, "paths": self._pairs(probability=path_probabilities(sums))}
         drawn = weighted_graphs(sums, query.n, query.seed, query.prior)
         mean, error = drawn.mean(ancestor_relations(drawn.graphs))
-        return told | drawn.effective_size | {"paths": self._pairs(probability=mean, standard_error=error)}
+        return answer | drawn.effective_size | {"paths": self._pairs(probability=mean, standard_error=error)}
 
     def _effects(self, query: Effects, sums: OrderSums) -> Answer:
         bge = self.posterior.bge
@@ -273,7 +273,7 @@ class Asked:
         # From the units in which the columns were scored to their own.
         units = spread[np.newaxis, :] / spread[:, np.newaxis]
         low, high = (bound * units for bound in drawn.interval(draws, query.level))
-        told: Answer = {
+        answer: Answer = {
             "prior": query.prior,
             "level": query.level,
             "n": query.n,
@@ -281,11 +281,10 @@ class Asked:
         } | drawn.effective_size
         if query.prior == "order" and mean_effects_bytes(sums) <= EFFECTS_BYTES:
             mean = mean_effects(sums, bge) * units
-            told["is_exact"] = self.posterior.coverage.is_exact
-            return told | {"effects": self._pairs(mean=mean, low=low, high=high)}
+            answer["is_exact"] = self.posterior.coverage.is_exact
+            return answer | {"effects": self._pairs(mean=mean, low=low, high=high)}
         mean, error = drawn.mean(means)
-        pairs = self._pairs(mean=mean * units, low=low, high=high, standard_error=error * units)
-        return told | {"effects": pairs}
+        return answer | {"effects": self._pairs(mean=mean * units, low=low, high=high, standard_error=error * units)}
 
     def _parents(self, query: Score) -> ParentSets:
         """The graph of a query."""
@@ -333,14 +332,14 @@ class Asked:
                 f"no order of the lattice has this graph; its number of orders is estimated, standard error {error:.1%}"
             )
         log_joint = log_score + n_orders
-        told: Answer = {"log_score": log_score, "log_posterior": log_joint - sums.log_z, "is_covered": not notes}
+        answer: Answer = {"log_score": log_score, "log_posterior": log_joint - sums.log_z, "is_covered": not notes}
         if not notes:
-            return told
+            return answer
         if log_score > -np.inf:
             # The mass of this graph itself was left out of the sum: with it, the share is a bound from above.
-            told["log_posterior"] = log_joint - float(np.logaddexp(log_joint, sums.log_z))
+            answer["log_posterior"] = log_joint - float(np.logaddexp(log_joint, sums.log_z))
             notes.append("the posterior does not hold this graph: its log posterior is at most this")
-        return told | {"notes": notes}
+        return answer | {"notes": notes}
 
     def _beyond(self, node: int, own: tuple[int, ...]) -> tuple[float, str]:
         """The log score of a family that the tables do not hold, and why they do not.

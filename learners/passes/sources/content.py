@@ -59,8 +59,7 @@ class Content(Protocol):
 
 def types_digest(schema: pa.Schema) -> str:
     """SHA-256 of names and types."""
-    told = [(field.name, str(field.type)) for field in schema]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([(field.name, str(field.type)) for field in schema]).encode()).hexdigest()
 
 
 def identified(file: SourceFile, content: Content) -> SourceFile:
@@ -188,8 +187,8 @@ class Partitioned(Wrapper):
     @property
     def types_sha256(self) -> str:
         """Of the folders' values and types, and of what the file's own types say."""
-        told = [(name, str(value.type), str(value.as_py())) for name, value in self.values.items()]
-        return hashlib.sha256(json.dumps([told, self.inner.types_sha256]).encode()).hexdigest()
+        values = [(name, str(value.type), str(value.as_py())) for name, value in self.values.items()]
+        return hashlib.sha256(json.dumps([values, self.inner.types_sha256]).encode()).hexdigest()
 
     def bounds(self, column: str) -> Bounds | None:
         """Those of the file, or the one value of a folder."""

@@ -97,13 +97,13 @@ class RowWeight(Condition, Protocol):
 
 def of_store(error: Exception) -> str | None:
     """What to say of an error that is the store's and not the file's; None if it is none."""
-    told = one_line(error)
-    if any(word in told for word in REFUSALS):
-        return f"is refused by its store ({told}). Renew the credentials if they have expired, or have them allow it."
-    if any(word in told for word in BUSY):  # pyarrow has asked again for seconds by then
-        return f"is in a store that answers too slowly ({told}). Try again later, or ask it for less at the same time."
-    if "NETWORK_CONNECTION" in told:
-        return f"is in a store that cannot be reached ({told}). Check the network, and the endpoint (AWS_ENDPOINT_URL)."
+    text = one_line(error)
+    if any(word in text for word in REFUSALS):
+        return f"is refused by its store ({text}). Renew the credentials if they have expired, or have them allow it."
+    if any(word in text for word in BUSY):  # pyarrow has asked again for seconds by then
+        return f"is in a store that answers too slowly ({text}). Try again later, or ask it for less at the same time."
+    if "NETWORK_CONNECTION" in text:
+        return f"is in a store that cannot be reached ({text}). Check the network, and the endpoint (AWS_ENDPOINT_URL)."
     return None
 
 

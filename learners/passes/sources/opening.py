@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -10,27 +10,24 @@ import pyarrow.fs as pafs
 
 from learners.passes.sources.columns.partitions import partition_values
 from learners.passes.sources.content import Content, Partitioned, identified
-from learners.passes.sources.csv.types import common_type
+from learners.passes.sources.csv.types import Types, common_type
 from learners.passes.sources.file_sets import SourceFile
 from learners.passes.sources.formats import TEXT, format_of
 from learners.passes.sources.parquet import read_footer
-from learners.schema.reading import Reading
 
 if TYPE_CHECKING:
     from learners.passes.sources.tabular import Kind, TabularContent
 
-Types = Mapping[str, pa.DataType | Reading]
-
 
 def opened_files(
-    filesystem: pafs.FileSystem, paths: Sequence[str], told: Types
+    filesystem: pafs.FileSystem, paths: Sequence[str], types: Types
 ) -> tuple[list[SourceFile], list[Content]]:
     """What identifies each file, and what it holds.
 
     Parameters
     ----------
     filesystem : pyarrow.fs.FileSystem
-    told : mapping of str to DataType
+    types : mapping of str to DataType
         Types of columns of CSV and JSON lines, and how they are written.
 
     Raises
@@ -47,10 +44,10 @@ def opened_files(
                 inspected,  # pyarrow.dataset imports pandas, where it is installed
             )
 
-            found.append(inspected(filesystem, path, cast("Kind", kind), told))
+            found.append(inspected(filesystem, path, cast("Kind", kind), types))
     files = [file for file, _ in found]
     contents = _agreeing([content for _, content in found])
-    added = partition_values(paths, [content.arrow_schema.names for content in contents], told)
+    added = partition_values(paths, [content.arrow_schema.names for content in contents], types)
     for i, values in enumerate(added):
         if values:
             contents[i] = Partitioned(contents[i], values, files[i].n_rows)

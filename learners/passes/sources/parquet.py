@@ -81,26 +81,26 @@ class ParquetContent:
         groups = [self.metadata.row_group(group).column(leaves[0]) for group in range(self.metadata.num_row_groups)]
         lows, highs, n_null = list[int](), list[int](), 0
         for column_chunk in groups:
-            told = column_chunk.statistics
-            if told is None or not told.has_null_count:
+            statistics = column_chunk.statistics
+            if statistics is None or not statistics.has_null_count:
                 return None
-            n_null += told.null_count
-            if told.has_min_max:
-                lows.append(told.min_raw)
-                highs.append(told.max_raw)
-            elif told.null_count < column_chunk.num_values:
+            n_null += statistics.null_count
+            if statistics.has_min_max:
+                lows.append(statistics.min_raw)
+                highs.append(statistics.max_raw)
+            elif statistics.null_count < column_chunk.num_values:
                 return None
         return Bounds(pa.scalar(min(lows, default=None), kind), pa.scalar(max(highs, default=None), kind), n_null)
 
     def _time_type(self, leaf: int) -> pa.DataType | None:
         """What the numbers of a column of timestamps or dates count; not always the unit that Arrow gives them."""
         column = self.metadata.schema.column(leaf)
-        told = json.loads(column.logical_type.to_json())
-        if column.physical_type == "INT32" and told["Type"] == "Date":
+        logical = json.loads(column.logical_type.to_json())
+        if column.physical_type == "INT32" and logical["Type"] == "Date":
             return pa.date32()
-        if column.physical_type == "INT64" and told["Type"] == "Timestamp" and told["timeUnit"] in _UNITS:
+        if column.physical_type == "INT64" and logical["Type"] == "Timestamp" and logical["timeUnit"] in _UNITS:
             kind = self.arrow_schema.field(column.path).type
-            return pa.timestamp(_UNITS[told["timeUnit"]], kind.tz if pa.types.is_timestamp(kind) else None)
+            return pa.timestamp(_UNITS[logical["timeUnit"]], kind.tz if pa.types.is_timestamp(kind) else None)
         return None
 
     @cached_property

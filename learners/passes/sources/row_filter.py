@@ -70,26 +70,26 @@ class Excess(Condition):
     """Rows that fulfil the first conditions but not all of the second."""
 
     held: tuple[Condition, ...]
-    wanted: tuple[Condition, ...]
+    excluded: tuple[Condition, ...]
 
     @property
     def text(self) -> str:
         """The condition in words."""
-        return f"{_texts(self.held)} but not {_texts(self.wanted)}"
+        return f"{_texts(self.held)} but not {_texts(self.excluded)}"
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns that the condition reads."""
-        return tuple(name for condition in (*self.held, *self.wanted) for name in condition.columns)
+        return tuple(name for condition in (*self.held, *self.excluded) for name in condition.columns)
 
     def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
         """(n_rows,) bool."""
-        held, wanted = np.ones(rows.num_rows, bool), np.ones(rows.num_rows, bool)
+        held, excluded = np.ones(rows.num_rows, bool), np.ones(rows.num_rows, bool)
         for condition in self.held:
             held &= condition.mask(rows, file, fragment, offset)
-        for condition in self.wanted:
-            wanted &= condition.mask(rows, file, fragment, offset)
-        return held & ~wanted
+        for condition in self.excluded:
+            excluded &= condition.mask(rows, file, fragment, offset)
+        return held & ~excluded
 
 
 class Selection:
@@ -99,7 +99,7 @@ class Selection:
     ----------
     raw : Source
         All files, with all their rows.
-    wanted : mapping
+    conditions : mapping
         Position of each file to learn from -> the conditions that its rows must fulfil.
 
     Attributes
@@ -108,9 +108,9 @@ class Selection:
         The rows to learn from.
     """
 
-    def __init__(self, raw: Source, wanted: Mapping[int, Sequence[Condition]]) -> None:
+    def __init__(self, raw: Source, conditions: Mapping[int, Sequence[Condition]]) -> None:
         self.raw = raw
-        self.wanted = {index: tuple(conditions) for index, conditions in wanted.items()}
+        self.wanted = {index: tuple(own) for index, own in conditions.items()}
         if not self.wanted:
             raise EmptyData("No file has rows in the window.")
         self.source = raw.restricted(self.wanted)
@@ -152,8 +152,7 @@ class Selection:
         if any(condition is None for condition in held):
             return None
         known = tuple(condition for condition in held if condition is not None)
-        kept = file_identity(self.source.files[index])
-        return [kept], self.raw.restricted({index: [Excess(known, conditions)]})
+        return [file_identity(self.source.files[index])], self.raw.restricted({index: [Excess(known, conditions)]})
 
     def rewritten(self, files: frozenset[str]) -> frozenset[str]:
         """Identities of files; those whose rows other files of a lake table hold by now are replaced by these."""
@@ -212,12 +211,12 @@ def window(source: Source, length: str, timestamp: str | None) -> Selection:
         raise SourceError(source.files[0].path, f"column {timestamp!r} holds no timestamps in any file.")
     _require_one_kind(moments, timestamp)
     since = Since(timestamp, _before(max(moments.values()), seconds))
-    wanted: dict[int, tuple[Condition, ...]] = {}
+    conditions: dict[int, tuple[Condition, ...]] = {}
     for index, (earliest, latest, has_null) in enumerate(bounds):
         if latest is not None and latest > since.cut:
             is_whole = earliest is not None and earliest > since.cut and not has_null
-            wanted[index] = () if is_whole else (since,)
-    return Selection(source, wanted)
+            conditions[index] = () if is_whole else (since,)
+    return Selection(source, conditions)
 
 
 def time_bounds(

@@ -122,15 +122,15 @@ class Source:
         SourceError
             Naming the path: nothing found, not of the format, or columns that disagree between files.
         """
-        wanted = [os.fspath(uris)] if isinstance(uris, str | os.PathLike) else [os.fspath(uri) for uri in uris]
-        if not wanted:
+        addresses = [os.fspath(uris)] if isinstance(uris, str | os.PathLike) else [os.fspath(uri) for uri in uris]
+        if not addresses:
             raise SourceError("(no path)", "give at least one file, folder or glob.")
         paths, files_named, hints = list[str](), list[str](), list[str]()
         found: pafs.FileSystem | None = filesystem
-        for uri in wanted:
+        for uri in addresses:
             bare = named(uri).place
             place, path = (filesystem, bare) if filesystem is not None else filesystem_of(bare)
-            if len(wanted) == 1 and (snapshot := snapshot_at(place, uri, path, at)) is not None:
+            if len(addresses) == 1 and (snapshot := snapshot_at(place, uri, path, at)) is not None:
                 return cls.of_snapshot(place, snapshot)
             if bare != uri or at is not None:
                 raise SourceError(uri, "name a lake table by itself, without other paths.")
@@ -305,8 +305,7 @@ class Source:
 
     def column_type(self, file: int, column: str) -> pa.DataType:
         """The type of a column in one file; types of one family may differ from file to file."""
-        schema = self.arrow_schema if self._table is not None else self._contents[file].arrow_schema
-        return schema.field(column).type
+        return (self.arrow_schema if self._table is not None else self._contents[file].arrow_schema).field(column).type
 
     def only(self, files: Collection[int]) -> Source:
         """Just the files at these positions of `files`."""
@@ -366,10 +365,10 @@ class Source:
         conditions, weight = self._conditions.get(fragment.file, ()), self.weight
         needed = [name for condition in conditions for name in condition.columns]
         needed += [] if weight is None else [weight.column]
-        wanted = names if columns is None else list(columns)
-        asked = None if columns is None and known.issuperset(needed) else list(dict.fromkeys([*wanted, *needed]))
+        outputs = names if columns is None else list(columns)
+        inputs = None if columns is None and known.issuperset(needed) else list(dict.fromkeys([*outputs, *needed]))
         offset = 0
-        for raw in self._raw(fragment, asked):
+        for raw in self._raw(fragment, inputs):
             if (check_indices or conditions) and self.has_columns_apart(fragment):
                 self._indices.require_sound(raw, self.files[fragment.file].path)
             batch = raw if self._completion is None else self._completion(raw)
@@ -382,7 +381,7 @@ class Source:
             offset += batch.num_rows
             chosen = batch if kept.all() else batch.filter(pa.array(kept))
             weights = None if weight is None else weight.counts(chosen)
-            yield chosen if asked is None else chosen.select(wanted), weights
+            yield chosen if inputs is None else chosen.select(outputs), weights
 
     def _raw(self, fragment: Fragment, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         if self._table is not None:
@@ -394,7 +393,7 @@ class Source:
             return
         assert self._filesystem is not None
         # Files may order their columns differently; and to pyarrow, column "a" includes column "a.b".
-        wanted = self.arrow_schema.names if columns is None else list(columns)
+        names = self.arrow_schema.names if columns is None else list(columns)
         file, content = self.files[fragment.file], self._contents[fragment.file]
         for batch in fragment_rows(self._filesystem, file, content, fragment, columns):
-            yield batch if batch.schema.names == wanted else batch.select(wanted)
+            yield batch if batch.schema.names == names else batch.select(names)

@@ -22,7 +22,7 @@ from learners.errors import SourceError, one_line
 from learners.passes.sources.content import BATCH_ROWS, Bounds, types_digest
 from learners.passes.sources.csv.header import Header, read_header
 from learners.passes.sources.csv.lines import refuse_bytes
-from learners.passes.sources.csv.types import FALSE, NULLS, TRUE, TextType, dialect_of, reading_of
+from learners.passes.sources.csv.types import FALSE, NULLS, TRUE, TextType, Types, dialect_of, reading_of
 from learners.passes.sources.file_sets import SourceFile, of_store, type_family
 from learners.passes.sources.formats import codec_of
 from learners.passes.sources.parquet import file_size
@@ -30,7 +30,6 @@ from learners.schema.reading import LATER_FIELDS, Dialect, Reading
 
 Kind = Literal["CSV", "JSON lines", "Feather", "ORC"]
 BLOCK_BYTES = 4 << 20
-Types = Mapping[str, pa.DataType | Reading]
 
 
 @dataclass(frozen=True)
@@ -60,19 +59,19 @@ class TabularContent:
     readings: Mapping[str, Reading] = slot(default_factory=dict)
     hints: Mapping[str, str] = slot(default_factory=dict)
     words: frozenset[str] = frozenset()
-    said: Dialect = slot(default_factory=Dialect)
+    options: Dialect = slot(default_factory=Dialect)
 
     @property
     def types_sha256(self) -> str:
         """Of the types, where the file itself does not hold them."""
         if self.kind not in ("CSV", "JSON lines"):
             return ""
-        told = {
+        readings = {
             name: [reading.missing, reading.decimal, reading.thousands, *reading.nulls, *_later(reading)]
             for name, reading in self.readings.items()
         }
-        said = replace(self.said, columns_of="").said()
-        more = [json.dumps(each, sort_keys=True) for each in (told, said) if each]
+        options = replace(self.options, columns_of="").options()
+        more = [json.dumps(each, sort_keys=True) for each in (readings, options) if each]
         return types_digest(self.arrow_schema) + "".join(more)
 
     def with_types(self, types: Mapping[str, pa.DataType]) -> TabularContent:
@@ -137,8 +136,8 @@ class TabularContent:
 
 def _later(reading: Reading) -> list[Mapping[str, str]]:
     """What is said of forms that earlier releases did not know: identities of files without them stay as they were."""
-    said = {name: mark for name, mark in reading.as_said().items() if name in LATER_FIELDS}
-    return [said] if said else []
+    options = {name: mark for name, mark in reading.options().items() if name in LATER_FIELDS}
+    return [options] if options else []
 
 
 def _as_written(column: pa.DictionaryArray, reading: Reading, kind: pa.DataType) -> pa.Array:
@@ -210,7 +209,7 @@ def opened(filesystem: pafs.FileSystem, path: str) -> tuple[Hashed, pa.NativeFil
 
 
 def inspected(
-    filesystem: pafs.FileSystem, path: str, kind: Kind, told: Types | None = None
+    filesystem: pafs.FileSystem, path: str, kind: Kind, types: Types | None = None
 ) -> tuple[SourceFile, TabularContent]:
     """Read a file once: its columns with their types, its rows, its SHA-256.
 
@@ -218,7 +217,7 @@ def inspected(
     ----------
     filesystem : pyarrow.fs.FileSystem
     kind : "CSV", "JSON lines", "Feather" or "ORC"
-    told : mapping of str to DataType, optional
+    types : mapping of str to DataType, optional
         Types of columns of text files that are not to be found.
 
     Raises
@@ -230,7 +229,7 @@ def inspected(
     try:
         info = filesystem.get_file_info(path)
         size = file_size(path, info)
-        n_rows, digest, content = look(filesystem, path, told or {}) if look else _typed(filesystem, path, kind)
+        n_rows, digest, content = look(filesystem, path, types or {}) if look else _typed(filesystem, path, kind)
     except SourceError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -249,13 +248,13 @@ def _typed(filesystem: pafs.FileSystem, path: str, kind: Kind) -> tuple[int, str
     return n_rows, hashed.rest(), TabularContent(kind, schema.remove_metadata())
 
 
-def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str, TabularContent]:
-    said = dialect_of(told)
+def _csv(filesystem: pafs.FileSystem, path: str, types: Types) -> tuple[int, str, TabularContent]:
+    options = dialect_of(types)
     with opened(filesystem, path)[1] as stream:
-        header = read_header(stream, path, said)
+        header = read_header(stream, path, options)
     names = header.names
     hashed, stream = opened(filesystem, path)
-    known = {name: reading_of(told, name) for name in names}
+    known = {name: reading_of(types, name) for name in names}
     finders = {name: TextType(reading) for name, (kind, reading) in known.items() if kind is None}
     words = frozenset(word for _, reading in known.values() for word in reading.words)
     nulls, quoted, is_packed = pa.array(NULLS), set(), codec_of(path) is not None
@@ -295,7 +294,7 @@ def _csv(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str,
             reading = replace(reading, nulls=_nulls_of(kind, reading, words))
         if reading != Reading():
             readings[name] = reading
-    return n_rows, digest, TabularContent("CSV", pa.schema(fields), header, readings, hints, words, said)
+    return n_rows, digest, TabularContent("CSV", pa.schema(fields), header, readings, hints, words, options)
 
 
 def _ends_in_quote(filesystem: pafs.FileSystem, path: str, header: Header) -> bool:
@@ -315,7 +314,7 @@ def _nulls_of(kind: pa.DataType, reading: Reading, words: frozenset[str]) -> tup
     return ("", *words)
 
 
-def _json(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str, TabularContent]:
+def _json(filesystem: pafs.FileSystem, path: str, types: Types) -> tuple[int, str, TabularContent]:
     hashed, stream = opened(filesystem, path)
     schemas: list[pa.Schema] = []
     n_rows = 0
@@ -332,7 +331,7 @@ def _json(filesystem: pafs.FileSystem, path: str, told: Types) -> tuple[int, str
         digest = hashed.rest()
     if not schemas:
         raise SourceError(path, "holds no JSON object.")
-    fields = [(field.name, reading_of(told, field.name)[0] or field.type) for field in _unified(schemas, path)]
+    fields = [(field.name, reading_of(types, field.name)[0] or field.type) for field in _unified(schemas, path)]
     return n_rows, digest, TabularContent("JSON lines", pa.schema(fields))
 
 

@@ -31,7 +31,7 @@ DEPENDENT = (
 )
 
 
-class _Told(NamedTuple):
+class _Values(NamedTuple):
     """What a network answers: of a marginal its logarithm; else probabilities, or means and then second moments (k,)."""
 
     log_evidence: float
@@ -78,44 +78,44 @@ def averaged(
     codes = set_codes(columns, query)
     form: list[Answer] = []
 
-    def asked(network: ArcNetwork) -> _Told:
+    def values_of(network: ArcNetwork) -> _Values:
         if pause is not None:
             pause()
         try:
             answer = answer_cut(network, codes, query, max_edges)
         except ImpossibleEvidence:
-            return _Told(-np.inf, np.empty(0))
+            return _Values(-np.inf, np.empty(0))
         except DependentRanges as error:
             raise InvalidParameter("graph", "average", DEPENDENT) from error
         form[:] = form or [answer]
         return _in_arrays(answer)
 
     rng = np.random.default_rng([average.seed, PARAMETER_STREAM])
-    means = [asked(parameters.mean(parents)) for parents in graphs]
-    draws = [asked(parameters.drawn(graphs[at], rng)) for at in place.tolist()]
+    means = [values_of(parameters.mean(parents)) for parents in graphs]
+    draws = [values_of(parameters.drawn(graphs[at], rng)) for at in place.tolist()]
     if not form:
         raise ImpossibleEvidence
     shown = [means[at] for at in place.tolist()]
-    told: dict[str, Any] = {"level": average.level}
+    numbers: dict[str, Any] = {"level": average.level}
     if isinstance(query, Marginal):
-        told |= _marginal(form[0], drawn, shown, draws, average.level)
+        numbers |= _marginal(form[0], drawn, shown, draws, average.level)
     else:
-        told |= _by_name(form[0], _given_evidence(drawn, shown), _given_evidence(drawn, draws), average.level)
+        numbers |= _by_name(form[0], _given_evidence(drawn, shown), _given_evidence(drawn, draws), average.level)
     weights: Floats = np.bincount(place, drawn.weights).astype(np.float64)
     cuts = [intervention_of(columns, parents, codes, query) for parents in graphs] if codes else []
-    extra: dict[str, Any] = {"n": average.n, "n_graphs": len(graphs), "coverage": model.posterior.told(coverage)}
-    return {"kind": query.kind, **told, **_interventions(cuts, weights), **extra, **drawn.effective_size}
+    extra: dict[str, Any] = {"n": average.n, "n_graphs": len(graphs), "coverage": model.posterior.facts(coverage)}
+    return {"kind": query.kind, **numbers, **_interventions(cuts, weights), **extra, **drawn.effective_size}
 
 
-def _in_arrays(answer: Answer) -> _Told:
+def _in_arrays(answer: Answer) -> _Values:
     if "distributions" in answer:
         every = [p for shares in answer["distributions"].values() for p in shares.values()]
     elif "moments" in answer:
         means = [moment["mean"] for moment in answer["moments"].values()]
         every = means + [moment["variance"] + moment["mean"] ** 2 for moment in answer["moments"].values()]
     else:
-        return _Told(answer["log_probability"], np.empty(0))
-    return _Told(answer["log_evidence"], np.array(every))
+        return _Values(answer["log_probability"], np.empty(0))
+    return _Values(answer["log_evidence"], np.array(every))
 
 
 class _Weighed(NamedTuple):
@@ -126,10 +126,10 @@ class _Weighed(NamedTuple):
     log_evidence: float
 
 
-def _given_evidence(drawn: WeightedGraphs, told: list[_Told]) -> _Weighed:
-    logs = np.array([each.log_evidence for each in told])
-    k = max(each.values.size for each in told)
-    values = np.array([each.values if each.values.size else np.zeros(k) for each in told])
+def _given_evidence(drawn: WeightedGraphs, answers: list[_Values]) -> _Weighed:
+    logs = np.array([each.log_evidence for each in answers])
+    k = max(each.values.size for each in answers)
+    values = np.array([each.values if each.values.size else np.zeros(k) for each in answers])
     most = logs.max()
     weights = drawn.weights * np.exp(logs - most)
     total = weights.sum()
@@ -138,7 +138,7 @@ def _given_evidence(drawn: WeightedGraphs, told: list[_Told]) -> _Weighed:
 
 
 def _marginal(
-    form: Answer, drawn: WeightedGraphs, means: list[_Told], draws: list[_Told], level: float
+    form: Answer, drawn: WeightedGraphs, means: list[_Values], draws: list[_Values], level: float
 ) -> dict[str, Any]:
     logs = np.array([each.log_evidence for each in means])
     own = np.array([each.log_evidence for each in draws])
@@ -157,10 +157,10 @@ def _marginal(
 def _by_name(form: Answer, shown: _Weighed, spread: _Weighed, level: float) -> dict[str, Any]:
     mean, error = shown.graphs.mean(shown.values)
     low, high = spread.graphs.interval(spread.values, level)
-    told: dict[str, Any] = {"log_evidence": shown.log_evidence}
+    answer: dict[str, Any] = {"log_evidence": shown.log_evidence}
     if "moments" in form:
         k = len(form["moments"])
-        told["moments"] = {
+        answer["moments"] = {
             name: {
                 "mean": float(mean[i]),
                 "variance": float(mean[k + i] - mean[i] ** 2),
@@ -169,26 +169,26 @@ def _by_name(form: Answer, shown: _Weighed, spread: _Weighed, level: float) -> d
             }
             for i, name in enumerate(form["moments"])
         }
-        return told
-    told["distributions"], told["standard_errors"], told["intervals"] = {}, {}, {}
+        return answer
+    answer["distributions"], answer["standard_errors"], answer["intervals"] = {}, {}, {}
     at = 0
     for name, shares in form["distributions"].items():
         part = slice(at, at := at + len(shares))
-        told["distributions"][name] = dict(zip(shares, mean[part].tolist(), strict=True))
-        told["standard_errors"][name] = dict(zip(shares, error[part].tolist(), strict=True))
+        answer["distributions"][name] = dict(zip(shares, mean[part].tolist(), strict=True))
+        answer["standard_errors"][name] = dict(zip(shares, error[part].tolist(), strict=True))
         ends = np.stack([low[part], high[part]], axis=1).tolist()
-        told["intervals"][name] = dict(zip(shares, ends, strict=True))
-    return told
+        answer["intervals"][name] = dict(zip(shares, ends, strict=True))
+    return answer
 
 
-def _interventions(told: Sequence[Mapping[str, Any]], weights: Floats) -> Mapping[str, Any]:
+def _interventions(every: Sequence[Mapping[str, Any]], weights: Floats) -> Mapping[str, Any]:
     """`intervention_of` all graphs, its arcs and columns with probabilities."""
-    if not told:
+    if not every:
         return {}
     cut: dict[tuple[str, str], float] = {}
     causes: dict[tuple[str, str], float] = {}
     adjusted: dict[tuple[str, str], dict[str, float]] = {}
-    for each, weight in zip(told, weights.tolist(), strict=True):
+    for each, weight in zip(every, weights.tolist(), strict=True):
         for arc in each["cut"]:
             key = arc["from"], arc["to"]
             cut[key] = cut.get(key, 0.0) + weight
@@ -199,7 +199,7 @@ def _interventions(told: Sequence[Mapping[str, Any]], weights: Floats) -> Mappin
             for name in pair["adjust_for"]:
                 shares[name] = shares.get(name, 0.0) + weight
     shown: dict[str, Any] = {
-        "set": told[0]["set"],
+        "set": every[0]["set"],
         "cut": [{"from": a, "to": b, "probability": p} for (a, b), p in sorted(cut.items())],
     }
     if causes:

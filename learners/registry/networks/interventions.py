@@ -17,10 +17,7 @@ from learners.registry.networks.likelihood_weighting import sampled_answer
 
 
 def answer_after(
-    network: ArcNetwork,
-    query: Query,
-    max_edges: int = MAX_EDGES,
-    pause: Callable[[], None] | None = None,
+    network: ArcNetwork, query: Query, max_edges: int = MAX_EDGES, pause: Callable[[], None] | None = None
 ) -> Answer:
     """The answer of a network after a query's intervention, if it has one; then with `intervention`, see `intervention_of`.
 
@@ -67,8 +64,8 @@ def named(columns: Columns, query: Asked) -> set[int]:
     UnknownColumn
     """
     given = [name for name, value in known_after(query).items() if value is not None]
-    asked = () if isinstance(query, Marginal) else query.variables
-    return set(columns.variables([*given, *query.likely, *asked]))
+    names = () if isinstance(query, Marginal) else query.variables
+    return set(columns.variables([*given, *query.likely, *names]))
 
 
 def set_codes(columns: Columns, query: Query) -> dict[int, float]:
@@ -108,11 +105,11 @@ def intervention_of(columns: Columns, parents: Graph, codes: Mapping[int, float]
     names = columns.names
     values = {} if isinstance(query, Surprise) else dict(query.do)
     cut = [{"from": names[parent], "to": names[v]} for v in codes for parent in parents[v]]
-    told = Intervention(set=values, cut=cut)
+    intervention = Intervention(set=values, cut=cut)
     if len(codes) == 1:
         (cause,) = codes
         below = descendants(parents, cause)
-        told["back_door"] = [
+        intervention["back_door"] = [
             {
                 "from": names[cause],
                 "to": names[outcome],
@@ -121,7 +118,7 @@ def intervention_of(columns: Columns, parents: Graph, codes: Mapping[int, float]
             }
             for outcome in outcomes_of(columns, query, codes)
         ]
-    return told
+    return intervention
 
 
 def outcomes_of(columns: Columns, query: Query, codes: Mapping[int, float]) -> list[int]:

@@ -90,25 +90,23 @@ def sampled_answer(
         raise NotSampled(query.kind)
     columns = network.columns
     given = read_evidence(columns, query)
-    asked: tuple[int, ...] = ()
-    if not isinstance(query, Marginal):
-        asked = asked_variables(columns, query, given, discrete=True)
+    variables = () if isinstance(query, Marginal) else asked_variables(columns, query, given, discrete=True)
     likelihoods = [np.ones(size) for size in columns.n_values]
     for v, logs in given.likelihoods.log_weights.items():
         likelihoods[v] = np.exp(logs)
     x = columns.rows([given.values])[:, 0]
     for v in np.flatnonzero(~np.isnan(x)).tolist():
         likelihoods[v] = (np.arange(columns.n_values[v]) == x[v]).astype(np.float64)
-    if not asked and not isinstance(query, Marginal):
+    if not variables and not isinstance(query, Marginal):
         raise InvalidEvidence("No column is left to ask for: give fewer values.")
     started = time.perf_counter()
-    sums, error = _sums(_prepared(network, likelihoods), [int(v) for v in asked], sampling, pause, started)
+    sums, error = _sums(_prepared(network, likelihoods), [int(v) for v in variables], sampling, pause, started)
     seconds = time.perf_counter() - started
     if not sums.weight:
         raise NoWorlds(sums.n, seconds)
-    told = Answer(kind=query.kind)
+    answer = Answer(kind=query.kind)
     p = sums.weight / sums.n
-    told["sampled"] = Sampled(
+    answer["sampled"] = Sampled(
         n=sums.n,
         effective_sample_size=sums.weight**2 / sums.square,
         largest_error=error,
@@ -116,25 +114,25 @@ def sampled_answer(
         seconds=seconds,
     )
     if isinstance(query, Marginal):
-        told["log_probability"], told["probability"], told["standard_error"] = float(np.log(p)), p, p * error
-        return told
-    told["log_evidence"] = float(np.log(p))
+        answer["log_probability"], answer["probability"], answer["standard_error"] = float(np.log(p)), p, p * error
+        return answer
+    answer["log_evidence"] = float(np.log(p))
     shares, errors = _shares(sums)
-    ends = np.cumsum([columns.n_values[v] for v in asked])[:-1]
-    parts = list(zip(asked, np.split(shares, ends), np.split(errors, ends), strict=True))
+    ends = np.cumsum([columns.n_values[v] for v in variables])[:-1]
+    parts = list(zip(variables, np.split(shares, ends), np.split(errors, ends), strict=True))
     if isinstance(query, Impute):
-        told["imputed"] = {}
+        answer["imputed"] = {}
         for v, own, its in parts:
             best = int(np.where(nameable(columns)[v], own, -1.0).argmax())
-            told["imputed"][columns.names[v]] = Guess(
+            answer["imputed"][columns.names[v]] = Guess(
                 value=columns.value(v, best), probability=float(own[best]), standard_error=float(its[best])
             )
-        return told
-    told["distributions"], told["standard_errors"] = {}, {}
+        return answer
+    answer["distributions"], answer["standard_errors"] = {}, {}
     for v, own, its in parts:
-        told["distributions"][columns.names[v]] = dict(zip(columns.labels(v), own.tolist(), strict=True))
-        told["standard_errors"][columns.names[v]] = dict(zip(columns.labels(v), its.tolist(), strict=True))
-    return told
+        answer["distributions"][columns.names[v]] = dict(zip(columns.labels(v), own.tolist(), strict=True))
+        answer["standard_errors"][columns.names[v]] = dict(zip(columns.labels(v), its.tolist(), strict=True))
+    return answer
 
 
 def _prepared(network: DiscreteNetwork, likelihoods: list[Floats]) -> SampledNetwork:
@@ -154,16 +152,15 @@ def _prepared(network: DiscreteNetwork, likelihoods: list[Floats]) -> SampledNet
 
 
 def _starts(sizes: list[int]) -> Integers:
-    starts: Integers = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-    return starts
+    return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 
 def _sums(
-    network: SampledNetwork, asked: list[int], sampling: Sampling, pause: Callable[[], None] | None, started: float
+    network: SampledNetwork, variables: list[int], sampling: Sampling, pause: Callable[[], None] | None, started: float
 ) -> tuple[_Sums, float]:
     """Sums over as many blocks as are needed, and the largest standard error."""
     codes, weights = np.zeros((network.sizes.size, BLOCK), np.uint16), np.empty(BLOCK)
-    k = int(network.sizes[asked].sum()) if asked else 0
+    k = int(network.sizes[variables].sum()) if variables else 0
     sums, error = _Sums(0, 0.0, 0.0, np.zeros(k), np.zeros(k)), np.inf
     counter = np.uint64(sampling.seed)
     while error > sampling.error:
@@ -174,7 +171,7 @@ def _sums(
         counter = np.uint64(draw_worlds(network, counter, codes, weights))
         squares = weights**2
         own = [
-            [np.bincount(codes[v], of, int(network.sizes[v])) for v in asked] if asked else [np.empty(0)]
+            [np.bincount(codes[v], of, int(network.sizes[v])) for v in variables] if variables else [np.empty(0)]
             for of in (weights, squares)
         ]
         sums = _Sums(

@@ -28,13 +28,13 @@ class ArcModel(CircuitModel):
 
     network: ArcNetwork
 
-    def answer(self, asked: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
+    def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
         """Answers as `queries.answer_all` tells them; those after an intervention as `interventions.answer_after` does."""
-        is_cut = [not isinstance(query, Surprise) and bool(query.do) for query in asked]
-        whole = iter(super().answer([query for query, cut in zip(asked, is_cut, strict=True) if not cut], pause))
+        is_cut = [not isinstance(query, Surprise) and bool(query.do) for query in queries]
+        whole = iter(super().answer([query for query, cut in zip(queries, is_cut, strict=True) if not cut], pause))
         return [
             answer_after(self.network, query, pause=pause) if cut else next(whole)
-            for query, cut in zip(asked, is_cut, strict=True)
+            for query, cut in zip(queries, is_cut, strict=True)
         ]
 
     def structure(self) -> dict[str, object]:
@@ -158,8 +158,7 @@ def check_network(header: Mapping[str, object], arrays: Arrays) -> None:
     """
     del header
     sizes = np.asarray(arrays["n_values"])
-    d = sizes.size
-    _check_parents(arrays, d)
+    _check_parents(arrays, sizes.size)
     parts = np.split(np.asarray(arrays["parents"]), np.cumsum(arrays["n_parents"])[:-1])
     tables = np.asarray(arrays["tables"])
     if sizes.dtype != np.int64 or tables.dtype != np.float64 or not (tables >= 0).all():

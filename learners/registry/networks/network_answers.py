@@ -52,11 +52,11 @@ def answer_all(
     """
     plain = [query for query in queries if is_plain(query)]
     whole = iter(_by_circuit(model, plain, compiled, pause) if plain else [])
-    told: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     for query in queries:
         answer = next(whole) if is_plain(query) else _special(model, query, max_edges, pause)
-        told.append({**answer} | ({"graph": _named(query)} if isinstance(model, OrderModel) else {}))
-    return told
+        answers.append({**answer} | ({"graph": _named(query)} if isinstance(model, OrderModel) else {}))
+    return answers
 
 
 def _by_circuit(

@@ -106,8 +106,7 @@ def network_circuit(model: LookupModel, max_edges: int = MAX_EDGES) -> Circuit:
     """
     n_values, target = [*model.schema.domain_sizes.tolist(), model.schema.n_classes], model.schema.n_attributes
     families = [(target,), *(family for family, _ in _families(model))]
-    tables = itertools.chain([_prior(model)], _tables(model))
-    return families_circuit(n_values, families, tables, target, max_edges)
+    return families_circuit(n_values, families, itertools.chain([_prior(model)], _tables(model)), target, max_edges)
 
 
 def _families(model: LookupModel) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -126,8 +125,7 @@ def _tables(model: LookupModel) -> Iterator[Floats]:
 
 def _prior(model: LookupModel) -> Floats:
     """The classifier's own smoothing of the prior: see classifiers/compile.py."""
-    prior: Floats = (model.class_counts + 1.0 / model.schema.n_classes) / (model.class_counts.sum() + 1.0)
-    return prior
+    return (model.class_counts + 1.0 / model.schema.n_classes) / (model.class_counts.sum() + 1.0)
 
 
 def _of_classifier(model: LookupModel, most_cells: int) -> DiscreteNetwork:
@@ -208,8 +206,7 @@ class GraphParameters:
 
 
 def _shares(counts: Floats) -> Floats:
-    shares: Floats = counts / counts.sum(axis=1, keepdims=True)
-    return shares
+    return counts / counts.sum(axis=1, keepdims=True)
 
 
 def _of_tables(model: OrderModel, parents: Graph, tables: Sequence[Floats]) -> DiscreteNetwork:
@@ -222,5 +219,4 @@ def _of_tables(model: OrderModel, parents: Graph, tables: Sequence[Floats]) -> D
 
 def _gaussian(model: OrderModel, parents: Graph, scored: Coefficients) -> GaussianNetwork:
     """The network of coefficients in the units in which the columns were scored."""
-    found = in_own_units(model.posterior.standard, scored)
-    return GaussianNetwork(model.schema, parents, *found, model.facts)
+    return GaussianNetwork(model.schema, parents, *in_own_units(model.posterior.standard, scored), model.facts)

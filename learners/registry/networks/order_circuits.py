@@ -60,8 +60,8 @@ def _words(model: OrderModel, node: int, indices: list[int]) -> tuple[str, ...]:
     """The parent sets of a column as values: names with commas, or lists where that tells two alike."""
     candidates = model.posterior.scores.candidates[node]
     sets = [[model.names[candidates[bit]] for bit in members(index)] for index in indices]
-    told = [", ".join(own) or NO_PARENTS for own in sets]
-    return tuple(told if len(set(told)) == len(told) else (json.dumps(own, ensure_ascii=False) for own in sets))
+    words = [", ".join(own) or NO_PARENTS for own in sets]
+    return tuple(words if len(set(words)) == len(words) else (json.dumps(own, ensure_ascii=False) for own in sets))
 
 
 def _circuit(sums: OrderSums, possible: list[np.ndarray]) -> Circuit:

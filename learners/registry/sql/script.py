@@ -123,10 +123,10 @@ def _writable(model: Model) -> Writable:
 
 
 def _check_names(dialect: Dialect, parameter: str, columns: Sequence[str]) -> None:
-    told = columns if dialect.distinguishes_case else [column.lower() for column in columns]
-    for place, column in enumerate(told):
-        if column in told[:place]:
-            both = f"{columns[told.index(column)]!r} and {columns[place]!r}"
+    names = columns if dialect.distinguishes_case else [column.lower() for column in columns]
+    for place, column in enumerate(names):
+        if column in names[:place]:
+            both = f"{columns[names.index(column)]!r} and {columns[place]!r}"
             given = dialect.name if parameter == "dialect" else columns[place]
             raise InvalidParameter(parameter, given, f"the columns {both} have one name in {dialect.name}")
 

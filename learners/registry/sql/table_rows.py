@@ -72,17 +72,17 @@ def _incomplete(query: Query, writable: Writable, marked: str, kept: Sequence[st
     n_known = added(["0", *(f"CASE WHEN c{i} < {sizes[i]} THEN 1 ELSE 0 END" for i in used)])
     n_null = added(["0", *(f"CASE WHEN c{i} = 0 THEN 1 ELSE 0 END" for i in nullable)])
     codes = [f"c{i}" for i in used]
-    told = [f"{key_own} AS key_own", f"CASE WHEN mark = 2 THEN {key_hidden} END AS key_hidden"]
+    keys = [f"{key_own} AS key_own", f"CASE WHEN mark = 2 THEN {key_hidden} END AS key_hidden"]
     counted = [f"{n_known} AS n_known", f"{n_null} AS n_null"]
-    columns = [*kept, *codes, "mark", *told, *counted, f"{_is_too_much(query, writable, hidden)} AS is_too_much"]
+    columns = [*kept, *codes, "mark", *keys, *counted, f"{_is_too_much(query, writable, hidden)} AS is_too_much"]
     lacking = query.add("lacking", columns, f"{marked}\n  WHERE mark > 0", is_shared=True)
-    asked = f"SELECT key_own AS row_key, {', '.join(codes)} FROM {lacking} WHERE is_too_much = 0"
+    select = f"SELECT key_own AS row_key, {', '.join(codes)} FROM {lacking} WHERE is_too_much = 0"
     if nullable:
         without = ", ".join(f"{hidden[i]} AS c{i}" for i in used)
-        asked += (
+        select += (
             f"\n    UNION ALL SELECT key_hidden AS row_key, {without} FROM {lacking} WHERE mark = 2 AND is_too_much = 0"
         )
-    source = query.add("asked", ["row_key", *codes], f"({asked}) AS both_readings", distinct=True)
+    source = query.add("asked", ["row_key", *codes], f"({select}) AS both_readings", distinct=True)
     source = writable.add_known(query, source)
     own = [f"m.{column}" for column in kept]
     if not nullable:

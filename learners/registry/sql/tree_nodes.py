@@ -105,8 +105,8 @@ class TreesInSQL:
         rows = []
         for number, node in enumerate(self.nodes):
             below = [f"{side}, {self.nodes[side].attribute}" for side in (node.left, node.right)]
-            told = f"{dialect.number(node.left_share)}, {node.label}, {dialect.number(node.score)}"
-            rows.append(f"{number}, {node.low}, {node.high}, '{node.mask}', {', '.join(below)}, {told}")
+            leaf = f"{dialect.number(node.left_share)}, {node.label}, {dialect.number(node.score)}"
+            rows.append(f"{number}, {node.low}, {node.high}, '{node.mask}', {', '.join(below)}, {leaf}")
         return rows
 
     def add_scores(self, query: Query, source: str) -> str:

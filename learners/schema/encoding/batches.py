@@ -109,7 +109,6 @@ class BatchEncoder:
 
         Parameters
         ----------
-        batch : RecordBatch
         is_trusted : bool
             False if it comes from outside: it is then checked as `batch.validate(full=True)` does. Indices into dictionaries
             are checked in any case: Parquet's pages may be damaged.
@@ -173,8 +172,7 @@ class BatchEncoder:
     @cached_property
     def _edges(self) -> Floats:
         nothing = (np.nan,) * 4
-        of_each = [one.edges or nothing for one in self.attributes]
-        return np.array(of_each, np.float64).reshape(-1, 4)
+        return np.array([one.edges or nothing for one in self.attributes], np.float64).reshape(-1, 4)
 
     def _look_closer(self, batch: pa.RecordBatch, plan: BatchPlan, found: Codes, x: Codes, is_trusted: bool) -> None:
         for j in np.flatnonzero(found).tolist():

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from learners.errors import MOST_NAMED, SchemaError, UnknownColumn
-from learners.kernels.arrays import Codes, Floats, freeze
+from learners.kernels.arrays import Codes, Floats, freeze, frozen
 from learners.schema.chunk import Chunk
 from learners.schema.clocks import TICKS, as_seconds, clock_of, is_moment, what_time
 from learners.schema.encoding.batches import BatchEncoder, sound_column
@@ -25,8 +25,6 @@ def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
 
     Parameters
     ----------
-    column : Array
-    name : str
     arrow_type : str
         Of the column in training, in whose unit times of day and durations are told; by default in their own.
 
@@ -45,8 +43,7 @@ def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
                 f"Column {name!r} holds {kind}, but {arrow_type} in training. Make the types agree.", name
             )
         if pa.types.is_date32(kind):
-            days = pc.cast(pc.cast(column, pa.int32()), pa.float64())
-            return _read_only(pc.multiply(days, 86_400.0))
+            return _read_only(pc.multiply(pc.cast(pc.cast(column, pa.int32()), pa.float64()), 86_400.0))
         if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
             return _read_only(_moments(column))
         if pa.types.is_time(kind) or pa.types.is_duration(kind):
@@ -80,17 +77,17 @@ def _moments(column: pa.Array) -> pa.Array:
     return pc.divide(pc.multiply(counts, TICKS["us"] / ticks), 1e6)
 
 
-def _are_times(own: str, wanted: str) -> bool:
+def _are_times(own: str, other: str) -> bool:
     """Whether the times of one type compare with those of another: moments, times of day, durations."""
-    of, to = clock_of(own), clock_of(wanted)
+    of, to = clock_of(own), clock_of(other)
     if of is None or to is None:
-        return of is to and is_moment(wanted)
+        return of is to and is_moment(other)
     return of[0] == to[0]
 
 
-def _counted(counts: pa.Array, own: str, wanted: str) -> pa.Array:
+def _counted(counts: pa.Array, own: str, other: str) -> pa.Array:
     """Counts of one unit of time in another."""
-    of, to = clock_of(own), clock_of(wanted)
+    of, to = clock_of(own), clock_of(other)
     if of is None or to is None or of == to:
         return counts
     counts = pc.cast(counts, pa.float64(), safe=False)
@@ -99,9 +96,7 @@ def _counted(counts: pa.Array, own: str, wanted: str) -> pa.Array:
 
 def _read_only(column: pa.Array) -> Floats:
     """Always read-only, as Arrow's own memory is: to numba a writable array is another type."""
-    values = np.asarray(column.to_numpy(zero_copy_only=False))
-    freeze(values)
-    return values
+    return frozen(column.to_numpy(zero_copy_only=False))
 
 
 class _NominalEncoder:
@@ -135,8 +130,7 @@ class _NominalEncoder:
         Of booleans the codes of False and True come first.
         """
         if pa.types.is_boolean(kind):
-            of_both = self._codes_of(pa.array([False, True]), kind)
-            return np.resize(of_both, 256), -1
+            return np.resize(self._codes_of(pa.array([False, True]), kind), 256), -1
         every = pa.array(np.arange(256, dtype=np.uint8).view(np.uint8 if kind == pa.uint8() else np.int8))
         codes = self._codes_of(pc.cast(every, pa.int64()), kind)
         largest = self.attribute.n_values
@@ -323,16 +317,11 @@ def encode(
     ----------
     batch : RecordBatch or Table
         Other columns are ignored; without the target the chunk has no classes.
-    schema : Schema
     is_trusted : bool
         False if the buffers come from outside: they are then checked as `batch.validate(full=True)` does, at a
         fraction of its price.
     with_class : bool
         False to overlook the target.
-
-    Returns
-    -------
-    Chunk
 
     Raises
     ------

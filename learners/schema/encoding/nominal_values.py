@@ -152,8 +152,8 @@ def _whole(values: pa.Array, is_whole: pa.Array) -> tuple[pa.Array, Mask]:
 
 def as_canonical(texts: pa.Array, arrow_type: str) -> pa.Array:
     """Texts as those of a column of times, see `canonical`; what is no time stays as it is."""
-    told = texts.to_pylist()
-    return pa.array([text if text is None else canonical(text, arrow_type) or text for text in told], pa.string())
+    words = [text if text is None else canonical(text, arrow_type) or text for text in texts.to_pylist()]
+    return pa.array(words, pa.string())
 
 
 def _times(column: pa.Array) -> tuple[pa.Array, Mask]:
@@ -174,8 +174,8 @@ def _times(column: pa.Array) -> tuple[pa.Array, Mask]:
     if not is_within.all():
         moments = pc.if_else(pa.array(is_within), moments, pa.scalar(None, moments.type))
     text = _without_zeros(pc.cast(moments, pa.string()))
-    for pattern, told in ((" 00:00:00$", ""), (" ", "T")):
-        text = pc.replace_substring_regex(text, pattern, told)
+    for pattern, replacement in ((" 00:00:00$", ""), (" ", "T")):
+        text = pc.replace_substring_regex(text, pattern, replacement)
     return text if is_within.all() else pc.if_else(pa.array(is_within), text, ""), ~is_within
 
 

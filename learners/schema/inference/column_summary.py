@@ -224,7 +224,7 @@ def in_order(found: Mapping[str, Column], names: Iterable[str]) -> dict[str, Col
     return dict(sorted(found.items(), key=lambda item: place.get(item[0], len(place))))
 
 
-def as_said(schema: Schema, overrides: Mapping[str, ColumnOverride]) -> Schema:
+def with_overrides(schema: Schema, overrides: Mapping[str, ColumnOverride]) -> Schema:
     """The schema with what is said of its files and of rows without a class.
 
     Raises

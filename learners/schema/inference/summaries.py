@@ -20,7 +20,6 @@ from learners.schema.inference.category_counts import ValueTally, plain
 from learners.schema.inference.column_summary import (
     Column,
     are_whole,
-    as_said,
     in_order,
     is_state,
     kind_of,
@@ -29,6 +28,7 @@ from learners.schema.inference.column_summary import (
     nominal_attribute,
     pairs,
     refreshed,
+    with_overrides,
 )
 from learners.schema.inference.value_counts import value_counts
 from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, reading_of
@@ -140,8 +140,8 @@ class ColumnSummaries:
         ------
         UnknownColumn, SchemaError
         """
-        asked = [name for name in self.overrides if name != ALL] if self.kept is None else []
-        for name in [*asked, *([self.target] if self.target is not None else [])]:
+        required = [name for name in self.overrides if name != ALL] if self.kept is None else []
+        for name in [*required, *([self.target] if self.target is not None else [])]:
             if name not in rows.schema.names:
                 raise UnknownColumn(name, rows.schema.names)
         self.n_rows += rows.num_rows
@@ -270,7 +270,7 @@ class ColumnSummaries:
         classes = [self.classes[j] for j in order]
         if self.kept is not None:
             now = refreshed(self.kept, self.found, self.overrides, self.max_values, classes)
-            return as_said(now, self.overrides)
+            return with_overrides(now, self.overrides)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         attributes: list[Attribute] = []
@@ -287,7 +287,7 @@ class ColumnSummaries:
             raise SchemaError(f"No column is left to learn from ({reasons or 'the table has the target only'}).")
         class_type = "string" if isinstance(classes[0], str) else "bool" if isinstance(classes[0], bool) else "int64"
         schema = Schema(tuple(attributes), self.target, tuple(map(str, classes)), class_type, tuple(left_out))
-        return as_said(schema, self.overrides)
+        return with_overrides(schema, self.overrides)
 
     def _attribute(
         self, name: str, column: Column, place: Integers, cut_points: CutPoints | None

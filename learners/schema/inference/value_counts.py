@@ -37,8 +37,7 @@ def value_counts(column: pa.Array, name: str) -> tuple[pa.Array, Integers, int]:
             raise SchemaError(f"Column {name!r} has indices beyond its dictionary.", name)
         return plain_values(column.dictionary, name), counts, 0
     values, index, is_null = distinct(column, name)
-    counts = np.bincount(index[~is_null], minlength=len(values))
-    return values, counts, int(is_null.sum())
+    return values, np.bincount(index[~is_null], minlength=len(values)), int(is_null.sum())
 
 
 def _of_bytes(values: Uint8s) -> Integers:

@@ -127,7 +127,7 @@ def test_an_update_goes_on_with_new_rows_behind_the_old_ones(workspace, tmp_path
         assert [entry["stage"] for entry in passes] == ["sampling"]
         n_known = len(known.sampled.choices[0])
         assert len(grown.sampled.choices[0]) == grown.facts["n_rows"] > n_known
-        assert grown.sampled.told["turn"] == known.sampled.told["turn"] + 1
+        assert grown.sampled.header["turn"] == known.sampled.header["turn"] + 1
         assert grown.schema == known.schema
     same, passes = product.train_with_passes(workspace, request_of(folder, update=True))
     assert sum(entry["n_rows_read"] for entry in passes) == 0

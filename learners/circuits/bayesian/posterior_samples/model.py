@@ -14,7 +14,7 @@ from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.summary import summarised
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.evaluation.reweighted import Likelihoods
-from learners.circuits.model import CircuitHeader, CircuitModel, SamplingTold
+from learners.circuits.model import CircuitHeader, CircuitModel, SamplingHeader
 from learners.circuits.queries.answer_types import Batches
 from learners.circuits.queries.sampling import sample
 from learners.circuits.queries.sampling_kernels import GOLDEN
@@ -38,7 +38,7 @@ class Sampled:
         State of each chain.
     """
 
-    told: SamplingTold
+    header: SamplingHeader
     leaf: Floats
     choices: list[Uint8s]
 
@@ -95,8 +95,8 @@ class BayesianCircuit(CircuitModel):
         InvalidParameter
             If the level is not between 0 and 1.
         """
-        told = [summarised(p, self.n_chains, level) for p in self._class_draws(chunk)]
-        low, high = (np.concatenate([each[end] for each in told] or [self._nobody()]) for end in (2, 3))
+        summaries = [summarised(p, self.n_chains, level) for p in self._class_draws(chunk)]
+        low, high = (np.concatenate([each[end] for each in summaries] or [self._nobody()]) for end in (2, 3))
         return low, high
 
     def _nobody(self) -> Floats:
@@ -152,7 +152,7 @@ class BayesianCircuit(CircuitModel):
             "schema": self.schema.to_json(),
             "facts": self.facts,
             "n_chains": self.n_chains,
-            "sampling": None if self.sampled is None else self.sampled.told,
+            "sampling": None if self.sampled is None else self.sampled.header,
         }
         arrays = dict(self.circuit.to_arrays())
         arrays |= {WEIGHT: self.draws.weight, PARAMETER: self.draws.parameter, TRACE: self.trace}
@@ -192,5 +192,4 @@ def _scattered(seed: int, numbers: Integers) -> Integers:
     """Whole numbers from 0 to 2^31 that depend on a seed and a number each: SplitMix64."""
     with np.errstate(over="ignore"):
         counters = np.uint64(seed) + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN
-    scattered: Integers = (random_bits_at(counters) >> np.uint64(33)).astype(np.int64)
-    return scattered
+    return (random_bits_at(counters) >> np.uint64(33)).astype(np.int64)

@@ -141,8 +141,8 @@ class CircuitDraws:
             As of `log_likelihoods`.
         marginals : list of (n_rows, n_values, n_draws) float64, one per variable
         """
-        asked, sizes = answers.checked_discrete(self.circuit, variables)
-        logs, out = self._posteriors(x, asked, sizes, moments=False)
+        variables, sizes = answers.checked_discrete(self.circuit, variables)
+        logs, out = self._posteriors(x, variables, sizes, moments=False)
         ends = np.cumsum(sizes).tolist()
         return logs, [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
 
@@ -172,15 +172,15 @@ class CircuitDraws:
         tables : (n_rows, n_cells, n_draws) float64
             The last variable varies fastest.
         """
-        asked, sizes = answers.checked_discrete(self.circuit, variables)
-        if len(asked) == 1:
-            logs, (table,) = self.marginals(x, asked)
+        variables, sizes = answers.checked_discrete(self.circuit, variables)
+        if len(variables) == 1:
+            logs, (table,) = self.marginals(x, variables)
             return logs, table
         n_cells = answers.n_joint_cells(sizes.tolist())
         x = self._rows(x)
         tables = np.empty((x.shape[1], n_cells, self.n_draws))
         for row in range(x.shape[1]):
-            many, is_contradicted = answers.with_cells(self.circuit, x[:, [row]], asked)
+            many, is_contradicted = answers.with_cells(self.circuit, x[:, [row]], variables)
             logs = self.log_likelihoods(many)
             logs[is_contradicted] = -np.inf
             if (logs.max(axis=0) == -np.inf).any():
@@ -197,32 +197,32 @@ class CircuitDraws:
         logs : (n_rows, n_draws) float64
         mean, variance : (n_rows, len(variables), n_draws) float64
         """
-        asked = answers.checked_numeric(self.circuit, variables)
-        logs, out = self._posteriors(x, asked, np.full(len(asked), 2, np.int64), moments=True)
+        variables = answers.checked_numeric(self.circuit, variables)
+        logs, out = self._posteriors(x, variables, np.full(len(variables), 2, np.int64), moments=True)
         return logs, out[:, 0::2], out[:, 1::2]
 
-    def _posteriors(self, x: Array, asked: tuple[int, ...], sizes: Integers, moments: bool) -> tuple[Floats, Floats]:
+    def _posteriors(self, x: Array, scope: tuple[int, ...], sizes: Integers, moments: bool) -> tuple[Floats, Floats]:
         x = self._rows(x)
         plan, arrays = self._compiled
-        wanted = answers.wanted_slots(self.circuit, answers.prepared(self.circuit), asked, sizes)
+        slots = answers.wanted_slots(self.circuit, answers.prepared(self.circuit), scope, sizes)
         values, derivatives = np.empty((2, plan.n_slots, self.n_draws))
         peak, offset, codes = self._scratch()
         scratch = (values, derivatives, peak, offset, np.empty(self.n_draws), codes)
         logs = np.empty((x.shape[1], self.n_draws))
         out = np.zeros((x.shape[1], int(sizes.sum()), self.n_draws))
-        draw_posteriors(plan.plan, arrays, wanted, x, moments, scratch, logs, out)
+        draw_posteriors(plan.plan, arrays, slots, x, moments, scratch, logs, out)
         for row, draw in np.argwhere(np.isnan(logs)).tolist():
-            logs[row, draw], out[row, :, draw] = self._alone(x[:, [row]], asked, moments, row, draw)
+            logs[row, draw], out[row, :, draw] = self._alone(x[:, [row]], scope, moments, row, draw)
         return logs, out
 
-    def _alone(self, x: Array, asked: tuple[int, ...], moments: bool, row: int, draw: int) -> tuple[float, Floats]:
+    def _alone(self, x: Array, scope: tuple[int, ...], moments: bool, row: int, draw: int) -> tuple[float, Floats]:
         """What one draw says of a row that is too improbable for linear space."""
         circuit = self.of(draw)
         log = float(log_values(circuit, x)[0])
         try:
             if moments:
-                return log, np.stack(answers.moments(circuit, x, asked), axis=2)[0].ravel()
-            return log, np.concatenate([p[0] for p in answers.marginals(circuit, x, asked)])
+                return log, np.stack(answers.moments(circuit, x, scope), axis=2)[0].ravel()
+            return log, np.concatenate([p[0] for p in answers.marginals(circuit, x, scope)])
         except ImpossibleEvidence as error:
             raise ImpossibleEvidence(row) from error
 

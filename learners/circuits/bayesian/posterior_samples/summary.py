@@ -49,8 +49,7 @@ def _standard_error(values: Floats, n_chains: int) -> Floats:
         return np.full(values.shape[:-1], np.nan)
     chains = values[..., : n_chains * per_chain].reshape(*values.shape[:-1], n_chains, per_chain)
     batches = chains[..., : n_batches * size].reshape(*values.shape[:-1], n_chains * n_batches, size).mean(axis=-1)
-    error: Floats = batches.std(axis=-1, ddof=1) / math.sqrt(n_chains * n_batches)
-    return error
+    return batches.std(axis=-1, ddof=1) / math.sqrt(n_chains * n_batches)
 
 
 def log_mean(logs: Floats) -> Floats:

@@ -193,13 +193,7 @@ def _trace(chains: Sequence[_Chain], phase: Phase) -> Floats:
 
 
 def _started(
-    number: int,
-    prior: Prior,
-    layout: Layout,
-    store: Store,
-    make: Make,
-    seed: tuple[int, ...],
-    n_draws: int,
+    number: int, prior: Prior, layout: Layout, store: Store, make: Make, seed: tuple[int, ...], n_draws: int
 ) -> _Chain:
     """A chain from what was kept, or from its beginning."""
     rows = store.rows(number)

@@ -81,11 +81,7 @@ def _uniforms(seed: int, numbers: Integers) -> Floats:
 
 
 def coded(
-    schema: Schema,
-    histograms: Mapping[str, Histogram],
-    leaves: str,
-    in_intervals: Collection[str] = (),
-    seed: int = 0,
+    schema: Schema, histograms: Mapping[str, Histogram], leaves: str, in_intervals: Collection[str] = (), seed: int = 0
 ) -> tuple[Schema, Coding]:
     """The schema with a distribution, or values, for each numeric attribute, and how rows are coded by it.
 

@@ -25,7 +25,7 @@ from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.shape import complete_shape, n_sums_of
 from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY, FileStore, MemoryStore, Store
 from learners.circuits.bayesian.sampler.tuning import Chosen, tuned
-from learners.circuits.model import CodingTold, SamplingTold
+from learners.circuits.model import CodingHeader, SamplingHeader
 from learners.errors import EmptyData, LearnerError
 from learners.kernels.arrays import Float32s, Uint8s
 from learners.passes.engine import Advance
@@ -89,13 +89,13 @@ class Sampling:
     def go_on(self, known: BayesianCircuit, rows: Rows, threads: int, advance: Advance) -> BayesianCircuit:
         """The model of the rows that a model has, and of those behind them: these enter by their predictive, then all move."""
         assert known.sampled is not None
-        told, n_columns = known.sampled.told, len(self.coding.columns)
+        header, n_columns = known.sampled.header, len(self.coding.columns)
         shape = complete_shape(n_columns, self.parameters.children, self.seed)
-        chosen = Chosen(Strengths(**told["strengths"]), tuple(told["shares"]))
+        chosen = Chosen(Strengths(**header["strengths"]), tuple(header["shares"]))
         prior = prior_with(shape, self.coding.columns, chosen.strengths, known.sampled.leaf, self.seed)
         with ExitStack() as stack:
             store = self._stored(rows, self._folder(rows, stack), advance)
-            return self._sampled(prior, chosen, store, threads, advance, told["turn"] + 1, known.sampled.choices)
+            return self._sampled(prior, chosen, store, threads, advance, header["turn"] + 1, known.sampled.choices)
 
     def _sampled(
         self,
@@ -127,7 +127,7 @@ class Sampling:
         """Makes the sampler of each chain; rows behind those that are known enter when it starts."""
         moves = Moves(self.parameters.whole_moves, self.parameters.subtree_moves)
 
-        def made(prior: Prior, rows: RowBlocks, chain: int) -> SamplingAlgorithm:
+        def sampler_of(prior: Prior, rows: RowBlocks, chain: int) -> SamplingAlgorithm:
             sampler = lazy(prior, rows, moves)
             if known is None:
                 return sampler
@@ -137,7 +137,7 @@ class Sampling:
 
             return sampler._replace(init=init)
 
-        return made
+        return sampler_of
 
     def _model(self, prior: Prior, chosen: Chosen, layout: Layout, run: Run, turn: int) -> BayesianCircuit:
         n_weights = layout.edge.size
@@ -152,15 +152,15 @@ class Sampling:
         }
         sampled = None
         if run.choices and sum(choices.nbytes for choices in run.choices) <= MOST_STATES:
-            told: SamplingTold = {
-                "coding": cast("CodingTold", asdict(self.coding)),
+            header: SamplingHeader = {
+                "coding": cast("CodingHeader", asdict(self.coding)),
                 "strengths": asdict(chosen.strengths),
                 "shares": list(chosen.shares),
                 "turn": turn,
                 "seed": self.seed,
             }
             leaf = np.ascontiguousarray(prior.leaf[:, [FIRST, SECOND]])
-            sampled = Sampled(told, leaf, [np.array(choices) for choices in run.choices])
+            sampled = Sampled(header, leaf, [np.array(choices) for choices in run.choices])
         return BayesianCircuit(self.schema, draws, run.n_chains, facts, run.trace, sampled)
 
     def _require_memory(self) -> None:
@@ -179,8 +179,8 @@ class Sampling:
     def _folder(self, rows: Rows, stack: ExitStack) -> Path | None:
         """Where files of the run are: one that outlives the process, a temporary one if the rows are many, or none."""
         if rows.folder is not None:
-            told = [asdict(self.parameters), self.schema.fingerprint, asdict(self.coding), self.seed, rows.identity]
-            name = hashlib.sha256(json.dumps(told, default=str).encode()).hexdigest()[:16]
+            identity = [asdict(self.parameters), self.schema.fingerprint, asdict(self.coding), self.seed, rows.identity]
+            name = hashlib.sha256(json.dumps(identity, default=str).encode()).hexdigest()[:16]
             return rows.folder / f"gibbs-{name}"
         if rows.n_rows * len(self.coding.columns) * 4 <= MOST_IN_MEMORY:
             return None
@@ -213,12 +213,12 @@ class Sampling:
 def sampling_of(known: BayesianCircuit, parameters: GibbsParameters) -> Sampling:
     """How a model that was learned goes on."""
     assert known.sampled is not None
-    told = known.sampled.told["coding"]
+    header = known.sampled.header["coding"]
     columns = tuple(
-        Column(tuple(own["families"]), own["n_values"], own["centre"], own["least_variance"]) for own in told["columns"]
+        Column(tuple(c["families"]), c["n_values"], c["centre"], c["least_variance"]) for c in header["columns"]
     )
-    coding = Coding(columns, tuple(told["noise"]), told["seed"])
-    return Sampling(known.schema, coding, parameters, known.facts, known.sampled.told["seed"])
+    coding = Coding(columns, tuple(header["noise"]), header["seed"])
+    return Sampling(known.schema, coding, parameters, known.facts, known.sampled.header["seed"])
 
 
 def sampled_rows(rows: RowBlocks, seed: int) -> Float32s:

@@ -111,8 +111,7 @@ class Prior:
     @property
     def n_cells(self) -> int:
         """Counts of values of all categorical leaves."""
-        sizes = self.leaf[family_of(self.leaf) == CATEGORICAL, SECOND]
-        return int(sizes.sum())
+        return int(self.leaf[family_of(self.leaf) == CATEGORICAL, SECOND].sum())
 
     @property
     def leaf_column(self) -> Integers:

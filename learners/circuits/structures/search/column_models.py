@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from learners.circuits.circuit import Circuit
@@ -11,7 +11,7 @@ from learners.circuits.structures.from_file import with_leaves_of
 from learners.circuits.structures.search.leaf_selection import LeafChoice, chosen_leaves
 from learners.errors import SchemaError
 from learners.passes.learner import Passes
-from learners.schema import Attribute, Kept, Overrides, Schema
+from learners.schema import Kept, Overrides, Schema
 from learners.schema.inference.binned_schema import NO_CUTS, binned_schema
 from learners.schema.inference.summaries import ColumnSummaries
 
@@ -73,18 +73,19 @@ def modelled(
     require_columns(schema)
     choices: dict[str, LeafChoice] = {}
     if read is None:
-        wanted: dict[str, str | None] = {name: override.distribution for name, override in every.overrides.items()}
+        kinds: dict[str, str | None] = {name: override.distribution for name, override in every.overrides.items()}
         default = parameters.leaves or "intervals"
         if default == AUTO:
             default = "gaussian"
             undecided = [
-                a for a in schema.attributes if a.kind == "numeric" and not (a.distribution or wanted.get(a.name))
+                a for a in schema.attributes if a.kind == "numeric" and not (a.distribution or kinds.get(a.name))
             ]
             if undecided and parameters.learning not in ROW_BY_ROW:
                 summaries = summaries or (yield every)
-                choices = _choices(undecided, summaries, parameters.seed)
-                wanted |= {name: choice.distribution for name, choice in choices.items()}
-        schema = with_distributions(schema, wanted, default)
+                found = summaries.found
+                choices = {a.name: chosen_leaves(a, found[a.name].histogram, parameters.seed) for a in undecided}
+                kinds |= {name: choice.distribution for name, choice in choices.items()}
+        schema = with_distributions(schema, kinds, default)
         check_conjugate(schema, parameters)
     else:
         schema = with_leaves_of(schema, read, parameters.circuit)
@@ -93,14 +94,8 @@ def modelled(
     if summaries is None:
         return schema, {}, {}
     continuous = {i: schema.attributes[i] for i in schema.continuous}
-    found = {i: densities_of(column, summaries.found[column.name].histogram) for i, column in continuous.items()}
-    return schema, found, choices
-
-
-def _choices(attributes: Sequence[Attribute], summaries: ColumnSummaries, seed: int) -> dict[str, LeafChoice]:
-    """The choice for each of some numeric columns, by name."""
     found = summaries.found
-    return {own.name: chosen_leaves(own, found[own.name].histogram, seed) for own in attributes}
+    return schema, {i: densities_of(a, found[a.name].histogram) for i, a in continuous.items()}, choices
 
 
 def check_conjugate(schema: Schema, parameters: Modelling) -> None:

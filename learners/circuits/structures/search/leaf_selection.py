@@ -48,7 +48,7 @@ class LeafChoice:
     step: float
     tried: dict[str, float]
 
-    def told(self) -> dict[str, object]:
+    def facts(self) -> dict[str, object]:
         """As JSON."""
         return {"distribution": self.distribution, "step": self.step, "log_likelihood": self.tried}
 

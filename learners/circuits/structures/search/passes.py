@@ -55,10 +55,10 @@ def searching(
         return Choice(circuit, laplace, [tried]), valid
 
     def run(threads: int, advance: Advance) -> Choice:
-        def told(share: float, note: str) -> None:
+        def report(share: float, note: str) -> None:
             advance(int(min(1.0, share) * SHARES), SHARES, note)
 
-        return choose(schema, fit, valid, pairs=pairs, minutes=minutes, threads=threads, seed=seed, told=told)
+        return choose(schema, fit, valid, pairs=pairs, minutes=minutes, threads=threads, seed=seed, report=report)
 
     choice: Choice = yield Work("choosing a circuit", run)
     return choice, valid
@@ -102,9 +102,9 @@ def likelihood_of(schema: Schema, valid: Chunk, circuit: Circuit) -> float:
     return float(np.mean(log_values(circuit, columns_of(circuit, schema).rows_of_chunk(valid))))
 
 
-def told_of(choice: Choice) -> Mapping[str, object]:
+def facts_of(choice: Choice) -> Mapping[str, object]:
     """What a model tells of the search."""
-    return {"laplace": choice.laplace, "tried": [tried.told() for tried in choice.tried]}
+    return {"laplace": choice.laplace, "tried": [tried.facts() for tried in choice.tried]}
 
 
 def gains_of(schema: Schema, valid: Chunk) -> Callable[[Circuit], float]:

@@ -76,7 +76,7 @@ class Tried:
     valid: float
     how: str
 
-    def told(self) -> dict[str, object]:
+    def facts(self) -> dict[str, object]:
         """As plain values."""
         return asdict(self) | {"valid": None if np.isnan(self.valid) else round(self.valid, 4)}
 
@@ -111,7 +111,7 @@ def choose(
     threads: int = 1,
     seed: int = 0,
     states: Sequence[int] = (4, 8, 16, 32),
-    told: Callable[[float, str], None] = lambda _share, _note: None,
+    report: Callable[[float, str], None] = lambda _share, _note: None,
 ) -> Choice:
     """Try circuits of several structures on some rows, and take the one that explains others best.
 
@@ -131,7 +131,7 @@ def choose(
         Of two threads of a usual server.
     states : sequence of int
         Of hidden Chow-Liu trees.
-    told : callable
+    report : callable
         Called with the share of the work that is done and what is being tried; may raise.
 
     Raises
@@ -159,9 +159,9 @@ def choose(
         if candidate.n_edges * fit.n_rows > MOST_OF_A_PASS * work and candidate is not candidates[0]:
             left_out.append(Tried(candidate.name, int(candidate.n_edges), 0, 0.0, np.nan, "too large"))
             continue
-        told(0.0, f"making {candidate.name}")
+        report(0.0, f"making {candidate.name}")
         fits[candidate.name] = Fit(candidate.make(), seed=seed)
-    return _raced(fits, left_out, rows, work, told)
+    return _raced(fits, left_out, rows, work, report)
 
 
 class _Rows:
@@ -180,10 +180,10 @@ class _Rows:
 
 
 def _raced(
-    fits: dict[str, Fit], left_out: list[Tried], rows: _Rows, work: float, told: Callable[[float, str], None]
+    fits: dict[str, Fit], left_out: list[Tried], rows: _Rows, work: float, report: Callable[[float, str], None]
 ) -> Choice:
     """Halve the candidates round after round, then try pseudo-counts."""
-    alive, meter = dict(fits), _Meter(work * (1 - FOR_PSEUDO_COUNTS), told)
+    alive, meter = dict(fits), _Meter(work * (1 - FOR_PSEUDO_COUNTS), report)
     for n_passes in (*PASSES, None):
         best = sorted(alive, key=lambda name: -alive[name].valid)
         alive = {
@@ -196,7 +196,7 @@ def _raced(
     others = [fits[winner].again(laplace) for laplace in LAPLACE if laplace != fits[winner].laplace]
     meter.left += work * FOR_PSEUDO_COUNTS
     for place, other in enumerate(others):
-        own = _Meter(meter.left / (len(others) - place), told)
+        own = _Meter(meter.left / (len(others) - place), report)
         meter.left -= own.left
         own.spend(f"{winner}, {other.laplace:g} rows added to each count", other, rows.of(other.circuit), None)
         meter.left += own.left
@@ -209,15 +209,15 @@ def _raced(
 class _Meter:
     """Work that is left."""
 
-    def __init__(self, work: float, told: Callable[[float, str], None]) -> None:
-        self.work, self.left, self.told = work, work, told
+    def __init__(self, work: float, report: Callable[[float, str], None]) -> None:
+        self.work, self.left, self.report = work, work, report
 
     def spend(self, name: str, fit: Fit, rows: Rows, n_passes: int | None) -> None:
         """Let a fit go on for some passes, or as long as there is work left."""
         cost = float(rows.fit.shape[1]) * fit.circuit.n_edges
         most = self.left if n_passes is None else min(self.left, n_passes * cost)
         before = fit.work
-        fit.advance(rows, most, lambda: self.told(1 - (self.left - fit.work + before) / self.work, name))
+        fit.advance(rows, most, lambda: self.report(1 - (self.left - fit.work + before) / self.work, name))
         self.left -= fit.work - before
 
 
@@ -245,7 +245,7 @@ def candidates_of(
 
     for n_parts in (4, 16):
         if fit.n_rows >= FEWEST_ROWS * n_parts:
-            make = partial(mixed, n_parts, _tree)
+            make = partial(mixed, n_parts, lambda pairs, _: chow_liu(pairs))
             found.append(Candidate(f"mixture of {n_parts} trees", n_parts * of_tree, make))
     for n_parts, own in ((4, 6), (4, 12)):
         if fit.n_rows >= FEWEST_ROWS * n_parts:
@@ -253,10 +253,6 @@ def candidates_of(
             name = f"mixture of {n_parts} hidden trees of {own} states"
             found.append(Candidate(name, float(n_parts * n * own**2), make))
     return found
-
-
-def _tree(pairs: PairwiseCounts, _number: int) -> Circuit:
-    return chow_liu(pairs)
 
 
 def _hidden_tree(states: int, seed: int, pairs: PairwiseCounts, number: int) -> Circuit:

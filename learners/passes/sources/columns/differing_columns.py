@@ -10,19 +10,19 @@ import pyarrow as pa
 
 from learners.errors import SourceError
 from learners.passes.sources.content import Content, Partitioned
-from learners.passes.sources.csv.types import Told, dialect_of
+from learners.passes.sources.csv.types import Types, dialect_of
 from learners.passes.sources.file_sets import SourceFile, type_family
 from learners.schema.reading import Reading
 
 
 def one_shape(
-    files: Sequence[SourceFile], contents: Sequence[Content], told: Told
+    files: Sequence[SourceFile], contents: Sequence[Content], types: Types
 ) -> tuple[list[SourceFile], list[Content], list[str]]:
     """The files with the columns that count; one that lacks some has missing cells there.
 
     Parameters
     ----------
-    told : mapping of str to DataType or Reading
+    types : mapping of str to DataType or Reading
         Which columns are dropped, and by what rule others count where files differ: those of any file, of all, of the first.
 
     Returns
@@ -42,13 +42,13 @@ def one_shape(
     sets = [set(names) for names in of_files]
     if all(names == sets[0] for names in sets):
         return list(files), list(contents), found
-    rule = dialect_of(told).columns_of
+    rule = dialect_of(types).columns_of
     if rule in ("first", "intersection"):
         found = [name for name in of_files[0] if rule == "first" or all(name in names for names in sets)]
     if not found:
         raise SourceError(files[0].path, "has no column in common with the other files.")
     if not rule:
-        _check_agree(files, sets, told, found)
+        _check_agree(files, sets, types, found)
     shaped = [
         replace(file, columns=() if names == set(found) else tuple(found))
         for file, names in zip(files, sets, strict=True)
@@ -57,8 +57,8 @@ def one_shape(
     return shaped, added, found
 
 
-def _check_agree(files: Sequence[SourceFile], sets: Sequence[set[str]], told: Told, found: Sequence[str]) -> None:
-    dropped = {name for name, known in told.items() if isinstance(known, Reading) and known.is_dropped}
+def _check_agree(files: Sequence[SourceFile], sets: Sequence[set[str]], types: Types, found: Sequence[str]) -> None:
+    dropped = {name for name, known in types.items() if isinstance(known, Reading) and known.is_dropped}
     for name in found:
         lacking = [file.path for file, names in zip(files, sets, strict=True) if name not in names]
         if lacking and name not in dropped:

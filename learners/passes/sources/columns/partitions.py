@@ -42,7 +42,7 @@ def _decoded(text: str) -> str:
 
 
 def partition_values(
-    paths: Sequence[str], own: Sequence[Sequence[str]], told: Mapping[str, pa.DataType | Reading] | None = None
+    paths: Sequence[str], own: Sequence[Sequence[str]], known: Mapping[str, pa.DataType | Reading] | None = None
 ) -> list[dict[str, pa.Scalar[Any]]]:
     """The values that the folders of each file add to its columns, with a common type for each name.
 
@@ -50,7 +50,7 @@ def partition_values(
     ----------
     own : sequence of sequences of str
         The columns that each file has itself; they are taken from the file.
-    told : mapping of str to DataType or Reading, optional
+    known : mapping of str to DataType or Reading, optional
         As of columns of text files.
 
     Returns
@@ -77,7 +77,7 @@ def partition_values(
             )
     types = {}
     for name in names:
-        kind, reading = reading_of(told or {}, name)
+        kind, reading = reading_of(known or {}, name)
         types[name] = kind or type_of(list(dict.fromkeys(text[name] for text in texts if name in text)), reading)
     return [{name: _scalar(value, types[name]) for name, value in text.items()} for text in texts]
 

@@ -70,7 +70,7 @@ class Header:
         )
 
 
-def read_header(stream: pa.NativeFile, path: str, said: Dialect) -> Header:
+def read_header(stream: pa.NativeFile, path: str, options: Dialect) -> Header:
     """The dialect of a CSV file, and the names of its columns.
 
     The delimiter is the one by which the first rows have most fields, all of them as many as there are names; if there is
@@ -82,7 +82,7 @@ def read_header(stream: pa.NativeFile, path: str, said: Dialect) -> Header:
         At the beginning of the file, unpacked.
     path : str
         For messages.
-    said : Dialect
+    options : Dialect
         What the user says of it.
 
     Raises
@@ -90,13 +90,13 @@ def read_header(stream: pa.NativeFile, path: str, said: Dialect) -> Header:
     SourceError
         If there are no names, one of them twice, or more of them than fit; and where another dialect reads what this one does not.
     """
-    dialect, text, is_whole = _head(stream, path, said)
+    dialect, text, is_whole = _head(stream, path, options)
     if not text.strip():
         raise SourceError(path, "is empty: it must begin with a line of names.")
     n_skipped = max(0, dialect.header - 1)
     mark = SEPARATOR.match(text)
     if mark is not None and dialect.header <= 1:
-        n_skipped, dialect = 1, replace(dialect, delimiter=said.delimiter or mark[1])
+        n_skipped, dialect = 1, replace(dialect, delimiter=options.delimiter or mark[1])
     if n_skipped or dialect.comment:
         plain = PlainLines(pa.BufferReader(text.encode()), replace(dialect, encoding="utf-8"), n_skipped, path)
         text = plain.read().decode()
@@ -112,18 +112,18 @@ def read_header(stream: pa.NativeFile, path: str, said: Dialect) -> Header:
     else:
         names = _unique(written) if dialect.names else written
     _check_names(path, names)
-    if said.header == 1 and not said.comment:
+    if options.header == 1 and not options.comment:
         _check_rows(path, rows, dialect)
     return Header(dialect, tuple(names), n_skipped, names == written and dialect.header > 0)
 
 
-def _head(stream: pa.NativeFile, path: str, said: Dialect) -> tuple[Dialect, str, bool]:
+def _head(stream: pa.NativeFile, path: str, options: Dialect) -> tuple[Dialect, str, bool]:
     """The dialect with its encoding and the line of names with some rows behind it; and whether that line has an end."""
-    read, text, dialect = b"", "", said
+    read, text, dialect = b"", "", options
     while len(read) < MOST_BYTES:
         more = stream.read(max(SAMPLE_BYTES, len(read)))
         read += more
-        dialect = replace(said, encoding=encoding_of(read, said.encoding))
+        dialect = replace(options, encoding=encoding_of(read, options.encoding))
         if dialect.encoding in UTF8 and (start := fault(read)) is not None:
             raise refused(path, dialect.encoding, read, 1, start)
         text = read.decode("utf-8-sig" if dialect.encoding in UTF8 else dialect.encoding, errors="replace")
@@ -215,14 +215,14 @@ def _fitness(rows: list[list[str]]) -> tuple[bool, int]:
 def _unique(names: Sequence[str]) -> list[str]:
     """Names that differ: empty ones are called by their place, repeated ones get a number."""
     found: list[str] = []
-    taken = set(names)
+    given = set(names)
     for place, name in enumerate(names, 1):
-        told, number = name or f"column_{place}", 2
-        if told in found or (not name and told in taken):
-            while f"{told}_{number}" in taken or f"{told}_{number}" in found:
+        unique, number = name or f"column_{place}", 2
+        if unique in found or (not name and unique in given):
+            while f"{unique}_{number}" in given or f"{unique}_{number}" in found:
                 number += 1
-            told = f"{told}_{number}"
-        found.append(told)
+            unique = f"{unique}_{number}"
+        found.append(unique)
     return found
 
 
@@ -246,15 +246,15 @@ def _check_rows(path: str, rows: Sequence[Sequence[str]], dialect: Dialect) -> N
     sizes = {len(row) for row in rows[1:]}
     if len(rows) < 2 or len(rows[0]) in sizes:
         return
-    told = f"has {len(rows[0])} names in its first line, and {len(rows[1])} values in the next."
+    message = f"has {len(rows[0])} names in its first line, and {len(rows[1])} values in the next."
     if sizes == {len(rows[0]) + 1} and dialect.header:
-        told += (
+        message += (
             " If the names of rows stand first, as R writes them, write with col.names = NA; if each line ends with "
         )
-        told += f"{dialect.delimiter!r}, remove that."
+        message += f"{dialect.delimiter!r}, remove that."
     raise SourceError(
         path,
-        f"{told} Say in columns where the names stand, as in {_option(header=2)}, which lines are comments, as in "
+        f"{message} Say in columns where the names stand, as in {_option(header=2)}, which lines are comments, as in "
         f"{_option(comment='#')}, or what separates values, as in {_option(delimiter=';')}.",
     )
 

@@ -26,7 +26,7 @@ UTF8 = ("utf-8", "utf-8-sig")
 DELIMITER = r"[,;\t|]"  # one of those that are found by themselves
 
 
-def encoding_of(head: bytes, said: str) -> str:
+def encoding_of(head: bytes, option: str) -> str:
     """The encoding of a file by its mark, else what is said, else UTF-8.
 
     What is UTF-8 beyond ASCII from the beginning is read so, whatever is said: text of another encoding does not look like it.
@@ -34,7 +34,7 @@ def encoding_of(head: bytes, said: str) -> str:
     marked = next((name for mark, name in MARKS if head.startswith(mark)), None)
     if marked is not None:
         return marked
-    name = codecs.lookup(said).name if said else UTF8[0]
+    name = codecs.lookup(option).name if option else UTF8[0]
     if not head.isascii() and fault(head) is None:
         return UTF8[0]
     return name
@@ -63,10 +63,10 @@ def refused(path: str, encoding: str, head: bytes, line: int, start: int) -> Sou
     if encoding in UTF8:
         before, behind = re.findall(rb"[^\r\n,;\t|\"]*$", head[:start]), re.findall(rb"^[^\r\n,;\t|\"]*", head[start:])
         word = (before[0][-20:] + behind[0][:20]).decode("windows-1252", "replace")
-        told = f'To read {word!r} there, name its encoding in columns: {{"*": {{"encoding": "windows-1252"}}}} (or "latin-1", …).'
+        remedy = f'To read {word!r} there, name its encoding in columns: {{"*": {{"encoding": "windows-1252"}}}} (or "latin-1", …).'
     else:
-        told = "Leave the encoding out, or name another."
-    return SourceError(path, f"is not {encoding.upper()} in line {line:,} (byte 0x{head[start]:02X}). {told}")
+        remedy = "Leave the encoding out, or name another."
+    return SourceError(path, f"is not {encoding.upper()} in line {line:,} (byte 0x{head[start]:02X}). {remedy}")
 
 
 class PlainLines(io.RawIOBase):

@@ -25,6 +25,7 @@ DAYS = (
     *("%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d-%b-%y"),
 )
 TIMES = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p", "%I:%M%p")
+DATE_FORMATS = ["", ISO, *DAYS, *(f"{day} {time}" for day in DAYS for time in TIMES), *TIMES]
 LIKE_A_DATE = r"^\d{1,4}[-/. ](\d{1,2}|[A-Za-z]{3,9})[-/. ]\d{1,4}|^[A-Za-z]{3,9} \d{1,2}, \d{4}|^\d{1,2}:\d\d"
 
 
@@ -66,10 +67,10 @@ class _Form:
         """Whether most values can be read."""
         return self.n_read >= MOSTLY * self.n_values
 
-    def said(self, *, with_odd: bool) -> dict[str, object]:
+    def options(self, *, with_odd: bool) -> dict[str, object]:
         """What a user would say of the column."""
         missing = [*self.reading.missing, *(sorted(self.odd) if with_odd else ())]
-        return self.reading.as_said() | ({"missing": missing} if missing else {})
+        return self.reading.options() | ({"missing": missing} if missing else {})
 
 
 class NumberTally:
@@ -120,32 +121,32 @@ class NumberTally:
             return None
         forms = [form for form in self.others if not is_needed or form.are_dates == (expected == "time")]
         whole = [form for form in forms if form.n_read == form.n_values and form.changes_texts]
-        said = [form.said(with_odd=False).items() for form in whole]
-        whole = [form for form, own in zip(whole, said, strict=True) if not any(other < own for other in said)][:2]
+        marks = [form.options(with_odd=False).items() for form in whole]
+        whole = [form for form, own in zip(whole, marks, strict=True) if not any(other < own for other in marks)][:2]
         numbers = [] if expected == "time" else [self.plain]
         partly = [form for form in (*numbers, *forms) if form.is_most and 0 < len(form.odd) <= MOST_ODD][:1]
-        choices = [form.said(with_odd=False) for form in whole] or [form.said(with_odd=True) for form in partly]
+        choices = [form.options(with_odd=False) for form in whole] or [form.options(with_odd=True) for form in partly]
         if not choices and expected == "number" and len(self.plain.odd) <= MOST_ODD:
-            choices = [self.plain.said(with_odd=True)]
+            choices = [self.plain.options(with_odd=True)]
         if not choices and not is_needed:
             return None
-        told = next((form for form in [*whole, *partly][:1] if form.are_dates), self.plain)
-        kind = "dates or times" if told.are_dates or expected == "time" else "numbers"
-        row, value = told.first or self.plain.first
-        n_read = 0 if told.first is None or (expected == "time" and told is self.plain) else told.n_read
+        best = next((form for form in [*whole, *partly][:1] if form.are_dates), self.plain)
+        kind = "dates or times" if best.are_dates or expected == "time" else "numbers"
+        row, value = best.first or self.plain.first
+        n_read = 0 if best.first is None or (expected == "time" and best is self.plain) else best.n_read
         offered = " or ".join(json.dumps({name: choice}, ensure_ascii=False) for choice in choices)
         option = f" To read them all as {kind}, say how they are written in columns: {offered}." if offered else ""
-        return f"{n_read:,} of {told.n_values:,} values of {name!r} are {kind}; row {row:,} holds {value!r}.{option}"
+        return f"{n_read:,} of {best.n_values:,} values of {name!r} are {kind}; row {row:,} holds {value!r}.{option}"
 
     def _other_forms(self, words: pa.Array) -> list[_Form]:
         """Forms of numbers, or of dates, that some words have which are no numbers."""
         words = pc.utf8_trim_whitespace(words)
         odd = words.filter(pc.invert(pc.match_substring_regex(words, NUMBER)))[:MOST_LOOKED_AT]
         texts = odd.to_pylist()
-        said = bool(self.reading.as_said())
-        forms = [] if said else [_Form(form, False, self.n_numbers) for form in _of_numbers(self.reading, texts)]
+        has_options = bool(self.reading.options())
+        forms = [] if has_options else [_Form(form, False, self.n_numbers) for form in _of_numbers(self.reading, texts)]
         if any(re.search(LIKE_A_DATE, text) for text in texts):
-            formats = [self.reading.date_format] if said else _date_formats()
+            formats = [self.reading.date_format] if has_options else DATE_FORMATS
             forms += [_Form(replace(self.reading, date_format=each), True, self.n_dates) for each in formats]
         return [form for form in forms if pc.any(form.of(odd)[1]).as_py()]
 
@@ -159,9 +160,5 @@ def _of_numbers(reading: Reading, odd: Sequence[str]) -> Iterator[Reading]:
     negative = "()" if has_brackets else MINUS if any(MINUS in text for text in odd) else ""
     for decimal, thousands in SEPARATORS:
         form = replace(reading, unit=unit, negative=negative, decimal=decimal, thousands=thousands)
-        if form.as_said():
+        if form.options():
             yield form
-
-
-def _date_formats() -> list[str]:
-    return ["", ISO, *DAYS, *(f"{day} {time}" for day in DAYS for time in TIMES), *TIMES]

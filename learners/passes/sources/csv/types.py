@@ -31,7 +31,7 @@ CHAINS: tuple[tuple[pa.DataType, ...], ...] = (
 # As pyarrow has them: missing values, unless they are in quotes or a model has learned them as values.
 NULLS = tuple(pacsv.ConvertOptions().null_values)
 AS_IT_IS = Reading()
-Told = Mapping[str, pa.DataType | Reading]  # of columns by name, and of all under "*"
+Types = Mapping[str, pa.DataType | Reading]  # of columns by name, and of all under "*"
 NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal")
 TIME = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
 
@@ -70,8 +70,7 @@ class TextType:
             return
         if self._chain is None:
             first = values[:1]
-            readers = (chain for chain in CHAINS if any(reads(kind, first) for kind in chain))
-            self._chain = next(readers, ())
+            self._chain = next((chain for chain in CHAINS if any(reads(kind, first) for kind in chain)), ())
         if self._chain == CHAINS[0] and self.reading.expected in (None, "time") and are_padded(values):
             self._chain = ()
         while self._place < len(self._chain) and not reads(self._chain[self._place], values):
@@ -119,8 +118,7 @@ def type_of(values: Sequence[str | None], reading: Reading = AS_IT_IS) -> pa.Dat
 
 def common_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
     """The type that a column of several files of text must have; None if each may keep its own, as they are of one family."""
-    families = {type_family(kind) for kind in types} - {"null"}
-    return pa.string() if len(families) > 1 else None
+    return pa.string() if len({type_family(kind) for kind in types} - {"null"}) > 1 else None
 
 
 def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None) -> dict[str, pa.DataType | Reading]:
@@ -168,7 +166,7 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
         elif override.reading is not None:
             known = found.get(name)
             assert known is None or isinstance(known, Reading)
-            found[name] = override.reading if known is None else known.said(override.reading)
+            found[name] = override.reading if known is None else known.with_options(override.reading)
     return found
 
 
@@ -176,28 +174,28 @@ def idle_options(overrides: Mapping[str, Any] | None, paths: Sequence[str]) -> l
     """What is said of how CSV is written where no file is CSV, in one sentence; nothing if all that is said matters."""
     if any(format_of(path) == "CSV" for path in paths):
         return []
-    said = [
+    options = [
         f"{option!r} of {'all columns' if name == ALL else f'column {name!r}'}"
         for name, entry in (overrides or {}).items()
         for option in (entry if isinstance(entry, Mapping) else ())
         if option in (*FIELDS, *DIALECT_FIELDS) and option != "columns_of"
     ]
-    told = f"{', '.join(said)}: no file is CSV, so this does nothing. Other formats, and frames, hold their values as they are."
-    return [told] if said else []
+    message = f"{', '.join(options)}: no file is CSV, so this does nothing. Other formats, and frames, hold their values as they are."
+    return [message] if options else []
 
 
-def dialect_of(told: Told) -> Dialect:
+def dialect_of(types: Types) -> Dialect:
     """How the files are written, as far as it is told."""
-    of_all = told.get(ALL)
+    of_all = types.get(ALL)
     return (of_all.dialect if isinstance(of_all, Reading) else None) or Dialect()
 
 
-def reading_of(told: Told, name: str) -> tuple[pa.DataType | None, Reading]:
+def reading_of(types: Types, name: str) -> tuple[pa.DataType | None, Reading]:
     """The type of a column, if it is told, and how its values are written."""
-    known, of_all = told.get(name), told.get(ALL)
+    known, of_all = types.get(name), types.get(ALL)
     whole = of_all if isinstance(of_all, Reading) else None
     own = known if isinstance(known, Reading) else Reading()
-    reading = own.said(own.within(whole))
+    reading = own.with_options(own.within(whole))
     return pa.string() if own.expected == "text" else None if isinstance(known, Reading) else known, reading
 
 

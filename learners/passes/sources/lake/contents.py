@@ -40,8 +40,8 @@ class Renamed(Wrapper):
     def types_sha256(self) -> str:
         """Of the names that differ; nothing if none does."""
         changed = {name: physical for name, physical in self.names.items() if name != physical}
-        told = json.dumps([changed, self.inner.types_sha256], sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest() if changed else self.inner.types_sha256
+        text = json.dumps([changed, self.inner.types_sha256], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest() if changed else self.inner.types_sha256
 
     def bounds(self, column: str) -> Bounds | None:
         """Those of the file."""
@@ -51,9 +51,9 @@ class Renamed(Wrapper):
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
         """Rows of a row group."""
-        wanted = {self.names[name]: name for name in (self.names if columns is None else columns)}
-        for batch in self.inner.batches(filesystem, file, row_group, list(wanted)):
-            yield batch.rename_columns([wanted[physical] for physical in batch.schema.names])
+        names = {self.names[name]: name for name in (self.names if columns is None else columns)}
+        for batch in self.inner.batches(filesystem, file, row_group, list(names)):
+            yield batch.rename_columns([names[physical] for physical in batch.schema.names])
 
 
 @dataclass(frozen=True)

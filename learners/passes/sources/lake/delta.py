@@ -73,8 +73,7 @@ def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | 
     version = None if at is None else _version(place, at, commits)
     try:
         with _local(filesystem, path, version) as folder:
-            table = DeltaTable(folder, version=version)
-            return _snapshot(table, place, path, commits)
+            return _snapshot(DeltaTable(folder, version=version), place, path, commits)
     except SourceError:
         raise
     except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
@@ -151,12 +150,12 @@ def _version(place: str, at: str, commits: Mapping[int, datetime | None]) -> int
         if commits and int(at) > max(commits):
             raise SourceError(place, f"has no version {at}: its newest is {max(commits)}.")
         return int(at)
-    told = moment(place, at)
-    before = [version for version, time in commits.items() if time is not None and time <= told]
+    as_of = moment(place, at)
+    before = [version for version, time in commits.items() if time is not None and time <= as_of]
     if not before:
         first = next(((version, time) for version, time in commits.items() if time is not None), None)
         known = "" if first is None else f": the first that its log holds is {first[0]}, of {first[1].isoformat()}"
-        raise SourceError(place, f"has no version of {told.isoformat()} or before{known}.")
+        raise SourceError(place, f"has no version of {as_of.isoformat()} or before{known}.")
     return max(before)
 
 
@@ -214,10 +213,10 @@ def _snapshot(table: Any, place: str, path: str, commits: Mapping[int, datetime 
     mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     physical, ids = {}, {}
     for one in fields if mode != "none" else ():
-        told = one.get("metadata", {})
-        physical[one["name"]] = str(told.get("delta.columnMapping.physicalName", one["name"]))
-        if mode == "id" and "delta.columnMapping.id" in told:
-            ids[one["name"]] = int(told["delta.columnMapping.id"])
+        metadata = one.get("metadata", {})
+        physical[one["name"]] = str(metadata.get("delta.columnMapping.physicalName", one["name"]))
+        if mode == "id" and "delta.columnMapping.id" in metadata:
+            ids[one["name"]] = int(metadata["delta.columnMapping.id"])
     version = int(table.version())
     time = commits.get(version)
     return Snapshot(

@@ -111,9 +111,9 @@ def _chosen(place: str, table: Any, at: str | None) -> Any:
         newest = table.current_snapshot()
         known = "" if newest is None else f": its newest is {newest.snapshot_id}"
     else:
-        told = moment(place, at)
-        found = table.snapshot_as_of_timestamp(int(told.timestamp() * 1000))
-        at, known = f"of {told.isoformat()} or before", ""
+        as_of = moment(place, at)
+        found = table.snapshot_as_of_timestamp(int(as_of.timestamp() * 1000))
+        at, known = f"of {as_of.isoformat()} or before", ""
     if found is None:
         raise SourceError(place, f"has no snapshot {at}{known}.")
     return found

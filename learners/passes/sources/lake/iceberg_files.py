@@ -88,12 +88,11 @@ class TableFiles(FileIO):
         raise SourceError(self.place, f"is only read: {location} is not removed.")
 
 
-def opened_table(filesystem: pafs.FileSystem, place: str, metadata: str) -> tuple[StaticTable, TableFiles]:
+def opened_table(filesystem: pafs.FileSystem, place: str, path: str) -> tuple[StaticTable, TableFiles]:
     """The table of a metadata file, and its files."""
-    told = FromInputFile.table_metadata(TableFile(filesystem, metadata))
-    folder = metadata.rpartition("/")[0].rpartition("/")[0]
-    files = TableFiles(filesystem, place, folder, told.location)
+    metadata = FromInputFile.table_metadata(TableFile(filesystem, path))
+    files = TableFiles(filesystem, place, path.rpartition("/")[0].rpartition("/")[0], metadata.location)
     table = StaticTable(
-        identifier=("table", metadata), metadata=told, metadata_location=metadata, io=files, catalog=NoopCatalog("none")
+        identifier=("table", path), metadata=metadata, metadata_location=path, io=files, catalog=NoopCatalog("none")
     )
     return table, files

@@ -112,7 +112,7 @@ def changes_since(
         old = READERS[snapshot.kind](filesystem, snapshot.place, snapshot.path, known.version)
     except SourceError:
         return Changes((), (), (), f"{snapshot.place}: its log no longer has version {known.version}. {_ANEW}")
-    now = {file.key: file_identity(told) for file, told in zip(snapshot.files, files, strict=True)}
+    now = {own.key: file_identity(file) for own, file in zip(snapshot.files, files, strict=True)}
     left = [file for file in old.files if file.key not in now]
     infos = filesystem.get_file_info([file.path for file in left]) if left else []
     there = [file for file, info in zip(left, infos, strict=True) if info.type == pafs.FileType.File]

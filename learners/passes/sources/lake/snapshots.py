@@ -93,9 +93,8 @@ class Snapshot:
 
     def facts(self, files: Sequence[SourceFile]) -> dict[str, object]:
         """What is kept of it with a model."""
-        n_rows = sum(file.n_rows for file in files)
-        told = {"format": self.kind, "table": self.place, "version": self.version, "time": self.time}
-        return told | {"n_files": len(self.files), "n_rows": n_rows}
+        facts = {"format": self.kind, "table": self.place, "version": self.version, "time": self.time}
+        return facts | {"n_files": len(self.files), "n_rows": sum(file.n_rows for file in files)}
 
 
 def opened_snapshot(
@@ -120,23 +119,23 @@ def opened_snapshot(
     return [file for file, _ in found], [content for _, content in found]
 
 
-def _opened(filesystem: pafs.FileSystem, snapshot: Snapshot, told: LakeFile) -> tuple[SourceFile, Content]:
-    file, parquet = read_footer(filesystem, told.path)
+def _opened(filesystem: pafs.FileSystem, snapshot: Snapshot, lake_file: LakeFile) -> tuple[SourceFile, Content]:
+    file, parquet = read_footer(filesystem, lake_file.path)
     own = _names_in_file(snapshot, parquet.arrow_schema)
     renamed = Renamed(parquet, own)
     content: Content = renamed
-    if told.deleted.size:
-        if told.deleted[-1] >= file.n_rows:
+    if lake_file.deleted.size:
+        if lake_file.deleted[-1] >= file.n_rows:
             raise SourceError(
-                told.path, f"has {file.n_rows} rows, and the log of its table deletes row {told.deleted[-1]}."
+                lake_file.path, f"has {file.n_rows} rows, and the log of its table deletes row {lake_file.deleted[-1]}."
             )
-        content = WithoutRows(renamed, told.deleted, file.row_groups)
+        content = WithoutRows(renamed, lake_file.deleted, file.row_groups)
         file = content.live(file)
     absent = [one for one in snapshot.columns if one.name not in own]
-    added = {one.name: told.values.get(one.name, _null(one.type)) for one in absent}
+    added = {one.name: lake_file.values.get(one.name, _null(one.type)) for one in absent}
     content = Partitioned(content, added, file.n_rows) if added else content
     # By itself the file has other columns: what was counted of it then is of another table.
-    is_whole = added.keys() <= told.values.keys() and len(own) == len(parquet.arrow_schema.names)
+    is_whole = added.keys() <= lake_file.values.keys() and len(own) == len(parquet.arrow_schema.names)
     return replace(identified(file, content), columns=() if is_whole else tuple(snapshot.columns.names)), content
 
 
@@ -166,9 +165,9 @@ def moment(uri: str, at: str) -> datetime:
         If it is none.
     """
     try:
-        told = datetime.fromisoformat(at)
+        time = datetime.fromisoformat(at)
     except ValueError:
         raise SourceError(
             uri, f"has no version {at!r}. Give a number, or a time such as 2026-01-31T12:00:00."
         ) from None
-    return told if told.tzinfo is not None else told.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

@@ -215,7 +215,7 @@ def test_new_rows_enter_and_all_are_sampled_further():
     assert grown.schema == known.schema
     rows = encode(table_of(300, seed=9), grown.schema)
     assert np.mean(grown.predict_proba(rows).argmax(axis=1) == rows.y) > 0.95
-    assert grown.sampled.told["turn"] == 1
+    assert grown.sampled.header["turn"] == 1
     stored = load_model(*grown.to_arrays())
     parts.append(Part(Source.of_table(table_of(50, seed=6))))
     again = drive(Learner("spn", sampled_further(stored), 1), parts, threads=1)

@@ -101,7 +101,7 @@ def test_steps_gain_and_the_best_circuit_is_kept() -> None:
 def test_the_search_finds_the_groups_and_does_not_depend_on_threads() -> None:
     fit, valid = rows_of(3000, 6), rows_of(600, 7)
     said = []
-    one = choose(schema_of(), fit, valid, minutes=0.006, told=lambda share, note: said.append((share, note)))
+    one = choose(schema_of(), fit, valid, minutes=0.006, report=lambda share, note: said.append((share, note)))
     two = choose(schema_of(), fit, valid, minutes=0.006, threads=2)
     assert one.circuit == two.circuit and one.tried == two.tried
     values = [each.valid for each in one.tried if not np.isnan(each.valid)]
@@ -128,7 +128,7 @@ def test_what_would_take_too_much_is_left_out_and_told() -> None:
         raise Cancelled("enough")
 
     with pytest.raises(Cancelled, match="enough"):
-        choose(schema_of(), fit, valid, minutes=1, told=stop)
+        choose(schema_of(), fit, valid, minutes=1, report=stop)
 
 
 def test_codes_leave_missing_out_and_have_the_class_last() -> None:
@@ -178,8 +178,8 @@ def test_few_rows_make_a_tree() -> None:
 
 
 def test_what_auto_means() -> None:
-    assert CircuitParameters().made == "auto"
-    assert CircuitParameters(states=4).made == CircuitParameters(learning="bmm").made == "hclt"
-    assert CircuitParameters(structure="learnspn").made == "learnspn"
+    assert CircuitParameters().actual_structure == "auto"
+    assert CircuitParameters(states=4).actual_structure == CircuitParameters(learning="bmm").actual_structure == "hclt"
+    assert CircuitParameters(structure="learnspn").actual_structure == "learnspn"
     with pytest.raises(InvalidParameter, match="minutes"):
         CircuitParameters(minutes=0)
