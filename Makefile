@@ -1,6 +1,7 @@
 # One word each, the same for a person and for CI. `make demo` and `make test` set everything up by themselves.
 PYTHON ?= python3
 VENV ?= .venv
+EXTRAS ?= dev,evaluation
 BIN := $(VENV)/bin
 # Each of the many processes of the tests would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -12,7 +13,7 @@ setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,evaluation]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	touch $@
 
 demo: $(READY)
@@ -25,7 +26,7 @@ test: $(READY)
 # The same tests, or TESTS, under other releases of Python, where they are at hand.
 pythons:
 	@for python in python3.12 python3.13; do \
-		if $$python -c '' 2>/dev/null; then $(MAKE) test PYTHON=$$python VENV=build/$$python || exit 1; else echo "no $$python here"; fi; \
+		if $$python -c '' 2>/dev/null; then $(MAKE) test PYTHON=$$python VENV=build/$$python EXTRAS=dev || exit 1; else echo "no $$python here"; fi; \
 	done
 
 # Debian's Chromium for the tests of the console, where apt is at hand; without a browser those tests are skipped.
