@@ -332,12 +332,12 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """A warning for each FEWPASS_ variable that is not a setting: most likely a typing error."""
     known = [f"FEWPASS_{name.upper()}" for name in Settings.model_fields]
     known += [f"FEWPASS_{name.upper()}{FILE}" for name in SECRETS]
-    said = []
+    warnings = []
     for name in sorted(environment):
         if name.startswith("FEWPASS_") and name not in known and not name.startswith(OTHERS):
             near = get_close_matches(name, known, 1)
-            said.append(f"{name} is not a setting and has no effect" + (f" (similar: {near[0]})." if near else "."))
-    return said
+            warnings.append(f"{name} is not a setting and has no effect" + (f" (similar: {near[0]})." if near else "."))
+    return warnings
 
 
 def is_loopback(host: str) -> bool:

@@ -210,8 +210,8 @@ def _add_plain(schema: JSONObject) -> None:
             "Those that are null or absent: by modes, by means, or by draws.",
         ),
     }
-    for (path, told), asked, answer in zip(summaries.items(), of_densities[::2], of_densities[1::2], strict=True):
-        paths[path] = _post(*told, [NAME], {JSON: {"schema": asked}}, {JSON: {"schema": answer}})
+    for (path, words), body, answer in zip(summaries.items(), of_densities[::2], of_densities[1::2], strict=True):
+        paths[path] = _post(*words, [NAME], {JSON: {"schema": body}}, {JSON: {"schema": answer}})
     for path, parameters, name in zip(INFER_PATHS, ([NAME], [NAME, VERSION]), ("infer", "infer_version"), strict=True):
         paths[path] = _post(
             name,

@@ -252,8 +252,8 @@ def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> Awa
     is_page = scope["path"] == PAGES or scope["path"].startswith(f"{PAGES}/")
     accepts_html = b"text/html" in scope["fewpass.headers"].get(b"accept", b"")
     if isinstance(error, KeyNeeded) and is_page and accepts_html and scope["method"] in {"GET", "HEAD"}:
-        asked = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
-        return RedirectResponse(f"{PAGES}/login?next={quote(asked, safe='')}", 303)(scope, receive, send)
+        page = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
+        return RedirectResponse(f"{PAGES}/login?next={quote(page, safe='')}", 303)(scope, receive, send)
     return send_problem(error, scope, send)
 
 

@@ -278,7 +278,7 @@ class Children:
     def one(self) -> Iterator[Child]:
         """A child of one's own."""
         with self._lock:
-            child = self._kept.pop() if self._kept else self.made()
+            child = self._kept.pop() if self._kept else Child(self.opener, self.context, self.silence_s, self.idle_s)
         try:
             yield child
         finally:
@@ -291,10 +291,6 @@ class Children:
                     self._kept.append(child)
             if not is_kept:
                 child.end()
-
-    def made(self) -> Child:
-        """A new one, which starts with its first work."""
-        return Child(self.opener, self.context, self.silence_s, self.idle_s)
 
     def warm(self) -> None:
         """Start one before there is work."""

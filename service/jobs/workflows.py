@@ -207,10 +207,10 @@ def _run_aside(
 
 
 def _in_child(
-    kinds: Kinds, report: Callable[[JSONObject], None], kind: str, name: str, told: tuple[Any, ...]
+    kinds: Kinds, report: Callable[[JSONObject], None], kind: str, name: str, arguments: tuple[Any, ...]
 ) -> JSONObject:
     """Run a step in the process of its job."""
-    job_id, request, receipts, memory_limit = told
+    job_id, request, receipts, memory_limit = arguments
     step = next(step for step in kinds[kind] if step.name == name)
     with structlog.contextvars.bound_contextvars(job=job_id, step=name):
         return step.run(Run(job_id, request, receipts, report, memory_limit))

@@ -145,11 +145,11 @@ def compete(settings: Settings, orders: Orders) -> tuple[dict[str, Floats], Code
             answers[learner], labels = probabilities_of(model, Source.open(str(orders.test)))
     files = [str(path) for path in orders.train]
     (costs["XGBoost"], answers["XGBoost"]), _ = apart(boosted, files, str(orders.test), TARGET, time.time())
-    told = [
+    results = [
         {"learner": learner, **costs[learner]._asdict(), "metrics": vars(evaluate(found, labels))}
         for learner, found in answers.items()
     ]
-    return answers, labels, told
+    return answers, labels, results
 
 
 def _trained(settings: Settings, request: JSONObject, started: float) -> Cost:

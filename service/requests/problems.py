@@ -187,8 +187,8 @@ def _complaints(error: ValidationError) -> str:
     """Each member of a request shape that is wrong, and how."""
     root = getattr(requests, error.title, None)
     is_setting = error.title == "Settings"
-    told = (f"{_name_of(place, is_setting)}: {words}" for place, words in complaints(error.errors(), root))
-    return "; ".join(told) + "."
+    messages = (f"{_name_of(place, is_setting)}: {words}" for place, words in complaints(error.errors(), root))
+    return "; ".join(messages) + "."
 
 
 def _name_of(place: tuple[object, ...], is_setting: bool) -> str:

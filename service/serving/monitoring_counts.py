@@ -111,8 +111,8 @@ class Observer:
         """Count what waits: one row in so many, by default as many as fit into the time since it was last done."""
         now = time.monotonic()
         seconds, self._folded_at = max(now - self._folded_at, self.settings.monitoring_fold_s), now
-        wanted = sum(watch.n_waiting for watch in self.watches) / seconds / self.settings.monitoring_rows_per_s
-        self.one_in = one_in or (1 if wanted <= 1 else 1 << int(np.ceil(np.log2(wanted))))
+        load = sum(watch.n_waiting for watch in self.watches) / seconds / self.settings.monitoring_rows_per_s
+        self.one_in = one_in or (1 if load <= 1 else 1 << int(np.ceil(np.log2(load))))
         for watch in self.watches:
             if not watch.is_rehearsing:
                 self._fold(watch)

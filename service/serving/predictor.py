@@ -281,8 +281,8 @@ class Predictor:
         return served
 
     def _forget_unmeant(self) -> None:
-        meant = set(self._served.values())
-        for key in [key for key, served in self._mapped.items() if served not in meant]:
+        current = set(self._served.values())
+        for key in [key for key, served in self._mapped.items() if served not in current]:
             self._forget(key)
         self._forget_most()
 

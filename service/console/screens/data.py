@@ -61,17 +61,17 @@ def rows(request: Request) -> JSONObject:
     workspace, name = workspace_of(request), request.path_params["name"]
     target, search = request.query_params.get("target") or None, request.query_params.get("search", "")
     found = product.get_dataset(workspace, name)
-    told = product.dataset_profile(workspace, name, target, search)
-    n_values = {str(each["name"]): len(each["labels"]) for each in told["columns"] if each["kind"] == "nominal"}
-    classes = told["classes"]
+    profile = product.dataset_profile(workspace, name, target, search)
+    columns, classes = profile["columns"], profile["classes"]
+    n_values = {str(each["name"]): len(each["labels"]) for each in columns if each["kind"] == "nominal"}
     shown = classes if len(classes) <= N_SERIES else [*classes[: N_SERIES - 1], "other classes"]
-    return told | {
+    return profile | {
         "search": search,
         "is_sample": found.schema_json is None,
         "has_target": found.target is not None,
         "guess": guess_of(n_values),
         "shown_classes": shown,
-        "columns": [each | {"bars": bars_of(each["labels"], each["counts"], len(shown))} for each in told["columns"]],
+        "columns": [each | {"bars": bars_of(each["labels"], each["counts"], len(shown))} for each in columns],
         "calls": [Call("GET", f"/v1/datasets/{name}/profile")],
     }
 

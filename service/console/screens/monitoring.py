@@ -47,7 +47,7 @@ def of_model(request: Request) -> JSONObject:
     until = moment_of(request.query_params.get("until"))
     against = request.query_params.get("against", "training")
     column = request.query_params.get("column")
-    told: JSONObject = {
+    head: JSONObject = {
         "name": shown.name,
         "reference": reference,
         "shown": shown,
@@ -71,12 +71,12 @@ def of_model(request: Request) -> JSONObject:
     try:
         found = product.monitor(workspace, reference, window=window, until=until, against=against)
     except (InvalidRequest, NotFound) as reason:
-        return told | {"reason": f"{NO_DATA} {reason}"}
+        return head | {"reason": f"{NO_DATA} {reason}"}
     if found["is_drifting"] is None:
         why = str(found.get("why", ""))
-        return told | {"reason": f"{NO_DATA} {why[:1].upper()}{why[1:]}. What is kept of served rows: {found['mode']}."}
+        return head | {"reason": f"{NO_DATA} {why[:1].upper()}{why[1:]}. What is kept of served rows: {found['mode']}."}
     columns = _rows(found.get("columns"))
-    return told | {
+    return head | {
         "found": found,
         "columns": columns,
         "pictures": [
@@ -86,7 +86,7 @@ def of_model(request: Request) -> JSONObject:
         ],
         "timeline": product.monitoring_windows(workspace, reference, since=whole, step=WINDOWS[whole], against=against),
         "predicted": _predicted(workspace, reference, window, until),
-        "performance": _performance(workspace, reference, told["labels_span"]),
+        "performance": _performance(workspace, reference, head["labels_span"]),
         "column": _column(workspace, reference, column, window, against, until) if column else None,
     }
 
@@ -109,14 +109,14 @@ def moment_of(text: str | None) -> datetime | None:
 def _predicted(workspace: Workspace, reference: str, window: str, until: datetime | None) -> JSONObject | None:
     """Predicted classes by confidence, in bins that somebody predicted in; None of a model without a class."""
     try:
-        told = dict(product.monitoring_predictions(workspace, reference, window=window, until=until))
+        predictions = dict(product.monitoring_predictions(workspace, reference, window=window, until=until))
     except InvalidRequest:
         return None
-    counts = cast("list[list[int | None]]", told["counts"])
-    bins = cast("list[float]", told["bins"])
+    counts = cast("list[list[int | None]]", predictions["counts"])
+    bins = cast("list[float]", predictions["bins"])
     used = [place for place in range(len(bins)) if any(own[place] != 0 for own in counts)]
     return {
-        "classes": told["classes"],
+        "classes": predictions["classes"],
         "rows": [{"from": bins[place], "counts": [own[place] for own in counts]} for place in used],
     }
 
@@ -129,9 +129,9 @@ def _performance(workspace: Workspace, reference: str, window: str) -> JSONObjec
         return {"why": str(reason)}
 
 
-def _rows(told: object) -> list[JSONObject]:
+def _rows(columns: object) -> list[JSONObject]:
     """The columns with the largest effects."""
-    rows = list(told)[:MOST_COLUMNS] if isinstance(told, list) else []
+    rows = list(columns)[:MOST_COLUMNS] if isinstance(columns, list) else []
     return [{**row, "quality": worst_rate(row)} for row in rows]
 
 
@@ -146,9 +146,9 @@ def _column(
     workspace: Workspace, reference: str, column: str, window: str, against: str, until: datetime | None
 ) -> JSONObject:
     """The shares of each value in the window and in the reference; None of cells that are too small to show."""
-    told = dict(product.monitoring_column(workspace, reference, column, window=window, until=until, against=against))
+    shares = dict(product.monitoring_column(workspace, reference, column, window=window, until=until, against=against))
     for name in ("window", "expected"):
-        cells = [None if n is None else float(n) for n in cast("list[int | None]", told[name])]
+        cells = [None if n is None else float(n) for n in cast("list[int | None]", shares[name])]
         total = sum(n for n in cells if n is not None) or 1.0
-        told[f"{name}_shares"] = [None if n is None else n / total for n in cells]
-    return told
+        shares[f"{name}_shares"] = [None if n is None else n / total for n in cells]
+    return shares

@@ -204,16 +204,16 @@ def write_response(
         All there are; those that the request names are sent.
     """
     by_default = bool(request.parameters.get("binary_data_output", False))
-    wanted = {output.name: output.parameters for output in request.outputs or ()}
-    for name in wanted:
+    selection = {output.name: output.parameters for output in request.outputs or ()}
+    for name in selection:
         if name not in {known for known, _, _ in outputs}:
             raise InvalidRequest(f"There is no output {name!r}. The outputs are {', '.join(o[0] for o in outputs)}.")
     described, tail = [], []
     for name, datatype, values in outputs:
-        if (wanted and name not in wanted) or (not wanted and name == "classes"):
+        if (selection and name not in selection) or (not selection and name == "classes"):
             continue
         found: JSONObject = {"name": name, "shape": list(np.shape(values)), "datatype": datatype}
-        if wanted.get(name, {}).get("binary_data", by_default):
+        if selection.get(name, {}).get("binary_data", by_default):
             tail.append(to_bytes(datatype, values))
             found["parameters"] = {"binary_data_size": len(tail[-1])}
         else:

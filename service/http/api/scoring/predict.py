@@ -302,9 +302,9 @@ def headers_of(scope: Scope) -> tuple[str, str, int | None]:
     is_json = content_type == b"application/json"
     given = JSON if is_json else content_type.decode("latin-1").partition(";")[0].strip().lower()
     accept = headers.get(b"accept", b"")
-    wanted = ARROW if ARROW.encode() in accept else JSON if JSON.encode() in accept else ""
+    answer_type = ARROW if ARROW.encode() in accept else JSON if JSON.encode() in accept else ""
     length = headers.get(b"content-length")
-    return given, wanted, None if length is None else int(length)
+    return given, answer_type, None if length is None else int(length)
 
 
 def check_form(request: PredictRequest, max_rows: int) -> None:
