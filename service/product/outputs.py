@@ -161,8 +161,8 @@ def write_output(output: Output, make: Callable[[], str | bytes], *, replace: bo
         As of `check_free`, before anything is made.
     """
     check_free(output, replace=replace)
-    made = make()
-    content = made.encode() if isinstance(made, str) else made
+    text = make()
+    content = text.encode() if isinstance(text, str) else text
     with delivering(output, replace=replace) as draft:
         draft.write_bytes(content)
     return len(content)

@@ -79,21 +79,21 @@ def database_query(uri: str) -> DatabaseQuery:
     SourceError
     """
     refuse_secrets([uri])
-    asked = _ASKED.search(uri)
-    if asked is None or not (text := uri[asked.end() :].strip()):
+    match = _ASKED.search(uri)
+    if match is None or not (text := uri[match.end() :].strip()):
         raise SourceError(uri, "asks for nothing. End it with ?table=NAME or ?query=SELECT ….")
-    kind, base = asked[1].lower(), uri[: asked.start()]
+    kind, base = match[1].lower(), uri[: match.start()]
     text = text if " " in text else unquote(text)
     sql = text if kind == "query" else f"SELECT * FROM {'.'.join(map(quoted, text.split('.')))}"
     place = place_of(base) if base.partition("://")[0].lower() == CREDENTIALS else base
     scheme = place.partition("://")[0].lower()
     if scheme == "duckdb":
         path = Path(unquote(place.partition("://")[2])).expanduser().absolute()
-        told = f"duckdb://{path}?{kind}={text}" if place == base else f"{base}?{kind}={text}"
-        return DatabaseQuery(told, str(path), sql, True)
+        shown = f"duckdb://{path}?{kind}={text}" if place == base else f"{base}?{kind}={text}"
+        return DatabaseQuery(shown, str(path), sql, True)
     if scheme not in _POSTGRES:
         raise SourceError(uri, "is no database: its credentials hold neither duckdb:// nor postgresql://.")
-    return DatabaseQuery(f"{base}{asked[0][0]}{kind}={text}", place, sql, False)
+    return DatabaseQuery(f"{base}{match[0][0]}{kind}={text}", place, sql, False)
 
 
 def with_rows_of_databases(workspace: Workspace, uris: Sequence[str]) -> list[str]:

@@ -116,7 +116,7 @@ def dataset_columns(workspace: Workspace, name: str) -> Sequence[str]:
     return column_order(workspace, name)
 
 
-def check_columns(workspace: Workspace, name: str, asked: Sequence[str], at: str | None, *, is_remote: bool) -> None:
+def check_columns(workspace: Workspace, name: str, columns: Sequence[str], at: str | None, *, is_remote: bool) -> None:
     """Refuse columns that a registered data set has not.
 
     Its files may have changed since its columns were noted, so they are opened before a column is refused.
@@ -125,14 +125,14 @@ def check_columns(workspace: Workspace, name: str, asked: Sequence[str], at: str
     ------
     NotFound, CorruptFile, OutsideRoots, SourceError, UnknownColumn
     """
-    if set(asked) <= set(dataset_columns(workspace, name)):
+    if set(columns) <= set(dataset_columns(workspace, name)):
         return
     if is_remote and not children.is_child:  # a server reads nothing itself
         limit = workspace.settings.request_timeout_s
-        aside(workspace, partial(check_columns, is_remote=True), name, asked, at, time_limit_s=limit)
+        aside(workspace, partial(check_columns, is_remote=True), name, columns, at, time_limit_s=limit)
         return
     names = open_source(workspace, dataset=name, is_remote=is_remote, at=at).arrow_schema.names
-    for column in asked:
+    for column in columns:
         if column not in names:
             raise UnknownColumn(column, names)
 
@@ -186,5 +186,5 @@ def schema_of(source: Source, target: str | None, columns: JSONMapping, threads:
 
 def file_facts(file: SourceFile) -> JSONObject:
     """What is kept of a file that was read."""
-    told = {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}
-    return told | ({"content_sha256": file.content_sha256} if file.content_sha256 else {})
+    facts = {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}
+    return facts | ({"content_sha256": file.content_sha256} if file.content_sha256 else {})

@@ -135,11 +135,11 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
     for where in rules:
         predicate = RowPredicate(where)
         counts = matching_rows(source, predicate, sorted(chosen.wanted), forgotten, run.report)
-        wanted = {
+        files = {
             index: (*conditions, Not(predicate)) if counts[index] else conditions
             for index, conditions in chosen.wanted.items()
         }
-        chosen = Selection(source, wanted)
+        chosen = Selection(source, files)
     keep_rules(workspace, forgotten)
     if request.keeps_back:
         parts = [chosen.and_all([Share(request.holdout, request.seed, back)]) for back in (False, True)]

@@ -64,8 +64,8 @@ def withdraw_rule(
             done = {"name": name, "where": condition, "withdrawn_at": withdrawal["at"], "by": by, "reason": reason}
     if done is None:
         _check_exists(workspace, name, kind, has_rules=bool(standing))
-        told = "; ".join(sorted(standing)) or "none"
-        raise InvalidRequest(f"No such rule stands under the name {name!r}. Its rules: {told}.", field="where")
+        rules = "; ".join(sorted(standing)) or "none"
+        raise InvalidRequest(f"No such rule stands under the name {name!r}. Its rules: {rules}.", field="where")
     return {**done, "still_under": _names_with(workspace, condition)}
 
 

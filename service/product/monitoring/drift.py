@@ -55,14 +55,14 @@ def drift(
     EmptyData, SourceError, SchemaError, NotFound
     """
     version = find_version(workspace, reference)
-    asked = map_version(version)
-    watched = Watched(asked.model)
+    served = map_version(version)
+    watched = Watched(served.model)
     if not watched.names:
         raise InvalidRequest("The model uses no column of its data: no rows can drift from it.")
     whole, warnings = _counts(workspace, watched, uris, report)
     known = _reference(workspace, watched, against, scored_counts(version, watched), report)
-    told = drift_report(whole, known, limits or Limits())
-    return {"model": asked.name, "version": asked.version, **told, "warnings": warnings}
+    comparison = drift_report(whole, known, limits or Limits())
+    return {"model": served.name, "version": served.version, **comparison, "warnings": warnings}
 
 
 def _counts(

@@ -227,12 +227,12 @@ def over_time(found: Labelled, since: datetime, step: timedelta, n_steps: int) -
     """
     places = (found.at - int(since.timestamp() * 1e6)) // (step // timedelta(microseconds=1))
     confidence, is_right = found.p.max(axis=1, initial=0.0), found.p.argmax(axis=1) == found.y
-    told = []
+    steps = []
     for k in range(n_steps):
         own = places == k
         n = int(own.sum())
         is_told = n >= SMALLEST
-        told.append(
+        steps.append(
             {
                 "since": (since + k * step).isoformat(),
                 "labelled": n,
@@ -241,7 +241,7 @@ def over_time(found: Labelled, since: datetime, step: timedelta, n_steps: int) -
                 "ece": _calibration_error(confidence[own], is_right[own]) if n >= LEAST_CALIBRATED else None,
             }
         )
-    return told
+    return steps
 
 
 def _calibration_error(confidence: Floats, is_right: Array) -> float:
@@ -286,8 +286,8 @@ def performance(workspace: Workspace, reference: str, *, window: str = "7d", ste
     if n_steps > MOST_WINDOWS:
         raise InvalidRequest(f"{n_steps} steps; the limit for one answer is {MOST_WINDOWS}.", field="step")
     found = labelled(watching.files, version.version, schema.classes, end - whole, end)
-    told = {"model": version.name, "version": version.version, "window": window, **realised(found, version.metrics)}
-    return told | {"step": step, "over_time": over_time(found, end - n_steps * each, each, n_steps)}
+    answer = {"model": version.name, "version": version.version, "window": window, **realised(found, version.metrics)}
+    return answer | {"step": step, "over_time": over_time(found, end - n_steps * each, each, n_steps)}
 
 
 def labelled_codes(

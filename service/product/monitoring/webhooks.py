@@ -32,20 +32,20 @@ def create_webhook(workspace: Workspace, url: str, models: list[str], secret: st
         If the URL is none, or leads to an address that is not allowed.
     """
     check_address(workspace, url)
-    made: WebhookRecord = {
+    webhook: WebhookRecord = {
         "id": secrets.token_hex(8),
         "url": url,
         "secret": secret or PREFIX + base64.b64encode(secrets.token_bytes(24)).decode(),
         "models": models,
         "created_at": _now(),
     }
-    if not made["secret"].startswith(PREFIX) or len(_key(made["secret"])) < 16:
+    if not webhook["secret"].startswith(PREFIX) or len(_key(webhook["secret"])) < 16:
         raise InvalidRequest(
             f"A secret is {PREFIX} and at least 16 bytes in base64; leave it out to get one.", field="secret"
         )
     with with_records(workspace.layout.root, "webhooks") as webhooks:
-        webhooks[made["id"]] = dict(made)
-    return dict(made)
+        webhooks[webhook["id"]] = dict(webhook)
+    return dict(webhook)
 
 
 def list_webhooks(workspace: Workspace) -> list[dict[str, object]]:
@@ -114,7 +114,7 @@ def deliver(
     }
     body = json.dumps(event).encode()
     attempts, status, error = _post(workspace, webhook, event_id, body)
-    told: DeliveryRecord = {
+    delivery: DeliveryRecord = {
         "id": event_id,
         "webhook": webhook["id"],
         "type": kind,
@@ -125,10 +125,10 @@ def deliver(
         "error": error,
     }
     with with_records(workspace.layout.root, "deliveries") as deliveries:
-        deliveries[f"{told['at']} {event_id}"] = dict(told)
+        deliveries[f"{delivery['at']} {event_id}"] = dict(delivery)
         for key in sorted(deliveries)[:-KEPT]:
             del deliveries[key]
-    return told
+    return delivery
 
 
 def signature(secret: str, event_id: str, timestamp: str, body: bytes) -> str:
@@ -189,7 +189,7 @@ def _post(
 
     waits = wait_random_exponential(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S)
     retrying = Retrying(
-        stop=stop_after_attempt(ATTEMPTS), wait=waits, retry=retry_if_result(lambda told: told[1] is not None)
+        stop=stop_after_attempt(ATTEMPTS), wait=waits, retry=retry_if_result(lambda answer: answer[1] is not None)
     )
 
     def once() -> tuple[int | None, str | None]:

@@ -87,7 +87,7 @@ class Watching:
         """Counts of the rows that the version was measured on, if it was, and by this release's layout."""
         return scored_counts(self.version, self.watched)
 
-    def reference(self, asked: str, window: Window) -> Reference:
+    def reference(self, against: str, window: Window) -> Reference:
         """What a window is compared with.
 
         Raises
@@ -95,7 +95,7 @@ class Watching:
         InvalidRequest
             If nothing is known under that name.
         """
-        kind, _, more = asked.partition(":")
+        kind, _, more = against.partition(":")
         if kind == "training" and not more:
             found = training_reference(self.watched, self.scored())
             if found is None:
@@ -106,9 +106,9 @@ class Watching:
                 )
             return found
         if kind == "window" and (span := span_of(more)) is not None:
-            return served_reference(asked, self.window(window.since - span, window.since).counts)
+            return served_reference(against, self.window(window.since - span, window.since).counts)
         if kind == "same-hour" and (span := span_of(more)) is not None and span >= timedelta(weeks=1):
-            return served_reference(asked, self._same_hours(window, span // timedelta(weeks=1)))
+            return served_reference(against, self._same_hours(window, span // timedelta(weeks=1)))
         if kind == "version" and more.isdecimal():
             other = Watching(self.workspace, f"{self.version.name}@{more}")
             if other.watched.fingerprint != self.watched.fingerprint:
@@ -116,9 +116,9 @@ class Watching:
                     f"Version {more} counts other columns or families, which cannot be compared value by value.",
                     field="against",
                 )
-            return served_reference(asked, other.window(window.since, window.until).counts)
+            return served_reference(against, other.window(window.since, window.until).counts)
         raise InvalidRequest(
-            f"The reference {asked!r} is unknown. Use training, window:7d, same-hour:4w or version:3.",
+            f"The reference {against!r} is unknown. Use training, window:7d, same-hour:4w or version:3.",
             field="against",
         )
 
@@ -266,20 +266,18 @@ def monitoring_windows(
     n_windows = -(-whole // each)
     if n_windows > MOST_WINDOWS:
         raise InvalidRequest(f"{n_windows} windows; the limit for one answer is {MOST_WINDOWS}.", field="step")
-    told = []
-    for k in reversed(range(n_windows)):
-        seen = watching.window(end - (k + 1) * each, end - k * each)
-        told.append(_told(watching, seen, against if n_windows <= MOST_TESTED else None))
+    tested = against if n_windows <= MOST_TESTED else None
+    windows = (watching.window(end - (k + 1) * each, end - k * each) for k in reversed(range(n_windows)))
     return {
         "model": watching.version.name,
         "version": watching.version.version,
         "step": step,
-        "reference": against if n_windows <= MOST_TESTED else None,
-        "windows": told,
+        "reference": tested,
+        "windows": [_of_window(watching, seen, tested) for seen in windows],
     }
 
 
-def _told(watching: Watching, seen: Window, against: str | None) -> dict[str, object]:
+def _of_window(watching: Watching, seen: Window, against: str | None) -> dict[str, object]:
     counts = seen.counts
     head: dict[str, object] = {
         "since": seen.since.isoformat(),

@@ -57,7 +57,7 @@ def judged(workspace: Workspace, name: str, min_labels: int, now: datetime | Non
     difference = losses[0] - losses[1]
     error = float(difference.std(ddof=1) / np.sqrt(y.size))
     worse = float(scipy.special.ndtr(float(difference.mean()) / error)) if error else 0.5
-    told: dict[str, object] = {
+    figures: dict[str, object] = {
         "n_rows": int(y.size),
         "champion": own.version.version,
         "before": before,
@@ -69,11 +69,11 @@ def judged(workspace: Workspace, name: str, min_labels: int, now: datetime | Non
         f"log_loss {losses[0].mean():.6g} against {losses[1].mean():.6g} of version {before}, on {y.size} labelled rows"
     )
     if worse < LEAST_PROBABILITY:
-        return told | {"is_rolled_back": False, "reason": f"version {own.version.version} has {words}"}
+        return figures | {"is_rolled_back": False, "reason": f"version {own.version.version} has {words}"}
     reason = f"rolled back: version {own.version.version} has {words}; worse with probability {worse:.4f}"
     aliases.roll_back(workspace.control, name, CHAMPION, reason)
     structlog.get_logger("monitor").warning("champion rolled back", model=name, reason=reason)
-    return told | {"is_rolled_back": True, "reason": reason}
+    return figures | {"is_rolled_back": True, "reason": reason}
 
 
 def _before(workspace: Workspace, name: str, version: int) -> int:

@@ -116,8 +116,8 @@ def check_files(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -
     train = request.train if isinstance(request, RefreshRequest) else request
     if isinstance(train, TrainRequest) and train.dataset is not None:
         named = [*train.columns, train.timestamp, target_of(workspace, train)]
-        asked = [name for name in named if name not in (None, ALL)]
-        check_columns(workspace, train.dataset, asked, train.at, is_remote=is_remote)
+        columns = [name for name in named if name not in (None, ALL)]
+        check_columns(workspace, train.dataset, columns, train.at, is_remote=is_remote)
 
 
 def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:
@@ -142,19 +142,19 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
     if isinstance(model, OrderModel):
         for about in of_structures(queries):
             model.asked.check(about)
-    asked = of_joint(model, queries)
-    check_all(model, asked)
+    joint = of_joint(model, queries)
+    check_all(model, joint)
     if isinstance(model, OrderModel):
-        if asked:
-            columns = columns_asked(model, asked)
-            check(columns.circuit, columns.schema, asked)
+        if joint:
+            columns = columns_asked(model, joint)
+            check(columns.circuit, columns.schema, joint)
         return
     if isinstance(model, EnsembleModel):
         model = model.joint
     if isinstance(model, CircuitModel):
-        check(model.circuit, model.schema, asked)
+        check(model.circuit, model.schema, joint)
     elif isinstance(model, LookupModel):
-        for query in asked:
+        for query in joint:
             _check_of_network(model, query)
     else:
         raise NoJoint(model.kind)

@@ -132,8 +132,8 @@ def chosen(rows: TrainingRows, target: str | None, overrides: JSONMapping) -> st
     Not in words, as those of forgotten rows may name somebody, and models are carried elsewhere.
     """
     texts = sorted({condition.text for own in rows.learned.wanted.values() for condition in own})
-    told = json.dumps([texts, target, overrides], sort_keys=True, default=str)
-    return hashlib.sha256(told.encode()).hexdigest()
+    text = json.dumps([texts, target, overrides], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _digest(identity: tuple[Any, ...]) -> str:

@@ -172,8 +172,8 @@ def plain_parameters(learner: str, parameters: Mapping[str, object]) -> JSONObje
     ------
     InvalidParameter
     """
-    told = recipes.parse_parameters(learner, parameters)
-    plain: JSONObject = TypeAdapter(type(told)).dump_python(told, mode="json")
+    record = recipes.parse_parameters(learner, parameters)
+    plain: JSONObject = TypeAdapter(type(record)).dump_python(record, mode="json")
     return plain
 
 
@@ -216,8 +216,8 @@ def _columns(path: Path, schema: Schema) -> tuple[tuple[str, ...], bool]:
     attributes = [attribute.name for attribute in schema.attributes]
     if table is None:
         return (*attributes, *(entry.name for entry in schema.left_out if entry.name not in attributes)), True
-    told = table.to_pylist()
-    names = tuple(str(row.get("name")) for row in told)
+    rows = table.to_pylist()
+    names = tuple(str(row.get("name")) for row in rows)
     if not set(attributes) <= set(names) or len(set(names)) < len(names):
         raise CorruptFile(path, f"its table {INPUT!r} does not hold the columns of its model.")
-    return names, all(row.get("is_named") is True for row in told)
+    return names, all(row.get("is_named") is True for row in rows)

@@ -70,9 +70,9 @@ def _template() -> "Template":
     return environment.get_template("report.html")
 
 
-def report_table(told: JSONMapping | None) -> dict[str, pa.Table]:
+def report_table(report: JSONMapping | None) -> dict[str, pa.Table]:
     """The table of a model file that keeps a report, as `ModelReport.to_dict` tells it; none without one."""
-    return {} if told is None else {REPORT: pa.table({"value": [json.dumps(told)]})}
+    return {} if report is None else {REPORT: pa.table({"value": [json.dumps(report)]})}
 
 
 def report(workspace: Workspace, reference: str) -> JSONObject:

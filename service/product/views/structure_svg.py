@@ -88,18 +88,18 @@ def described(graph: ColumnGraph) -> str:
     of_class = (
         f" Every column has the class {text_of(graph.target)} as a parent, too." if graph.target is not None else ""
     )
-    told = "; ".join(f"{text_of(edge.source)} to {text_of(edge.sink)}" for edge in graph.edges[:200])
+    edges = "; ".join(f"{text_of(edge.source)} to {text_of(edge.sink)}" for edge in graph.edges[:200])
     more = f"; and {len(graph.edges) - 200} more" if len(graph.edges) > 200 else ""
-    return f"{len(graph.columns)} columns, {len(graph.edges)} edges.{of_class} {told}{more}".strip()
+    return f"{len(graph.columns)} columns, {len(graph.edges)} edges.{of_class} {edges}{more}".strip()
 
 
 def _edge(graph: ColumnGraph, edge: GraphEdge, path: str, most: float, kind: str = "edge-line") -> str:
     source, sink = text_of(edge.source), text_of(edge.sink)
     thick = THINNEST + (WIDEST - THINNEST) * edge.weight / most if graph.unit else ALIKE
-    told = f"{source} → {sink}" + (f": {TOLD[graph.unit].format(edge.weight)}" if graph.unit else "")
+    title = f"{source} → {sink}" + (f": {TOLD[graph.unit].format(edge.weight)}" if graph.unit else "")
     return (
         f'<path class="{kind}" data-edge="{escape(f"{source}->{sink}")}" data-from="{escape(source)}" data-to="{escape(sink)}" '
-        f'd="{path}" stroke-width="{thick:.2f}" marker-end="url(#arrow)"><title>{escape(told)}</title></path>'
+        f'd="{path}" stroke-width="{thick:.2f}" marker-end="url(#arrow)"><title>{escape(title)}</title></path>'
     )
 
 
