@@ -41,7 +41,7 @@ def prior_of(seed: int) -> Prior:
     return given_prior(shape, COLUMNS, STRENGTHS, rng.uniform(0.5, 4.0, n), rng.uniform(0.3, 1.5, n), seed)
 
 
-def rows_asked() -> Floats:
+def question_rows() -> Floats:
     """(n_variables, n_questions) float64."""
     x = np.full((len(COLUMNS), len(QUESTIONS)), np.nan)
     for q, given in enumerate(QUESTIONS):
@@ -53,7 +53,7 @@ def rows_asked() -> Floats:
 def covered(seed: int, n_rows: int, level: float = LEVEL) -> np.ndarray:
     """(n_questions,) bool: whether the interval of each marginal probability holds that of the circuit which the rows are from."""
     prior, random = prior_of(seed), np.random.default_rng([seed, 1])
-    shape, layout, rows = prior.shape, layout_of(prior), rows_asked()
+    shape, layout, rows = prior.shape, layout_of(prior), question_rows()
     counts = np.zeros((shape.n_sums, shape.n_children), np.int32)
     nothing = Tallies(counts, prior.leaf.copy(), np.zeros(prior.n_cells, np.int32))
     known = layout.circuit(parameters_given(random, prior, nothing))

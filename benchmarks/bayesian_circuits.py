@@ -41,7 +41,7 @@ RUNS = {
     ],
     "quick": [("abalone", 2, 200, 100), ("abalone", 4, 200, 50)],
 }
-WANTED = {
+GOALS = {
     ("abalone", 4, "reference"): ("5", "10"),
     ("cpu_act", 4, "reference"): ("10", "30"),
     ("ailerons", 4, "reference"): ("20", "100"),
@@ -105,7 +105,7 @@ def effective_samples(name: str, children: int, sweeps: dict[str, int]) -> list[
     for kind in ("reference",):
         if kind in found:
             ratio = per_second["lazy"] / per_second[kind]
-            at_least, aim = WANTED.get((name, children, kind), ("", ""))
+            at_least, aim = GOALS.get((name, children, kind), ("", ""))
             detail = "; ".join(f"{k} {s:.3g} a sweep of {t:.4g} s" for k, (s, t) in found.items())
             figures.append(
                 Figure(

@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 N_ROWS = 100
 # The authors' program, measured by the project: fit and all edge marginals of d = 16, and Gadget alone.
-WANTED = {
+GOALS = {
     16: ("0.6 s, 300 MiB", "0.2 s"),
     20: ("20 s, 1.5 GiB", "6 s"),
     32: ("60 s, 1 GiB", "15 s"),
@@ -124,7 +124,7 @@ def of_posteriors(columns: Sequence[int], n_sets: int, rounds: int) -> tuple[lis
                 statistics.median(own),
                 min(own),
                 max(own),
-                *WANTED.get(d, ("", "")),
+                *GOALS.get(d, ("", "")),
                 f"{statistics.median(found['cpu_seconds']):.3g} s of CPU time, peak {peak / 2**20:.0f} MiB{covered}",
             )
         )

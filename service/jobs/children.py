@@ -218,7 +218,7 @@ class _Stopping:
     def __init__(self, conn: Connection) -> None:
         self.conn = conn
         self.reason: Exception | None = None
-        self._asked_at = self._beat_at = 0.0
+        self._stop_at = self._beat_at = 0.0
 
     def tries(self, call: Callable[[], None]) -> None:
         """Call it, and stop the child for what it raises."""
@@ -227,12 +227,12 @@ class _Stopping:
         try:
             call()
         except Exception as error:
-            self.reason, self._asked_at = error, time.monotonic()
+            self.reason, self._stop_at = error, time.monotonic()
             self._say("stop")
 
     def is_over(self) -> bool:
         """Whether the child had its time to stop."""
-        return time.monotonic() - self._asked_at > GRACE_S
+        return time.monotonic() - self._stop_at > GRACE_S
 
     def beat(self) -> None:
         """Say that the parent lives."""

@@ -36,7 +36,7 @@ from storage.models import models
 from storage.models.compiled import map_compiled
 from storage.models.models import ModelVersion
 
-MOST_TOLD = 200  # characters
+MOST_CHARACTERS = 200
 MAX_CHECKED = 16
 WAY_OUT = "or send ?ignore_unknown=true"
 
@@ -324,7 +324,7 @@ def map_version(version: ModelVersion, observer: Observer | None = None) -> Serv
 
 def shortened(name: str) -> str:
     """A name as a client has sent it, short enough to be told back."""
-    return name if len(name) <= MOST_TOLD else f"{name[:MOST_TOLD]}…"
+    return name if len(name) <= MOST_CHARACTERS else f"{name[:MOST_CHARACTERS]}…"
 
 
 def intervals_of(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:

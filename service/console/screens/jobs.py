@@ -16,7 +16,7 @@ MOST = 500
 N_LINES = 200
 STATES = get_args(State)
 # Of a line: what the page of the job says already, or shows elsewhere.
-NOT_TOLD = ("timestamp", "level", "event", "job", "exception", "trace_id", "span_id")
+OTHER_FIELDS = ("timestamp", "level", "event", "job", "exception", "trace_id", "span_id")
 
 
 @page("jobs.html")
@@ -63,7 +63,7 @@ def log_line(line: str) -> JSONObject:
         record = line
     if not isinstance(record, dict):
         return {"at": "", "level": "", "words": line, "traceback": None}
-    rest = {name: value for name, value in record.items() if name not in NOT_TOLD}
+    rest = {name: value for name, value in record.items() if name not in OTHER_FIELDS}
     return {
         "at": str(record.get("timestamp", "")),
         "level": record.get("level", ""),

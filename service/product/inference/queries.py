@@ -172,7 +172,7 @@ def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None
     if isinstance(model, OrderModel):
         n_values = structures_size(model.schema.n_attributes, of_structures(queries))
     if joint := of_joint(model, queries):
-        columns = columns_asked(model, joint)
+        columns = query_columns(model, joint)
         n_values += answer_size(columns.circuit, columns.schema, joint)
     if n_values > most:
         raise BodyTooLarge(
@@ -182,7 +182,7 @@ def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None
         )
 
 
-def columns_asked(model: Model, queries: Sequence[Query]) -> Columns:
+def query_columns(model: Model, queries: Sequence[Query]) -> Columns:
     """The columns of a model that is asked; of a network that is too large for a circuit, if its queries ask for samples.
 
     Raises

@@ -179,7 +179,7 @@ def beyond_training(schema: Schema, evidence: Mapping[str, RawValue]) -> list[st
     return warnings
 
 
-def asked_schema(model: Model) -> Schema:
+def joint_schema(model: Model) -> Schema:
     """The schema in whose words the joint distribution answers: of an ensemble that of its joint member, whose cuts are fewer."""
     return model.joint.schema if isinstance(model, EnsembleModel) else model.schema
 
@@ -316,7 +316,7 @@ def _known(model: Model, case: Case) -> dict[str, Any]:
 
 def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, str]:
     """Of each attribute in the evidence the label of its value, such as the interval of a number."""
-    schema = asked_schema(model)
+    schema = joint_schema(model)
     unknown = without_missing(model)
     record = {
         name: value

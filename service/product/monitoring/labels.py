@@ -231,13 +231,13 @@ def over_time(found: Labelled, since: datetime, step: timedelta, n_steps: int) -
     for k in range(n_steps):
         own = places == k
         n = int(own.sum())
-        is_told = n >= SMALLEST
+        is_enough = n >= SMALLEST
         steps.append(
             {
                 "since": (since + k * step).isoformat(),
                 "labelled": n,
-                "accuracy": float(is_right[own].mean()) if is_told else None,
-                "expected_accuracy": float(confidence[own].mean()) if is_told else None,
+                "accuracy": float(is_right[own].mean()) if is_enough else None,
+                "expected_accuracy": float(confidence[own].mean()) if is_enough else None,
                 "ece": _calibration_error(confidence[own], is_right[own]) if n >= LEAST_CALIBRATED else None,
             }
         )

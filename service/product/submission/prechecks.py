@@ -25,7 +25,7 @@ from service.jobs.limits import check_limits
 from service.product.datasets.data_roots import check_roots, files_of, plain, refuse_secrets
 from service.product.datasets.datasets import check_columns, get_dataset
 from service.product.forgetting.forgetting import check_condition
-from service.product.inference.queries import NoJoint, columns_asked, of_joint, of_structures
+from service.product.inference.queries import NoJoint, query_columns, of_joint, of_structures
 from service.product.promotion.promotion import checked_train
 from service.product.training.training import target_of
 from service.product.versions.registry import find_version
@@ -146,7 +146,7 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
     check_all(model, joint)
     if isinstance(model, OrderModel):
         if joint:
-            columns = columns_asked(model, joint)
+            columns = query_columns(model, joint)
             check(columns.circuit, columns.schema, joint)
         return
     if isinstance(model, EnsembleModel):

@@ -26,7 +26,7 @@ DTYPES = {
     **{f"FP{8 * size}": f"<f{size}" for size in (2, 4, 8)},
 }
 BINARY_TIMES = 8  # a double takes 40 bytes as Python has it; smaller numbers are mostly the same ones again
-MOST_TOLD = 8  # dimensions
+MOST_DIMENSIONS = 8
 LENGTH = b"inference-header-content-length"
 
 
@@ -146,7 +146,7 @@ def n_rows_of(tensor: Tensor) -> int:
     """Rows of an input, which is one column: (n,) or (n, 1)."""
     shape = tensor.shape
     if not 1 <= len(shape) <= 2 or shape[0] < 0 or shape[1:] not in ([], [1]):
-        described = f"the shape {shape}" if len(shape) <= MOST_TOLD else f"a shape of {len(shape)} dimensions"
+        described = f"the shape {shape}" if len(shape) <= MOST_DIMENSIONS else f"a shape of {len(shape)} dimensions"
         raise InvalidRequest(
             f"Input {tensor.name!r} has {described}; send one input for each attribute, of shape [n] or [n, 1].",
             input=tensor.name,
