@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import cast
 from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
@@ -150,14 +149,12 @@ def blamed_columns(
     `parameters` name the window (`drift`) and what it is compared with (`against`; by default what the alerts of the
     model compare with).
     """
-    against = parameters.get("against") or str(
-        product.alert_rule(workspace, product.find_version(workspace, reference).name)["against"]
-    )
+    name = product.find_version(workspace, reference).name
+    against = parameters.get("against") or product.alert_rule(workspace, name)["against"]
     found = product.monitoring_families(workspace, reference, window=parameters["drift"], until=until, against=against)
-    columns = cast("list[JSONObject]", found["families"])
     return {
         each["column"]: f"changed: {each['family_nats']:.3g} of added log loss"
-        for each in columns
+        for each in found["families"]
         if each["is_alarming"]
     }
 

@@ -93,9 +93,7 @@ def look_around(request: Request) -> None:
 
 def _look_at_models(workspace: Workspace) -> None:
     now = datetime.now(UTC)
-    ages = {
-        name: (now - created_at).total_seconds() for name, created_at in models.served_since(workspace.control).items()
-    }
+    ages = {name: (now - since).total_seconds() for name, since in models.served_since(workspace.control).items()}
     for name, age in ages.items():
         MODEL_AGE.labels(name).set(max(0.0, age))
     for name in LABELS - ages.keys():  # several processes cannot take a label back

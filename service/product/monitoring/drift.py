@@ -13,6 +13,7 @@ from service.product.inference.scoring import absences
 from service.product.progress import Report, reporting, silent
 from service.product.training.scored_counts import scored_counts
 from service.product.versions.registry import find_version
+from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.predictor import map_version
 from service.settings import available_threads
@@ -29,7 +30,7 @@ def drift(
     against: Sequence[str] = (),
     limits: Limits | None = None,
     report: Report = silent,
-) -> dict[str, object]:
+) -> JSONObject:
     """Compare the rows of files with what a model was trained on, or with the rows of other files.
 
     Parameters

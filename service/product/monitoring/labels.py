@@ -14,6 +14,7 @@ from service.product.datasets.data_roots import open_source
 from service.product.datasets.database_rows import with_rows_of_databases
 from service.product.monitoring.windows import MOST_WINDOWS, SMALLEST, Watching, span
 from service.product.versions.registry import find_version
+from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.count_queue import keyed
 from service.serving.predictor import map_version
@@ -188,7 +189,7 @@ def _predictions(
     return all_keys[last], np.concatenate(moments)[last], np.concatenate(p)[last]
 
 
-def realised(found: Labelled, measured: Mapping[str, object]) -> dict[str, object]:
+def realised(found: Labelled, measured: Mapping[str, object]) -> JSONObject:
     """What labels say: accuracy, losses, calibration; coverage and delay; against what was measured when it was trained.
 
     Parameters
@@ -197,7 +198,7 @@ def realised(found: Labelled, measured: Mapping[str, object]) -> dict[str, objec
         The version's metrics.
     """
     n = found.y.size
-    head: dict[str, object] = {"labelled": n, "coverage": n / max(1, n + found.n_waiting)}
+    head: JSONObject = {"labelled": n, "coverage": n / max(1, n + found.n_waiting)}
     if not n:
         return head | {"accuracy": None, "log_loss": None, "why": "no prediction of the window has a label yet"}
     own = found.p[np.arange(n), found.y]
@@ -220,7 +221,7 @@ def realised(found: Labelled, measured: Mapping[str, object]) -> dict[str, objec
     }
 
 
-def over_time(found: Labelled, since: datetime, step: timedelta, n_steps: int) -> list[dict[str, object]]:
+def over_time(found: Labelled, since: datetime, step: timedelta, n_steps: int) -> list[JSONObject]:
     """How right the predictions of each step were, beside how sure of themselves; null where too few have a label.
 
     A calibration error of few rows is high by chance: it is told from `LEAST_CALIBRATED` rows on.
@@ -251,7 +252,7 @@ def _calibration_error(confidence: Floats, is_right: Array) -> float:
     return float(gaps.sum() / n.sum())
 
 
-def _calibration(confidence: Floats, is_right: Array) -> list[dict[str, object]]:
+def _calibration(confidence: Floats, is_right: Array) -> list[JSONObject]:
     """Of predictions of about one confidence: how many there are, what they expect, and how many were right."""
     bins = np.minimum((confidence * TENTHS).astype(np.int64), TENTHS - 1)
     n, expected, right = (np.bincount(bins, weights, TENTHS) for weights in (None, confidence, is_right))
@@ -262,7 +263,7 @@ def _calibration(confidence: Floats, is_right: Array) -> list[dict[str, object]]
     ]
 
 
-def realised_of(watching: Watching, span: timedelta, until: datetime | None = None) -> dict[str, object]:
+def realised_of(watching: Watching, span: timedelta, until: datetime | None = None) -> JSONObject:
     """What labels say of the predictions that a version made in a time."""
     end = until or datetime.now(UTC)
     version = watching.version
@@ -270,7 +271,7 @@ def realised_of(watching: Watching, span: timedelta, until: datetime | None = No
     return realised(found, version.metrics)
 
 
-def performance(workspace: Workspace, reference: str, *, window: str = "7d", step: str = "24h") -> dict[str, object]:
+def performance(workspace: Workspace, reference: str, *, window: str = "7d", step: str = "24h") -> JSONObject:
     """What labels say of a version, beside what its predictions expected of themselves; in all and over time.
 
     Raises

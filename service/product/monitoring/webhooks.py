@@ -12,6 +12,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from service.product.monitoring.inner_networks import inner_reason
+from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.telemetry import TRACEPARENT
 from service.workspace import Workspace
@@ -23,7 +24,7 @@ KEPT = 1000
 PREFIX = "whsec_"
 
 
-def create_webhook(workspace: Workspace, url: str, models: list[str], secret: str | None = None) -> dict[str, object]:
+def create_webhook(workspace: Workspace, url: str, models: list[str], secret: str | None = None) -> JSONObject:
     """Send alerts of some models (all, if none is named) to a URL; the answer alone tells the secret.
 
     Raises
@@ -48,7 +49,7 @@ def create_webhook(workspace: Workspace, url: str, models: list[str], secret: st
     return dict(webhook)
 
 
-def list_webhooks(workspace: Workspace) -> list[dict[str, object]]:
+def list_webhooks(workspace: Workspace) -> list[JSONObject]:
     """The webhooks, without their secrets."""
     webhooks = records_of(workspace.layout.root, "webhooks").values()
     return [{name: value for name, value in webhook.items() if name != "secret"} for webhook in webhooks]

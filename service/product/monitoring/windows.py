@@ -16,11 +16,12 @@ from learners.registry.model_kinds import load_model
 from service.product.monitoring.settings import mode_of
 from service.product.training.scored_counts import scored_counts
 from service.product.versions.registry import find_version
+from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.models.compiled import map_compiled
 from storage.models.models import ModelVersion
-from storage.monitoring.counts import HOUR, MonitoringFiles, SliceFile, is_alive
+from storage.monitoring.counts import HOUR, MonitoringFiles, is_alive
 
 MOST_WINDOWS = 1000
 MOST_TESTED = 72
@@ -45,7 +46,7 @@ class Window:
     counts: ServedCounts
     since: datetime
     until: datetime
-    gaps: Sequence[dict[str, object]]
+    gaps: Sequence[JSONObject]
     n_left_out: int
 
 
@@ -67,21 +68,16 @@ class Watching:
     def window(self, since: datetime, until: datetime) -> Window:
         """The sum of all hours, of all processes, that begin within a time."""
         whole, n_left_out = ServedCounts(self.watched), 0
-        gaps: list[dict[str, object]] = []
+        gaps: list[JSONObject] = []
         for one in self.files.slices(self.version.version, since, until):
             if one.layout != self.watched.fingerprint:
                 n_left_out += 1
                 continue
             whole.merge(whole.from_arrow(one.counts()))
-            if self._is_gap(one):
-                missing_from = one.covered_until.isoformat()
-                gaps.append(
-                    {"process": one.process, "hour": one.start.isoformat(), "rows_may_be_missing_from": missing_from}
-                )
+            if not one.is_closed and not is_alive(self.workspace.layout.root, one.process):
+                end = one.covered_until.isoformat()
+                gaps.append({"process": one.process, "hour": one.start.isoformat(), "rows_may_be_missing_from": end})
         return Window(whole, since, until, gaps, n_left_out)
-
-    def _is_gap(self, one: SliceFile) -> bool:
-        return not one.is_closed and not is_alive(self.workspace.layout.root, one.process)
 
     def scored(self) -> ServedCounts | None:
         """Counts of the rows that the version was measured on, if it was, and by this release's layout."""
@@ -168,7 +164,7 @@ def monitor(
     until: datetime | None = None,
     against: str = "training",
     limits: Limits | None = None,
-) -> dict[str, object]:
+) -> JSONObject:
     """What a version shows in the last hours: rows, tests, causes, estimates and gaps.
 
     Parameters
@@ -195,7 +191,7 @@ def monitor(
     watching = Watching(workspace, reference)
     end = hour_end(until)
     seen = watching.window(end - span("window", window), end)
-    head: dict[str, object] = {
+    head: JSONObject = {
         "model": watching.version.name,
         "version": watching.version.version,
         "mode": mode_of(workspace, watching.version.name),
@@ -247,7 +243,7 @@ def monitoring_windows(
     step: str = "1h",
     until: datetime | None = None,
     against: str = "training",
-) -> dict[str, object]:
+) -> JSONObject:
     """A timeline: for each step rows, rates, surprise, estimates, and whether it drifts.
 
     Parameters
@@ -277,9 +273,9 @@ def monitoring_windows(
     }
 
 
-def _of_window(watching: Watching, seen: Window, against: str | None) -> dict[str, object]:
+def _of_window(watching: Watching, seen: Window, against: str | None) -> JSONObject:
     counts = seen.counts
-    head: dict[str, object] = {
+    head: JSONObject = {
         "since": seen.since.isoformat(),
         "until": seen.until.isoformat(),
         "rows": rows_of(counts),
@@ -308,7 +304,7 @@ def monitoring_families(
     window: str = "24h",
     until: datetime | None = None,
     against: str = "training",
-) -> dict[str, object]:
+) -> JSONObject:
     """Each column given its parents, by how much it has changed; for a picture of the model's graph.
 
     Raises
@@ -317,8 +313,7 @@ def monitoring_families(
     """
     found = monitor(workspace, reference, window=window, until=until, against=against)
     kept = ("model", "version", "since", "until", "is_drifting", "why", "drift_nats", "reference")
-    columns = found.get("columns", [])
-    return {name: found[name] for name in kept if name in found} | {"families": columns}
+    return {name: found[name] for name in kept if name in found} | {"families": found.get("columns", [])}
 
 
 def monitoring_column(
@@ -329,7 +324,7 @@ def monitoring_column(
     window: str = "24h",
     until: datetime | None = None,
     against: str = "training",
-) -> dict[str, object]:
+) -> JSONObject:
     """The values of one column in a window and in the reference; cells of fewer than five rows are null.
 
     Raises

@@ -25,7 +25,7 @@ from service.jobs.limits import check_limits
 from service.product.datasets.data_roots import check_roots, files_of, plain, refuse_secrets
 from service.product.datasets.datasets import check_columns, get_dataset
 from service.product.forgetting.forgetting import check_condition
-from service.product.inference.queries import NoJoint, query_columns, of_joint, of_structures
+from service.product.inference.queries import NoJoint, of_joint, of_structures, query_columns
 from service.product.promotion.promotion import checked_train
 from service.product.training.training import target_of
 from service.product.versions.registry import find_version

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup.lookup import LookupModel
@@ -14,7 +13,7 @@ from learners.models.query import Edges, Graph
 from learners.orders.model import OrderModel
 from learners.registry.networks.model import ArcModel
 from service.product.versions.registry import find_version
-from service.requests.json_values import JSONObject
+from service.requests.json_values import JSONMapping, JSONObject
 from service.serving.predictor import map_version
 from service.workspace import Workspace
 
@@ -160,18 +159,15 @@ def graph_of_posterior(model: OrderModel, present: Sequence[str] = (), absent: S
     return ColumnGraph(None, tuple(model.names), of_best, {}, "probability", others)
 
 
-def graph_of_structure(structure: Mapping[str, object]) -> ColumnGraph:
+def graph_of_structure(structure: JSONMapping) -> ColumnGraph:
     """The graph of `structure()`, of models that do not say what an edge tells.
 
     Edges from the class are left out. Those to it stay: of trees they come from the columns that are used.
     """
-    nodes = cast("Sequence[Mapping[str, object]]", structure["nodes"])
-    target = next((str(node["name"]) for node in nodes if node.get("role") == "class"), None)
-    pairs = [
-        (str(edge["from"]), str(edge["to"])) for edge in cast("Sequence[Mapping[str, object]]", structure["edges"])
-    ]
+    nodes, pairs = structure["nodes"], [(edge["from"], edge["to"]) for edge in structure["edges"]]
+    target = next((node["name"] for node in nodes if node.get("role") == "class"), None)
     is_drawn = any(sink == target for _, sink in pairs)
-    columns = tuple(str(node["name"]) for node in nodes if is_drawn or node["name"] != target)
+    columns = tuple(node["name"] for node in nodes if is_drawn or node["name"] != target)
     edges = tuple(GraphEdge(source, sink, 1.0) for source, sink in pairs if source != target)
     return ColumnGraph(None if is_drawn else target, columns, edges, {}, "")
 
@@ -227,7 +223,8 @@ def family_of(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObjec
         "contexts": [
             {
                 "given": {
-                    name: _label(domain, code) for name, domain, code in zip(given, domains, context.codes, strict=True)
+                    name: domain[code] if code < len(domain) else "(unseen)"
+                    for name, domain, code in zip(given, domains, context.codes, strict=True)
                 },
                 "n_rows": context.n_rows.tolist(),
                 "probability": context.probability.tolist(),
@@ -235,10 +232,6 @@ def family_of(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObjec
             for context in contexts_of(tree, estimates, limit)
         ],
     }
-
-
-def _label(domain: Sequence[str], code: int) -> str:
-    return domain[code] if code < len(domain) else "(unseen)"
 
 
 def outline(found: ColumnGraph) -> list[JSONObject]:
