@@ -324,10 +324,7 @@ def _is_reference(text: str) -> bool:
 
 
 def schema(
-    uris: UrisArgument,
-    target: TargetOption = None,
-    columns: ColumnsOption = None,
-    json_output: JsonOption = False,
+    uris: UrisArgument, target: TargetOption = None, columns: ColumnsOption = None, json_output: JsonOption = False
 ) -> None:
     """Show how columns would be learned, in one pass: kinds, values, missing values, and what is left out."""
     with progress_bar(not json_output) as report:

@@ -103,13 +103,7 @@ def alerts(
         show_json(found)
         return
     rows = [
-        [
-            one["id"],
-            f"{one['model']}@{one['version']}",
-            one["fired_at"][:16],
-            _state(one),
-            one["words"],
-        ]
+        [one["id"], f"{one['model']}@{one['version']}", one["fired_at"][:16], _state(one), one["words"]]
         for one in found
     ]
     show_table(None, ["id", "model", "fired", "state", "cause"], rows, empty="no alerts")

@@ -30,10 +30,7 @@ from service.requests import problems
 from service.requests.json_values import JSONObject
 
 PROBLEM_RESPONSES: dict[int | str, JSONObject] = {
-    "default": {
-        "model": Problem,
-        "description": "Any failure, as problem+json (RFC 9457).",
-    }
+    "default": {"model": Problem, "description": "Any failure, as problem+json (RFC 9457)."}
 }
 SECURITY_SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "An API key: `Authorization: Bearer fp_…`."},
@@ -232,12 +229,7 @@ def _add_plain(schema: JSONObject) -> None:
 
 
 def _post(
-    name: str,
-    summary: str,
-    description: str,
-    parameters: list[JSONObject],
-    request: JSONObject,
-    response: JSONObject,
+    name: str, summary: str, description: str, parameters: list[JSONObject], request: JSONObject, response: JSONObject
 ) -> JSONObject:
     return {
         "post": {

@@ -115,14 +115,7 @@ def run(
     DBOS(config=config)
     adopt_logger("dbos")
     logging.getLogger("dbos").addFilter(OfDbos())
-    workflows.register(
-        queue,
-        kinds,
-        clean,
-        settings=settings,
-        children=children,
-        budget=budget,
-    )
+    workflows.register(queue, kinds, clean, settings=settings, children=children, budget=budget)
     DBOS.listen_queues([QUEUE])
     DBOS.launch()
     keeper.start()

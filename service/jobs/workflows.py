@@ -30,13 +30,7 @@ Answer = TypeVar("Answer")
 
 
 def register(
-    queue: JobQueue,
-    kinds: Kinds,
-    clean: Clean,
-    *,
-    settings: Settings,
-    children: Children,
-    budget: Budget,
+    queue: JobQueue, kinds: Kinds, clean: Clean, *, settings: Settings, children: Children, budget: Budget
 ) -> None:
     """Tell DBOS how to run jobs, before it is launched.
 

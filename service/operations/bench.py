@@ -51,14 +51,7 @@ class Figures:
         return ratio(self.train_s, self.scan_s)
 
 
-def bench(
-    uris: Sequence[str],
-    target: str,
-    learners: Sequence[str],
-    *,
-    threads: int,
-    rounds: int,
-) -> Iterator[Figures]:
+def bench(uris: Sequence[str], target: str, learners: Sequence[str], *, threads: int, rounds: int) -> Iterator[Figures]:
     """Measure learners, each in a fresh process, its training alternately with a bare scan.
 
     Parameters

@@ -21,11 +21,7 @@ def datasets(request: Request) -> JSONObject:
     workspace = workspace_of(request)
     limit = whole_number(request.query_params.get("limit"), PER_PAGE, MOST)
     listed = product.list_datasets(workspace, limit, request.query_params.get("cursor"))
-    return {
-        "datasets": listed.items,
-        "next_cursor": listed.next_cursor,
-        "calls": [Call("GET", "/v1/datasets")],
-    }
+    return {"datasets": listed.items, "next_cursor": listed.next_cursor, "calls": [Call("GET", "/v1/datasets")]}
 
 
 @page("dataset.html")

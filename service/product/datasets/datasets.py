@@ -76,11 +76,7 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
     dataset = datasets.register_dataset(
         control,
         Dataset(
-            name=request.name,
-            uris=tuple(request.uris),
-            target=request.target,
-            columns=request.columns,
-            files=files,
+            name=request.name, uris=tuple(request.uris), target=request.target, columns=request.columns, files=files
         ),
     )
     keep_column_order(workspace, request.name, source)
@@ -153,8 +149,7 @@ def dataset_schema(workspace: Workspace, name: str) -> JSONObject:
     text = get_dataset(workspace, name).schema_json
     if text is None:
         raise InvalidRequest(
-            f"The schema of data set {name!r} is not known yet: submit a job of kind 'schema', or train.",
-            dataset=name,
+            f"The schema of data set {name!r} is not known yet: submit a job of kind 'schema', or train.", dataset=name
         )
     return dict(json.loads(text))
 

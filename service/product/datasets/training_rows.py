@@ -236,7 +236,7 @@ def check_forgotten(workspace: Workspace, request: TrainRequest, learned: JSONMa
         discard_forgotten(ledger)
         raise ForgottenMeanwhile(
             f"Rows were forgotten while this job learned from them ({', '.join(sorted(missed))}): nothing is published. "
-            "Retry the job.",
+            "Retry the job."
         )
 
 

@@ -96,11 +96,7 @@ def impute_rows(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def _into_output(
-    workspace: Workspace,
-    run: Run,
-    request: ScoreRequest | ImputeRequest,
-    write: Callable[..., JSONObject],
-    **how: Any,
+    workspace: Workspace, run: Run, request: ScoreRequest | ImputeRequest, write: Callable[..., JSONObject], **how: Any
 ) -> JSONObject:
     version = find_version(workspace, request.model)
     model = queries.queryable(map_version(version).model)

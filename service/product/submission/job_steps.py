@@ -63,10 +63,7 @@ def train(workspace: Workspace, request: TrainRequest, report: Report = silent) 
 
 
 def train_with_passes(
-    workspace: Workspace,
-    request: TrainRequest,
-    report: Report = silent,
-    warn: Callable[[str], None] = silent,
+    workspace: Workspace, request: TrainRequest, report: Report = silent, warn: Callable[[str], None] = silent
 ) -> tuple[ModelVersion, list[JSONObject]]:
     """As `train`, with what was read and what was reused for each statistic.
 

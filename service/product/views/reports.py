@@ -50,13 +50,7 @@ def report_page(report: ModelReport, *, title: str, learner: str, call: str, whe
         Where the rows are from.
     """
     return _template().render(
-        report=report,
-        title=title,
-        learner=learner,
-        call=call,
-        where=where,
-        words=LOSSES,
-        most_columns=MOST_COLUMNS,
+        report=report, title=title, learner=learner, call=call, where=where, words=LOSSES, most_columns=MOST_COLUMNS
     )
 
 
