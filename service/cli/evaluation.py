@@ -156,7 +156,6 @@ def bench(
 
 
 def _bench_row(figures: "Figures") -> list[str]:
-    """A line of the table of `bench`."""
     train_s, predict_s = statistics.median(figures.train_s), statistics.median(figures.predict_s)
     middle, least, greatest = figures.over_scan()
     return [
@@ -232,12 +231,10 @@ def verdict(metrics: JSONMapping) -> str:
     rows = f"{metrics.get('n_test_rows', 0):,} {ROWS_MEASURED.get(str(metrics.get('evaluated_on')), 'rows measured')}"
     if metrics.get("zero_one_loss") is not None:
         floor = metrics.get("class_shares_log_loss")
-        beside = "" if floor is None else f" (class shares {floor:.3f})"
+        prior = "" if floor is None else f" (class shares {floor:.3f})"
         if n_unknown := metrics.get("n_unknown_class_rows"):
             rows += f", {n_unknown:,} of them of classes that training did not see"
-        return (
-            f"right {1 - metrics['zero_one_loss']:.1%}, log loss {_three_digits(metrics['log_loss'])}{beside}, {rows}"
-        )
+        return f"right {1 - metrics['zero_one_loss']:.1%}, log loss {_three_digits(metrics['log_loss'])}{prior}, {rows}"
     if metrics.get("log_likelihood") is not None:
         return f"log likelihood {_three_digits(metrics['log_likelihood'])} per row, {rows}"
     return ""

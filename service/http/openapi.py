@@ -114,7 +114,6 @@ def _say_problem_json(schema: JSONObject) -> None:
 
 
 def _failures(path: str, method: str, operation: JSONObject, *, is_open: bool) -> list[int]:
-    """The statuses that an operation may fail with."""
     changes = method != "get" and not PREDICTING.has(method.upper(), path)
     places = {parameter["in"] for parameter in operation.get("parameters", ())}
     found = {403, 500, 503}

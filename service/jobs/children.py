@@ -305,7 +305,6 @@ class Children:
 
 
 def _live(conn: Connection, opener: Callable[[], object], silence_s: float, idle_s: float | None) -> None:
-    """The life of a child."""
     global is_child  # noqa: PLW0603 — of the process
     is_child = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, whose parent decides

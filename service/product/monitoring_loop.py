@@ -70,10 +70,8 @@ class Looker:
                 except NotFound:  # deleted, and a process that had it in memory has written once more
                     MonitoringFiles(root, name).remove()
                 except Exception as error:  # one model shall not keep the others from being looked after
-                    is_ours = is_expected(error)
-                    self.log.warning(
-                        "a model could not be looked after", model=name, reason=str(error), exc_info=not is_ours
-                    )
+                    more = {"model": name, "reason": str(error), "exc_info": not is_expected(error)}
+                    self.log.warning("a model could not be looked after", **more)
             forget_states(root, monitored_models(root))
             self._clear(root)
 

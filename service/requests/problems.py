@@ -163,9 +163,7 @@ class Problem:
 
 def is_expected(error: BaseException) -> bool:
     """Whether the error stands in the table: ours, or one whose cause lies in the request."""
-    return (
-        isinstance(error, ValidationError) or is_refused(error) or any(isinstance(error, kind) for kind, _, _ in TABLE)
-    )
+    return is_refused(error) or isinstance(error, (ValidationError, *(kind for kind, _, _ in TABLE)))
 
 
 def problem_of(error: BaseException) -> Problem:

@@ -192,9 +192,7 @@ class Observer:
             codes, chosen_raw = x, np.arange(chosen.size)
         else:
             codes, chosen_raw = rows.x, chosen
-        denied = [
-            i for i, attribute in enumerate(schema.attributes) if attribute.name in watch.choice.get("denied", ())
-        ]
+        denied = [i for i, each in enumerate(schema.attributes) if each.name in watch.choice.get("denied", ())]
         if denied:
             x = x.copy()
             x[denied] = schema.domain_sizes[denied][:, None]

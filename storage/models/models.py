@@ -179,9 +179,8 @@ def get_version(control: Control, name: str, ref: str | int | None = None) -> Mo
 def resolved_row(connection: Connection, name: str, ref: str | int | None) -> tables.Row:
     """The row that `get_version` tells of, inside a transaction that does more than that."""
     known_name("model", name)
-    latest = connection.execute(
-        sa.select(sa.func.max(_VERSIONS.c.version)).where(_VERSIONS.c.name == name)
-    ).scalar_one()
+    query = sa.select(sa.func.max(_VERSIONS.c.version)).where(_VERSIONS.c.name == name)
+    latest = connection.execute(query).scalar_one()
     if latest is None:
         raise _no_model(connection, name)
     if ref is None:

@@ -149,10 +149,8 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
 
 def overrides_of(workspace: Workspace, request: TrainRequest) -> JSONObject:
     """What is given of the columns: by the request, and where that is silent by the data set."""
-    registered = (
-        {} if request.dataset is None else dict(datasets.get_dataset(workspace.control, request.dataset).columns)
-    )
-    return registered | request.columns
+    known = {} if request.dataset is None else dict(datasets.get_dataset(workspace.control, request.dataset).columns)
+    return known | request.columns
 
 
 def _null_class(workspace: Workspace, request: TrainRequest) -> NullClass | None:

@@ -172,11 +172,10 @@ def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> JSON
     request["update"] = request["learner"] != "spn"
     for attempt in range(1, ATTEMPTS + 1):
         # What was served by an alias shall not go on knowing the rows.
-        aliases = [alias for alias, number in aliases_of(workspace, newest.name).items() if number == newest.version]
+        aliases = aliases_of(workspace, newest.name).items()
+        request["aliases"] = [alias for alias, number in aliases if number == newest.version]
         try:
-            return run_now(
-                train_steps(workspace), run.job_id, request | {"aliases": aliases}, run.report, run.memory_limit
-            )
+            return run_now(train_steps(workspace), run.job_id, request, run.report, run.memory_limit)
         except ForgottenMeanwhile:
             if attempt == ATTEMPTS:
                 raise

@@ -190,9 +190,7 @@ def query_evidence(model: Model, evidence: Evidence) -> dict[str, Known]:
     Where training saw no missing value of a column, or a circuit sums it out, null says nothing, here as in a prediction.
     """
     summed_out = without_missing(model)
-    attributes = {
-        attribute.name: attribute for attribute in model.schema.attributes if attribute.name not in summed_out
-    }
+    attributes = {each.name: each for each in model.schema.attributes if each.name not in summed_out}
     known: dict[str, Known] = {}
     for name, value in evidence.items():
         if value is not None:

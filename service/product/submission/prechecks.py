@@ -200,9 +200,8 @@ def _check_of_network(model: LookupModel, query: Query) -> None:
                 raise never_had(name, value, schema.classes)
             continue
         attribute = schema.attributes[places[name]]
-        if isinstance(value, str) and (
-            value in labels_of(attribute) or (name in likely and attribute.kind == "numeric")
-        ):
+        is_range = name in likely and attribute.kind == "numeric"
+        if isinstance(value, str) and (is_range or value in labels_of(attribute)):
             continue
         # A rare value that shares its code with others has one.
         if encode_records([{name: value}], schema).x[places[name], 0] == attribute.n_values:

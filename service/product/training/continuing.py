@@ -118,7 +118,6 @@ def continuation(
 
 
 def _only(rows: TrainingRows, indices: Sequence[int]) -> Source:
-    """The chosen rows of some files."""
     return Selection(rows.learned.raw, {index: rows.learned.wanted[index] for index in indices}).source
 
 

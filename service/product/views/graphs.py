@@ -131,16 +131,14 @@ def graph_of(model: Model) -> ColumnGraph:
             raise NoGraph(model.kind)
         return graph_of_structure(model.structure())
     names = [attribute.name for attribute in model.schema.attributes]
-    edges_found: list[GraphEdge] = []
+    edges: list[GraphEdge] = []
     of_class: dict[str, float] = {}
     for child, parents, tree in zip(model.network.order, model.network.parents, model.trees, strict=True):
         gains = information_of_parents(tree).tolist()
         of_class[names[child]] = gains[0] if gains else 0.0
-        edges_found += [
-            GraphEdge(names[parent], names[child], gain) for parent, gain in zip(parents, gains[1:], strict=True)
-        ]
+        edges += [GraphEdge(names[parent], names[child], gain) for parent, gain in zip(parents, gains[1:], strict=True)]
     columns = tuple(names[child] for child in model.network.order)
-    return ColumnGraph(model.schema.target, columns, tuple(edges_found), of_class, "log loss")
+    return ColumnGraph(model.schema.target, columns, tuple(edges), of_class, "log loss")
 
 
 def graph_of_posterior(model: OrderModel, present: Sequence[str] = (), absent: Sequence[str] = ()) -> ColumnGraph:

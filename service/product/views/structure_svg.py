@@ -85,9 +85,7 @@ def _box(graph: ColumnGraph, name: str, blamed: Mapping[str, str], bars: Mapping
 
 def described(graph: ColumnGraph) -> str:
     """The graph in words, for who cannot see it."""
-    of_class = (
-        f" Every column has the class {text_of(graph.target)} as a parent, too." if graph.target is not None else ""
-    )
+    of_class = "" if graph.target is None else f" Every column has the class {text_of(graph.target)} as a parent, too."
     edges = "; ".join(f"{text_of(edge.source)} to {text_of(edge.sink)}" for edge in graph.edges[:200])
     more = f"; and {len(graph.edges) - 200} more" if len(graph.edges) > 200 else ""
     return f"{len(graph.columns)} columns, {len(graph.edges)} edges.{of_class} {edges}{more}".strip()
