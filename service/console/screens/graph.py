@@ -149,8 +149,9 @@ def blamed_columns(
     `parameters` name the window (`drift`) and what it is compared with (`against`; by default what the alerts of the
     model compare with).
     """
-    name = product.find_version(workspace, reference).name
-    against = parameters.get("against") or product.alert_rule(workspace, name)["against"]
+    against = parameters.get("against")
+    if not against:
+        against = product.alert_rule(workspace, product.find_version(workspace, reference).name)["against"]
     found = product.monitoring_families(workspace, reference, window=parameters["drift"], until=until, against=against)
     return {
         each["column"]: f"changed: {each['family_nats']:.3g} of added log loss"
