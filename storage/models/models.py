@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -298,8 +298,7 @@ def defined(metrics: Mapping[str, object]) -> dict[str, object]:
 
 
 def _values(control: Control, version: ModelVersion) -> dict[str, object]:
-    values = {column.name: getattr(version, column.name) for column in fields(version)}
-    return values | {
+    return vars(version) | {
         "parameters": dict(version.parameters),
         "metrics": defined(version.metrics),
         "files": [dict(file) for file in version.files],
@@ -311,12 +310,5 @@ def _values(control: Control, version: ModelVersion) -> dict[str, object]:
 
 def version_of_row(control: Control, row: tables.Row) -> ModelVersion:
     """A row of `control_tables.versions` with its paths made absolute."""
-    values = dict(row._mapping)
-    return ModelVersion(
-        **values
-        | {
-            "files": tuple(values["files"]),
-            "duckdb_path": control.absolute(values["duckdb_path"]),
-            "arrow_path": control.absolute(values["arrow_path"]),
-        }
-    )
+    paths = {name: control.absolute(row._mapping[name]) for name in ("duckdb_path", "arrow_path")}
+    return ModelVersion(**dict(row._mapping) | paths | {"files": tuple(row.files)})
