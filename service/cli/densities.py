@@ -60,11 +60,8 @@ def _of_average(facts: JSONObject) -> str:
     how = (
         "exactly" if own["is_exact"] else f"by {own['n']:,} draws (standard error {own.get('standard_error', 0.0):.2g})"
     )
-    lacking = (
-        f"; {facts['n_incomplete']:,} rows lack a value or have one that training never saw"
-        if facts["n_incomplete"]
-        else ""
-    )
+    n = facts["n_incomplete"]
+    lacking = f"; {n:,} rows lack a value or have one that training never saw" if n else ""
     return f"averaged over graphs {how}{lacking}"
 
 

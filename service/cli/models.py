@@ -180,11 +180,8 @@ def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output
     show_table(None, ["what", "value"], [[name, text_of(value)] for name, value in facts.items()])
     if passes:
         out.print(what_was_read(passes), highlight=False)
-    show_table(
-        "files",
-        ["path", "rows", "bytes", "footer"],
-        [[file["path"], file["n_rows"], file["size"], file["footer_sha256"][:12]] for file in found["files"]],
-    )
+    rows = [[file["path"], file["n_rows"], file["size"], file["footer_sha256"][:12]] for file in found["files"]]
+    show_table("files", ["path", "rows", "bytes", "footer"], rows)
     show_table("libraries", ["library", "version"], list(found["libraries"].items()))
 
 

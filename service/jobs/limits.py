@@ -93,11 +93,8 @@ def used_bytes(pid: int) -> int:
 
 def too_large(allowed: int, used: int) -> OutOfMemory:
     """What a job is told that holds too much."""
-    return OutOfMemory(
-        f"The job used more than {bytes_text(allowed)} of memory and was given up. {LESS}",
-        memory_limit=allowed,
-        memory_used=used,
-    )
+    text = f"The job used more than {bytes_text(allowed)} of memory and was given up. {LESS}"
+    return OutOfMemory(text, memory_limit=allowed, memory_used=used)
 
 
 def too_late(limit_s: float) -> JobFailed:

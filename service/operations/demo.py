@@ -210,14 +210,8 @@ def forget(settings: Settings, orders: Orders, is_shown: bool) -> JSONObject:
         for number in range(1, version):
             product.delete_version(workspace, MODEL, number)
     (proof,) = done["proofs"]
-    return {
-        "where": where,
-        "n_rows": done["n_rows"],
-        "version": version,
-        "is_equal": proof["is_equal"],
-        "n_rows_left": proof["n_rows"],
-        "seconds": seconds,
-    }
+    of_proof = {"is_equal": proof["is_equal"], "n_rows_left": proof["n_rows"], "seconds": seconds}
+    return {"where": where, "n_rows": done["n_rows"], "version": version} | of_proof
 
 
 def ask(url: str, orders: Orders) -> JSONObject:

@@ -84,11 +84,7 @@ class Served:
     def known_names(self) -> frozenset[str]:
         """Columns that a request may name: the attributes, and those that training saw and left out."""
         target = [self.schema.target] if self.schema.target is not None else []
-        return frozenset(
-            [attribute.name for attribute in self.schema.attributes]
-            + [left_out.name for left_out in self.schema.left_out]
-            + target
-        )
+        return frozenset([each.name for each in (*self.schema.attributes, *self.schema.left_out)] + target)
 
     @cached_property
     def checked_columns(self) -> set[tuple[str, ...]]:
@@ -336,11 +332,8 @@ def intervals_of(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities,
         If it has none: XGBoost, or m-estimates.
     """
     if not hasattr(model, "credible_intervals"):
-        raise InvalidParameter(
-            "interval",
-            level,
-            f"a model of kind {model.kind!r} has no posterior; use estimator hdp, or learner spn with learning=gibbs",
-        )
+        text = f"a model of kind {model.kind!r} has no posterior; use estimator hdp, or learner spn with learning=gibbs"
+        raise InvalidParameter("interval", level, text)
     low, high = model.credible_intervals(chunk, level)
     return low, high
 

@@ -92,12 +92,8 @@ def reserve_version(control: Control, name: str) -> int:
     """
     checked_name("model", name)
     with control.writing() as connection:
-        grown = (
-            sa.update(_MODELS)
-            .where(_MODELS.c.name == name)
-            .values(last_version=_MODELS.c.last_version + 1)
-            .returning(_MODELS.c.last_version)
-        )
+        update = sa.update(_MODELS).where(_MODELS.c.name == name).values(last_version=_MODELS.c.last_version + 1)
+        grown = update.returning(_MODELS.c.last_version)
         number = connection.execute(grown).scalar_one_or_none()
         if number is None:
             connection.execute(sa.insert(_MODELS).values(name=name, last_version=0, created_at=tables.now()))
@@ -205,13 +201,10 @@ def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None
     ------
     InvalidCursor
     """
+    latest, n_versions = sa.func.max(_VERSIONS.c.version), sa.func.count()
+    columns = _MODELS.c.name, latest.label("latest_version"), n_versions.label("n_versions"), _MODELS.c.created_at
     query = (
-        sa.select(
-            _MODELS.c.name,
-            sa.func.max(_VERSIONS.c.version).label("latest_version"),
-            sa.func.count().label("n_versions"),
-            _MODELS.c.created_at,
-        )
+        sa.select(*columns)
         .join(_VERSIONS, _VERSIONS.c.name == _MODELS.c.name)
         .group_by(_MODELS.c.name, _MODELS.c.created_at)
     )

@@ -288,11 +288,8 @@ def _remove_held(path: Path, names: list[str]) -> int:
 def monitored_models(root: Path) -> tuple[str, ...]:
     """The models of which something was counted."""
     folder = Path(root) / "monitoring"
-    return (
-        tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")))
-        if folder.is_dir()
-        else ()
-    )
+    entries = folder.iterdir() if folder.is_dir() else ()
+    return tuple(sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")))
 
 
 def workspace_secret(root: Path) -> bytes:

@@ -43,11 +43,7 @@ def dataset(request: Request) -> JSONObject:
         "left_out": [] if schema is None else schema.left_out,
         "classes": () if schema is None or schema.target is None else schema.classes,
         "has_schema": schema is not None,
-        "calls": [
-            Call("GET", f"/v1/datasets/{name}"),
-            Call("GET", f"/v1/datasets/{name}/schema"),
-            Call("GET", f"/v1/datasets/{name}/profile"),
-        ],
+        "calls": [Call("GET", f"/v1/datasets/{name}{part}") for part in ("", "/schema", "/profile")],
     }
 
 

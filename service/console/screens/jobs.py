@@ -47,11 +47,7 @@ def job(request: Request) -> JSONObject:
         "log": log,
         "traceback": next((line["traceback"] for line in reversed(log) if line["traceback"]), None),
         "n_lines": len(lines),
-        "calls": [
-            Call("GET", f"/v1/jobs/{job_id}"),
-            Call("GET", f"/v1/jobs/{job_id}/log"),
-            Call("GET", f"/v1/jobs/{job_id}/events"),
-        ],
+        "calls": [Call("GET", f"/v1/jobs/{job_id}{part}") for part in ("", "/log", "/events")],
     }
 
 

@@ -45,14 +45,8 @@ async def sign_in(request: Request) -> Response:
     lifetime = timedelta(seconds=LIFETIME_S)
     session_id = await anyio.to_thread.run_sync(open_session, workspace.control, holder.sha256, origin, lifetime)
     answer = RedirectResponse(local(page), HTTPStatus.SEE_OTHER)
-    answer.set_cookie(
-        cookie_name(headers),
-        session_id,
-        max_age=LIFETIME_S,
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
-    )
+    is_https, name = request.url.scheme == "https", cookie_name(headers)
+    answer.set_cookie(name, session_id, max_age=LIFETIME_S, secure=is_https, httponly=True, samesite="strict")
     return answer
 
 

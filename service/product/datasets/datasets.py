@@ -52,19 +52,14 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
     """
     control = workspace.control
     if is_remote and not children.is_child:  # a server reads nothing itself
-        return aside(
-            workspace,
-            partial(register_dataset, is_remote=True),
-            request,
-            time_limit_s=workspace.settings.request_timeout_s,
-        )
+        limit = workspace.settings.request_timeout_s
+        return aside(workspace, partial(register_dataset, is_remote=True), request, time_limit_s=limit)
     source = open_source(workspace, request.uris, is_remote=is_remote, columns=request.columns)
     if request.target is not None and request.target not in source.arrow_schema.names:
         raise UnknownColumn(request.target, source.arrow_schema.names)
     place = workspace.layout.dataset_directory(request.name)
-    if not datasets.is_registered(
-        control, request.name
-    ):  # what a deletion that was interrupted has left is of other files
+    # What a deletion that was interrupted has left is of other files.
+    if not datasets.is_registered(control, request.name):
         remove_counted(place)
     check_rules(read_rules(workspace, place / RULES), request.name, source)
     # A data set that nothing can be learned from is refused here, not by the first job.
@@ -73,12 +68,8 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
     if source.n_rows * len(source.arrow_schema) <= workspace.settings.inline_schema_cells:
         schema = schema_of(source, request.target, request.columns, available_threads(workspace.settings), silent)
     files = tuple(map(file_facts, source.files))
-    dataset = datasets.register_dataset(
-        control,
-        Dataset(
-            name=request.name, uris=tuple(request.uris), target=request.target, columns=request.columns, files=files
-        ),
-    )
+    definition = Dataset(request.name, tuple(request.uris), request.target, request.columns, files=files)
+    dataset = datasets.register_dataset(control, definition)
     keep_column_order(workspace, request.name, source)
     if schema is None:
         return dataset

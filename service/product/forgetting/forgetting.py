@@ -52,11 +52,8 @@ OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
 
 def forget_steps(workspace: Workspace) -> tuple[Step, ...]:
     """The steps of a job that forgets rows."""
-    return (
-        Step("mark", partial(mark, workspace)),
-        Step("retrain", partial(retrain, workspace)),
-        Step("prove", partial(prove, workspace)),
-    )
+    steps = {"mark": mark, "retrain": retrain, "prove": prove}
+    return tuple(Step(name, partial(step, workspace)) for name, step in steps.items())
 
 
 def mark(workspace: Workspace, run: Run) -> JSONObject:

@@ -113,11 +113,8 @@ def what_if(served: Served, case: Case) -> WhatIf:
     """
     model = served.model
     target = case.target if case.target is not None else model.schema.target
-    served.check_names(
-        [dict(case.evidence) | dict(case.likely) | dict(case.do)],
-        ignore_unknown=False,
-        way_out="or take it out of the evidence",
-    )
+    names = dict(case.evidence) | dict(case.likely) | dict(case.do)
+    served.check_names([names], ignore_unknown=False, way_out="or take it out of the evidence")
     _check_names(model, target, case.columns or ())
     record = {name: value for name, value in case.single.items() if name != model.schema.target}
     chunk = encode_records([record], model.schema)

@@ -88,11 +88,8 @@ def send(workspace: Workspace, change: str, alert: AlertRecord) -> list[Delivery
     """Tell every webhook that listens to the model that an alert was fired or resolved; muted ones are told to nobody."""
     if alert["is_muted"]:
         return []
-    listening = [
-        cast("WebhookRecord", one)
-        for one in records_of(workspace.layout.root, "webhooks").values()
-        if not one["models"] or alert["model"] in one["models"]
-    ]
+    webhooks = [cast("WebhookRecord", one) for one in records_of(workspace.layout.root, "webhooks").values()]
+    listening = [one for one in webhooks if not one["models"] or alert["model"] in one["models"]]
     return [deliver(workspace, one, f"fewpass.alert.{change}", alert["id"], dict(alert)) for one in listening]
 
 
@@ -104,16 +101,8 @@ def deliver(
     The id of an event depends on what it says, so a receiver knows again what it had before.
     """
     event_id = hashlib.sha256(f"{webhook['id']} {kind} {alert or secrets.token_hex(8)}".encode()).hexdigest()[:32]
-    event = {
-        "specversion": "1.0",
-        "id": event_id,
-        "source": "/fewpass",
-        "type": kind,
-        "time": _now(),
-        "datacontenttype": "application/json",
-        "data": content,
-    }
-    body = json.dumps(event).encode()
+    head = {"specversion": "1.0", "id": event_id, "source": "/fewpass", "type": kind, "time": _now()}
+    body = json.dumps(head | {"datacontenttype": "application/json", "data": content}).encode()
     attempts, status, error = _post(workspace, webhook, event_id, body)
     delivery: DeliveryRecord = {
         "id": event_id,

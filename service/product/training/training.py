@@ -61,12 +61,8 @@ COMPILED = "model.arrow"
 
 def train_steps(workspace: Workspace) -> tuple[Step, ...]:
     """The steps of a job that trains."""
-    return (
-        Step("learn", partial(learn, workspace)),
-        Step("evaluate", partial(evaluate_learned, workspace)),
-        Step("reserve", partial(reserve, workspace)),
-        Step("publish", partial(publish, workspace)),
-    )
+    steps = {"learn": learn, "evaluate": evaluate_learned, "reserve": reserve, "publish": publish}
+    return tuple(Step(name, partial(step, workspace)) for name, step in steps.items())
 
 
 def _request_of(run: Run) -> TrainRequest:

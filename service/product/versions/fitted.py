@@ -179,12 +179,8 @@ def plain_parameters(learner: str, parameters: Mapping[str, object]) -> JSONObje
 
 def _written(fitted: Fitted, directory: Path, name: str, number: int) -> ModelFiles:
     header, arrays = fitted.model.to_arrays()
-    columns = pa.table(
-        {
-            "name": pa.array(fitted.columns, pa.string()),
-            "is_named": pa.array([fitted.is_named] * len(fitted.columns), pa.bool_()),
-        }
-    )
+    is_named = pa.array([fitted.is_named] * len(fitted.columns), pa.bool_())
+    columns = pa.table({"name": pa.array(fitted.columns, pa.string()), "is_named": is_named})
     tables = fitted.model.tables() | {"libraries": libraries(), INPUT: columns}
     return write_model(directory, name, number, header, arrays, tables)
 

@@ -198,13 +198,8 @@ def family_of(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObjec
         counts = model.class_counts.tolist()
         shares = [n / max(1, sum(counts)) for n in counts]
         context = {"given": {}, "n_rows": counts, "probability": shares}
-        return {
-            "column": column,
-            "parents": [],
-            "values": list(model.schema.classes),
-            "contexts": [context],
-            "n_contexts": 1,
-        }
+        values = list(model.schema.classes)
+        return {"column": column, "parents": [], "values": values, "contexts": [context], "n_contexts": 1}
     names = [attribute.name for attribute in attributes]
     if column not in names or names.index(column) not in model.network.order:
         raise UnknownColumn(column, [names[child] for child in model.network.order])

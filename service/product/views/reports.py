@@ -123,13 +123,8 @@ def write_report(
     counted = column_counts(model)
     report = report_of(model, *probabilities_of(model, source, counted=counted), counted)
     name, files = f"{version.name}@{version.version}", " ".join(uris)
-    page = report_page(
-        report,
-        title=name,
-        learner=version.learner,
-        call=f"fewpass report {name} {files} --html {name_of(output)}",
-        where=files,
-    )
+    call = f"fewpass report {name} {files} --html {name_of(output)}"
+    page = report_page(report, title=name, learner=version.learner, call=call, where=files)
     with delivering(output, replace=replace) as draft:
         draft.write_text(page, encoding="utf-8")
     return report
