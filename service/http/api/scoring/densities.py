@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import anyio.to_thread
 import msgspec
@@ -34,6 +34,7 @@ from service.settings import Settings
 SCORE_PATH, IMPUTE_PATH = "/v1/models/{name}/score", "/v1/models/{name}/impute"
 ROWS_AT_ONCE = 256  # between two looks at the clock
 Overlooked = Annotated[bool, msgspec.Meta(description="Overlook columns that the model does not know.")]
+Rows = TypeVar("Rows")
 
 
 class OverGraphs(msgspec.Struct, forbid_unknown_fields=True):
@@ -121,17 +122,15 @@ class Densities:
 
     async def score(self, request: Request) -> Response:
         """How probable the model holds each row; what a row misses is summed out, unless graphs are averaged."""
-        return await self._answer(
-            request, lambda served, body: self._scored(served, decoded(self.read_score, body, ROWS))
-        )
+        return await self._answer(request, self.read_score, self._scored)
 
     async def impute(self, request: Request) -> Response:
         """Cells that are null or absent, filled by what is most probable given the rest of the row, by means, or by draws."""
-        return await self._answer(
-            request, lambda served, body: self._imputed(served, decoded(self.read_impute, body, ROWS))
-        )
+        return await self._answer(request, self.read_impute, self._imputed)
 
-    async def _answer(self, request: Request, work: Callable[[Served, bytes], JSONObject]) -> Response:
+    async def _answer(
+        self, request: Request, read: Callable[[bytes], Rows], work: Callable[[Served, Rows], JSONObject]
+    ) -> Response:
         content_type, _, _ = headers_of(request.scope)
         if content_type != JSON:
             raise UnsupportedMediaType(f"Content type {content_type!r} is not supported. Send {JSON}.")
@@ -140,7 +139,7 @@ class Densities:
 
         def answer() -> bytes:
             self.predict.held(body, JSON, hold)
-            return msgspec.json.encode(work(served, body))
+            return msgspec.json.encode(work(served, decoded(read, body, ROWS)))
 
         return Response(await anyio.to_thread.run_sync(answer), media_type=JSON)
 

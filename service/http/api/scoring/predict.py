@@ -213,10 +213,8 @@ class Predict:
     def _one(self, served: Served, record: Record) -> bytes:
         probabilities = served.classify(record).tolist()
         served.count_rows(1)
-        best = probabilities.index(max(probabilities))
-        return b"".join(
-            (served.json_head, served.json_classes[best], b'],"probabilities":[', self.encode(probabilities), b"]}")
-        )
+        best, text = probabilities.index(max(probabilities)), self.encode(probabilities)
+        return b"".join((served.json_head, served.json_classes[best], b'],"probabilities":[', text, b"]}"))
 
     def _json(self, served: Served, rows: Rows, options: Options) -> bytes:
         check_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
