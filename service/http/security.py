@@ -124,9 +124,8 @@ class Guard:
         with self._lock:  # or else one that has read earlier may write later
             self._control = control
             generation = change_counter.generation(control)  # before the keys: what changes in between is read again
-            self._holders = {
-                sha256: Holder.of(sha256, key) for sha256, key in hashed_keys(control).items()
-            } | self._fixed
+            keys = hashed_keys(control)
+            self._holders = {sha256: Holder.of(sha256, key) for sha256, key in keys.items()} | self._fixed
             self._verified = {}  # after the holders: what a request has just found among the old goes to the old dict
             self.generation = generation
 
