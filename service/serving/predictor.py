@@ -83,8 +83,8 @@ class Served:
     @cached_property
     def known_names(self) -> frozenset[str]:
         """Columns that a request may name: the attributes, and those that training saw and left out."""
-        target = [self.schema.target] if self.schema.target is not None else []
-        return frozenset([each.name for each in (*self.schema.attributes, *self.schema.left_out)] + target)
+        names = [each.name for each in self.schema.attributes] + [each.name for each in self.schema.left_out]
+        return frozenset(names if self.schema.target is None else [*names, self.schema.target])
 
     @cached_property
     def checked_columns(self) -> set[tuple[str, ...]]:
