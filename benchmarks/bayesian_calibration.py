@@ -41,7 +41,7 @@ def prior_of(seed: int) -> Prior:
     return given_prior(shape, COLUMNS, STRENGTHS, rng.uniform(0.5, 4.0, n), rng.uniform(0.3, 1.5, n), seed)
 
 
-def rows_asked() -> Floats:
+def question_rows() -> Floats:
     """(n_variables, n_questions) float64."""
     x = np.full((len(COLUMNS), len(QUESTIONS)), np.nan)
     for q, given in enumerate(QUESTIONS):
@@ -53,7 +53,7 @@ def rows_asked() -> Floats:
 def covered(seed: int, n_rows: int, level: float = LEVEL) -> np.ndarray:
     """(n_questions,) bool: whether the interval of each marginal probability holds that of the circuit which the rows are from."""
     prior, random = prior_of(seed), np.random.default_rng([seed, 1])
-    shape, layout, asked = prior.shape, layout_of(prior), rows_asked()
+    shape, layout, rows = prior.shape, layout_of(prior), question_rows()
     counts = np.zeros((shape.n_sums, shape.n_children), np.int32)
     nothing = Tallies(counts, prior.leaf.copy(), np.zeros(prior.n_cells, np.int32))
     known = layout.circuit(parameters_given(random, prior, nothing))
@@ -67,9 +67,9 @@ def covered(seed: int, n_rows: int, level: float = LEVEL) -> np.ndarray:
             vectors.append(layout.vector(parameters_given(random, prior, state.tallies)))
     drawn, n = np.stack(vectors, axis=1), layout.edge.size
     draws = CircuitDraws(layout.circuit_of(drawn[:, 0]), drawn[:n], drawn[n:])
-    told = summarised(np.exp(draws.log_likelihoods(asked)), 1, level)
-    truth = np.exp(log_values(known, asked))
-    return (told.low <= truth) & (truth <= told.high)
+    intervals = summarised(np.exp(draws.log_likelihoods(rows)), 1, level)
+    truth = np.exp(log_values(known, rows))
+    return (intervals.low <= truth) & (truth <= intervals.high)
 
 
 def main() -> None:
@@ -77,12 +77,12 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=400)
     parser.add_argument("--rows", type=int, nargs="*", default=[20, 100, 400])
     parser.add_argument("--json", type=Path, default=None)
-    asked = parser.parse_args()
+    args = parser.parse_args()
     figures = []
-    for n_rows in asked.rows:
-        each = np.stack([covered(seed, n_rows) for seed in range(asked.sets)])
-        share, error = float(each.mean()), float(each.mean(axis=1).std(ddof=1) / np.sqrt(asked.sets))
-        told = f"{asked.sets} data sets, {len(QUESTIONS)} probabilities each; standard error {error:.3f}"
+    for n_rows in args.rows:
+        each = np.stack([covered(seed, n_rows) for seed in range(args.sets)])
+        share, error = float(each.mean()), float(each.mean(axis=1).std(ddof=1) / np.sqrt(args.sets))
+        detail = f"{args.sets} data sets, {len(QUESTIONS)} probabilities each; standard error {error:.3f}"
         figures.append(
             Figure(
                 f"share of 90 % intervals that hold the truth, {n_rows} rows",
@@ -91,10 +91,10 @@ def main() -> None:
                 share + 2 * error,
                 ".85 to .95",
                 "",
-                told,
+                detail,
             )
         )
-    report("Calibration of Bayesian circuits", figures, machine(), asked.json)
+    report("Calibration of Bayesian circuits", figures, machine(), args.json)
 
 
 if __name__ == "__main__":

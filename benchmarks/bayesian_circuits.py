@@ -41,7 +41,7 @@ RUNS = {
     ],
     "quick": [("abalone", 2, 200, 100), ("abalone", 4, 200, 50)],
 }
-WANTED = {
+GOALS = {
     ("abalone", 4, "reference"): ("5", "10"),
     ("cpu_act", 4, "reference"): ("10", "30"),
     ("ailerons", 4, "reference"): ("20", "100"),
@@ -105,8 +105,8 @@ def effective_samples(name: str, children: int, sweeps: dict[str, int]) -> list[
     for kind in ("reference",):
         if kind in found:
             ratio = per_second["lazy"] / per_second[kind]
-            at_least, aim = WANTED.get((name, children, kind), ("", ""))
-            told = "; ".join(f"{k} {s:.3g} a sweep of {t:.4g} s" for k, (s, t) in found.items())
+            at_least, aim = GOALS.get((name, children, kind), ("", ""))
+            detail = "; ".join(f"{k} {s:.3g} a sweep of {t:.4g} s" for k, (s, t) in found.items())
             figures.append(
                 Figure(
                     f"effective samples per second, lazy ÷ {kind}: {name}, C_s = {children}",
@@ -115,7 +115,7 @@ def effective_samples(name: str, children: int, sweeps: dict[str, int]) -> list[
                     ratio,
                     at_least,
                     aim,
-                    told,
+                    detail,
                 )
             )
     return figures
@@ -177,11 +177,11 @@ def growth(n_sweeps: int, n_large: int) -> list[Figure]:
     """Seconds a row at many rows over those at few, and the peak beyond the state file."""
     (small, base), (large, peak) = apart(file_sweeps, 10_000, 5 * n_sweeps), apart(file_sweeps, n_large, n_sweeps)
     ratio = (large / n_large) / (small / 10_000)
-    told = f"{1e6 * large / n_large:.3g} µs / {1e6 * small / 10_000:.3g} µs"
+    detail = f"{1e6 * large / n_large:.3g} µs / {1e6 * small / 10_000:.3g} µs"
     state_bytes = 2 * n_large * 39
     beyond = (peak - state_bytes) / 2**20
     return [
-        Figure(f"seconds a row and sweep, {n_large:,} rows × 20 ÷ 10,000", ratio, ratio, ratio, "1.5", "1.1", told),
+        Figure(f"seconds a row and sweep, {n_large:,} rows × 20 ÷ 10,000", ratio, ratio, ratio, "1.5", "1.1", detail),
         Figure(
             f"MiB of peak memory beyond the two state files of {n_large:,} rows × 20",
             beyond, beyond, beyond, "400", "200", f"peak {peak / 2**20:.0f} MiB, of 10,000 rows {base / 2**20:.0f} MiB",
@@ -210,7 +210,7 @@ def queries(rounds: int) -> list[Figure]:
             if number:
                 seconds[name].append((time.process_time() - started) / 50)
     ratios = np.array(seconds["draws"]) / np.array(seconds["one"])
-    told = f"{1000 * np.median(seconds['draws']):.3g} ms / {1000 * np.median(seconds['one']):.3g} ms"
+    detail = f"{1000 * np.median(seconds['draws']):.3g} ms / {1000 * np.median(seconds['one']):.3g} ms"
     return [
         Figure(
             "one row over 100 draws ÷ over one circuit: abalone, C_s = 4",
@@ -219,7 +219,7 @@ def queries(rounds: int) -> list[Figure]:
             ratios.max(),
             "40",
             "15",
-            told,
+            detail,
         )
     ]
 
@@ -229,19 +229,19 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["effective", "sweeps", "growth", "query"])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path, default=None)
-    asked = parser.parse_args()
+    args = parser.parse_args()
     figures: list[Figure] = []
-    if "sweeps" in asked.parts:
-        figures += sweep_seconds(3 if asked.quick else 15)
-    if "query" in asked.parts:
-        figures += queries(5 if asked.quick else 21)
-    if "growth" in asked.parts:
-        figures += growth(1 if asked.quick else 5, 200_000 if asked.quick else 1_000_000)
-    if "effective" in asked.parts:
-        for name, children, *sweeps in RUNS["quick" if asked.quick else "effective"]:
+    if "sweeps" in args.parts:
+        figures += sweep_seconds(3 if args.quick else 15)
+    if "query" in args.parts:
+        figures += queries(5 if args.quick else 21)
+    if "growth" in args.parts:
+        figures += growth(1 if args.quick else 5, 200_000 if args.quick else 1_000_000)
+    if "effective" in args.parts:
+        for name, children, *sweeps in RUNS["quick" if args.quick else "effective"]:
             of_kind = dict(zip(("lazy", "reference"), sweeps, strict=True))
             figures += effective_samples(name, children, of_kind)
-    report("Bayesian circuits", figures, machine(), asked.json)
+    report("Bayesian circuits", figures, machine(), args.json)
 
 
 if __name__ == "__main__":

@@ -141,7 +141,7 @@ class _XGBoostData:
         """The best number of rounds, and its mean log loss."""
         import xgboost
 
-        told = xgboost.cv(
+        history = xgboost.cv(
             self.settings | dict(settings),
             self.matrix,
             num_boost_round=most,
@@ -150,7 +150,7 @@ class _XGBoostData:
             early_stopping_rounds=PATIENCE,
             as_pandas=False,
         )
-        losses = told[f"test-{self.metric}-mean"]
+        losses = history[f"test-{self.metric}-mean"]
         best = int(np.argmin(losses))
         return best + 1, float(losses[best])
 

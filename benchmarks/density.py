@@ -111,13 +111,13 @@ def results(
     train, valid, test = (rows_of(name, split) for split in ("train", "valid", "test"))
     for structure, make in structures(train, states, seed).items():
         trained = [] if structure in ("independent", "chow-liu") else learners
-        wanted = [learner for learner in ["as made", *trained] if (structure, learner) not in done]
-        if not wanted or (only and structure.split()[0] not in only):
+        missing = [learner for learner in ["as made", *trained] if (structure, learner) not in done]
+        if not missing or (only and structure.split()[0] not in only):
             continue
         started = time.perf_counter()
         start = make()
         built = time.perf_counter() - started
-        for learner in wanted:
+        for learner in missing:
             if learner == "as made":
                 yield Result(
                     name, structure, learner, start.n_edges, None, mean(start, valid), mean(start, test), built

@@ -75,14 +75,14 @@ def written(comparison: Comparison, folder: Path) -> list[dict[str, Any]]:
         means.writerow(["data_set", "n_rows", "learner", *SCORES, "train_s", "predict_s"])
         for i, name in enumerate(comparison.data_sets):
             for learner in comparison.learners:
-                told = [comparison.column(score, learner)[i] for score in (*SCORES, "train_s", "predict_s")]
-                if np.isnan(told[0]):  # not run
+                scores = [comparison.column(score, learner)[i] for score in (*SCORES, "train_s", "predict_s")]
+                if np.isnan(scores[0]):  # not run
                     continue
-                means.writerow([name, int(comparison.n_rows[i]), learner, *(f"{value:.5g}" for value in told)])
+                means.writerow([name, int(comparison.n_rows[i]), learner, *(f"{value:.5g}" for value in scores)])
     return lines
 
 
-def told(progress: TrialProgress) -> None:
+def print_trial(progress: TrialProgress) -> None:
     """One line for each trial."""
     latest = progress.latest
     if latest is not None:
@@ -105,30 +105,30 @@ def main() -> None:
     parser.add_argument("--most-rows", type=int)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--any-code", action="store_true")
-    asked = parser.parse_args()
-    chosen = half_of(find_data_sets([asked.folder], None), asked.half)
-    if asked.dozen:
+    args = parser.parse_args()
+    chosen = half_of(find_data_sets([args.folder], None), args.half)
+    if args.dozen:
         chosen = [one for one in chosen if one.name in DOZEN]
-    if asked.sets:
-        chosen = [one for one in chosen if one.name in asked.sets]
-    if asked.most_rows:
-        chosen = [one for one in chosen if one.n_rows <= asked.most_rows]
+    if args.sets:
+        chosen = [one for one in chosen if one.name in args.sets]
+    if args.most_rows:
+        chosen = [one for one in chosen if one.n_rows <= args.most_rows]
     cross_validate(
         [one.path for one in chosen],
-        asked.learner or list(LEARNERS),
-        log=asked.log,
-        repetitions=asked.repetitions,
-        threads=asked.threads,
-        any_code=asked.any_code,
-        on_progress=told,
+        args.learner or list(LEARNERS),
+        log=args.log,
+        repetitions=args.repetitions,
+        threads=args.threads,
+        any_code=args.any_code,
+        on_progress=print_trial,
     )
     names = {one.name for one in chosen}
     # All that the log has of them, from this run and from those before.
-    logged = {(one.data, one.learner, one.seed, one.fold): one for one in OutcomeLog(asked.log) if one.data in names}
-    lines = written(compare(logged.values()), asked.out or asked.log.with_suffix(""))
+    logged = {(one.data, one.learner, one.seed, one.fold): one for one in OutcomeLog(args.log) if one.data in names}
+    lines = written(compare(logged.values()), args.out or args.log.with_suffix(""))
     if not lines:
         return
-    table = Table(title=f"{asked.half} half, {len(chosen)} sets")
+    table = Table(title=f"{args.half} half, {len(chosen)} sets")
     for column in lines[0]:
         table.add_column(column)
     for line in lines:

@@ -40,7 +40,7 @@ def table_of(x: Codes, attributes: list[int]) -> dict[str, pa.Array]:
     return {f"a{a}": pa.array(x[a].astype(str)) for a in attributes}
 
 
-def held(learner: str, seed: int, n_rows: int, n_asked: int, n_classes: int) -> tuple[float, float]:
+def held(learner: str, seed: int, n_rows: int, n_test: int, n_classes: int) -> tuple[float, float]:
     """The shares of intervals that hold the truth: of whole rows, and of 1 to 6 known columns, as many rows of each."""
     network, random = (
         KnownNetwork.random(N_ATTRIBUTES, N_VALUES, n_classes, N_PARENTS, seed),
@@ -50,13 +50,13 @@ def held(learner: str, seed: int, n_rows: int, n_asked: int, n_classes: int) -> 
     x, y = network.draw(n_rows, random)
     rows = pa.table(table_of(x, every) | {"class": pa.array(y.astype(str))})
     model = drive(recipes.learner(learner, {}, "class"), Source.of_table(rows), threads=2)
-    asked, _ = network.draw(n_asked, random)
+    sample, _ = network.draw(n_test, random)
     shares = []
     for n_known in range(1, N_ATTRIBUTES + 1):
         known = sorted(random.choice(every, n_known, replace=False).tolist())
-        (batch,) = pa.table(table_of(asked, known)).to_batches()
+        (batch,) = pa.table(table_of(sample, known)).to_batches()
         low, high = model.credible_intervals(encode(batch, model.schema), LEVEL)
-        expected = truth(network, asked, known)
+        expected = truth(network, sample, known)
         shares.append(float(np.mean((low <= expected) & (expected <= high))))
     return shares[-1], float(np.mean(shares[:-1]))
 

@@ -48,13 +48,13 @@ def mean_ms(tasks, rounds) -> tuple[list[float], list[float]]:
     """
     means, medians = [], []
     for _ in range(rounds):
-        taken = []
+        times = []
         for task in tasks:
             started = time.thread_time()
             task()
-            taken.append(1e3 * (time.thread_time() - started))
-        means.append(statistics.mean(taken))
-        medians.append(statistics.median(taken))
+            times.append(1e3 * (time.thread_time() - started))
+        means.append(statistics.mean(times))
+        medians.append(statistics.median(times))
     return means, medians
 
 
@@ -105,9 +105,9 @@ def whole_calls(name, n_problems, split, rounds) -> list[Figure]:
             tasks = partial(map_query, whole_one, query, evidence, solver), partial(alone, problem)
             for _ in range(3):
                 tasks[0]()
-            taken = [[seconds_of(task) for task in tasks] for _ in range(rounds)]
-            calls.append(statistics.median(each for each, _ in taken))
-            solves.append(statistics.median(each for _, each in taken))
+            seconds = [[seconds_of(task) for task in tasks] for _ in range(rounds)]
+            calls.append(statistics.median(each for each, _ in seconds))
+            solves.append(statistics.median(each for _, each in seconds))
         call, solve = 1e6 * statistics.median(calls), 1e6 * statistics.median(solves)
         allowed = 2 * solve + 50
         detail = f"call {call:.1f} µs, solver {solve:.1f} µs, allowed {allowed:.1f} µs"
@@ -184,8 +184,8 @@ def main() -> None:
         return
     names = args.circuits or ["nltcs", "plants", "accidents"]
     if args.whole:
-        told = [figure for name in names for figure in whole_calls(name, args.problems, split, args.rounds)]
-        report("Whole MAP calls ÷ (2 × the solver + 50 µs)", told, {}, args.json)
+        calls = [figure for name in names for figure in whole_calls(name, args.problems, split, args.rounds)]
+        report("Whole MAP calls ÷ (2 × the solver + 50 µs)", calls, {}, args.json)
         return
     figures = [figure for name in names for figure in speed(name, args.problems, split, args.rounds)]
     n_whole = min(args.problems, 30)

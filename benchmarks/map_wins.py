@@ -134,8 +134,8 @@ def tables(results: Sequence[dict[str, Any]]) -> str:
             times.append(_row("_in the paper_", (f"_{_ms(1e3 * seconds)}_" for seconds in paper[0])))
             wins.append(_row("_in the paper_", (f"_{count / 10:.1f}%_" for count in paper[1])))
         count = f"{each['finished']} of {n}"
-        told = f"{paper[2]} of 1000" if paper else ""
-        finished.append(_row(name, (str(each["n_variables"]), f"{each['arcs']:,}", count, told)))
+        theirs = f"{paper[2]} of 1000" if paper else ""
+        finished.append(_row(name, (str(each["n_variables"]), f"{each['arcs']:,}", count, theirs)))
     titles = ("Mean ms of computation", "The best answer of all", "The best answer alone", "Proved optimal")
     return "\n\n".join(
         f"**{title}**\n\n" + "\n".join(rows) for title, rows in zip(titles, (times, wins, alone, finished), strict=True)

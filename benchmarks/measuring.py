@@ -102,11 +102,11 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str]) -> CommandRun
         stderr=subprocess.PIPE,
     ) as process:
         assert process.stderr is not None
-        told = process.stderr.read().decode(errors="replace")
+        errors = process.stderr.read().decode(errors="replace")
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise RuntimeError(f"{arguments[0]} failed: {told[-2000:]}")
+        raise RuntimeError(f"{arguments[0]} failed: {errors[-2000:]}")
     seconds = time.perf_counter() - started
     return CommandRun(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 

@@ -75,8 +75,8 @@ def measured(data_set: DataSet, learners: list[str], seed: int) -> dict[str, lis
     for learner in learners:
         whole = trained(learner, table, data_set.target)
         again = trained(learner, table.select([*known, data_set.target]), data_set.target)
-        asked = ((whole, rows.select(known)), (again, rows.select(known)), (whole, nulls), (whole, rows))
-        found[learner] = [loss(model, part, y, list(data.classes)) for model, part in asked]
+        cases = ((whole, rows.select(known)), (again, rows.select(known)), (whole, nulls), (whole, rows))
+        found[learner] = [loss(model, part, y, list(data.classes)) for model, part in cases]
     return found
 
 

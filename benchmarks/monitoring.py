@@ -121,10 +121,10 @@ def false_alarms(months: int, days: int, rows_per_hour: int, path: Path) -> None
                 lasting = {one for one in seen if sum(one in some for some in last) >= PERSISTENCE}
                 alarms += [(24 * day + hour, one) for one in sorted(lasting - open_subjects)]
                 open_subjects = (open_subjects & seen) | lasting
-        told = {"month": month, "days": days, "alarms": alarms, "cpu_s": time.process_time() - started}
+        entry = {"month": month, "days": days, "alarms": alarms, "cpu_s": time.process_time() - started}
         with path.open("a") as file:
-            file.write(json.dumps(told) + "\n")
-        print(told, flush=True)
+            file.write(json.dumps(entry) + "\n")
+        print(entry, flush=True)
     found = done(path)
     n_months = sum(one["days"] for one in found) / 30
     n_alarms = sum(len(one["alarms"]) for one in found)
@@ -219,18 +219,18 @@ def power(repeats: int, n_rows: int, path: Path) -> None:
                     (cause is None or first["kind"] == cause)
                     and (not columns or bool(set(columns) & set(first["columns"])))
                 )
-                told = {
+                entry = {
                     "kind": kind.__name__,
                     "size": size,
                     "repeat": repeat,
                     "found": found["is_drifting"],
                     "named": named,
                 }
-                told["first"] = None if first is None else [first["kind"], *first["columns"]]
+                entry["first"] = None if first is None else [first["kind"], *first["columns"]]
                 # The default rules of others on the same codes: any column above 0.1 in PSI or in Jensen-Shannon distance.
-                told |= {f"{name}_0.1": any(one[name] > 0.1 for one in found["columns"]) for name in ("psi", "js")}
+                entry |= {f"{name}_0.1": any(one[name] > 0.1 for one in found["columns"]) for name in ("psi", "js")}
                 with path.open("a") as file:
-                    file.write(json.dumps(told) + "\n")
+                    file.write(json.dumps(entry) + "\n")
     report(done(path))
 
 
@@ -286,13 +286,13 @@ def serving(seconds: float, rounds: int, path: Path) -> None:
         for (kind, mode), measured in found.items():
             rate, cpu_us = np.median(measured, axis=0)
             rate_off, cpu_off = np.median(found[kind, "off"], axis=0)
-            told = {"kind": kind, "mode": mode, "requests_per_s": rate, "of_off": rate / rate_off}
-            told |= {"cpu_us": cpu_us, "off_cpu_of_own": cpu_off / cpu_us}
+            entry = {"kind": kind, "mode": mode, "requests_per_s": rate, "of_off": rate / rate_off}
+            entry |= {"cpu_us": cpu_us, "off_cpu_of_own": cpu_off / cpu_us}
             print(
                 f"{kind} {mode}: {rate:,.0f} requests/s, {rate / rate_off:.3f} of off; {cpu_us:,.0f} us CPU, {cpu_off / cpu_us:.3f}"
             )
             with path.open("a") as file:
-                file.write(json.dumps(told) + "\n")
+                file.write(json.dumps(entry) + "\n")
 
 
 def _cpu_s(pid: int) -> float:
@@ -338,17 +338,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks"))
     parser.add_argument("--json", type=Path, help="Where to copy what is found.")
-    asked = parser.parse_args(arguments)
-    asked.out.mkdir(parents=True, exist_ok=True)
-    path = asked.out / f"{asked.what}.jsonl"
-    if asked.what == "false-alarms":
-        false_alarms(asked.months, asked.days, asked.rows_per_hour, path)
-    elif asked.what == "power":
-        power(asked.repeats, asked.rows, path)
+    args = parser.parse_args(arguments)
+    args.out.mkdir(parents=True, exist_ok=True)
+    path = args.out / f"{args.what}.jsonl"
+    if args.what == "false-alarms":
+        false_alarms(args.months, args.days, args.rows_per_hour, path)
+    elif args.what == "power":
+        power(args.repeats, args.rows, path)
     else:
-        serving(asked.seconds, asked.rounds, path)
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(done(path), indent=1) + "\n")
+        serving(args.seconds, args.rounds, path)
+    if args.json is not None:
+        args.json.write_text(json.dumps(done(path), indent=1) + "\n")
 
 
 if __name__ == "__main__":

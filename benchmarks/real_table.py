@@ -104,7 +104,7 @@ PASSES = {
 def passes(args: argparse.Namespace, paths: Sequence[Path]) -> list[Figure]:
     """Every pass ÷ a scan that keeps dictionaries."""
     ((seconds, _),) = alternated_apart(1, passes=(time_passes, paths, args.rounds))["passes"]
-    return [figure(f"{name} ÷ scan", seconds[name], seconds["scan"], *wanted) for name, wanted in PASSES.items()]
+    return [figure(f"{name} ÷ scan", seconds[name], seconds["scan"], *goals) for name, goals in PASSES.items()]
 
 
 def learned(paths: Sequence[Path], name: str, test: Sequence[Path], rounds: int) -> dict[str, Any]:
@@ -201,18 +201,18 @@ class Bench:
         return sum(f.stat().st_size for f in files if f.name.startswith(f"{newest}-") and f.suffix != ".sha256")
 
 
-def _timed(what: str, over: Sequence[CommandRun], under: Sequence[CommandRun], *wanted: str) -> Figure:
+def _timed(what: str, over: Sequence[CommandRun], under: Sequence[CommandRun], *goals: str) -> Figure:
     """Wall seconds over ÷ under; processor seconds and peaks beside."""
     cpu = [statistics.median(run.cpu_s for run in runs) for runs in (over, under)]
     peaks = [statistics.median(run.peak_bytes for run in runs) / 2**20 for runs in (over, under)]
     detail = f"CPU {cpu[0]:.3g} / {cpu[1]:.3g} s, peak {peaks[0]:.0f} / {peaks[1]:.0f} MiB"
-    return figure(what, [run.wall_s for run in over], [run.wall_s for run in under], *wanted, detail)
+    return figure(what, [run.wall_s for run in over], [run.wall_s for run in under], *goals, detail)
 
 
-def _memory(what: str, runs: Sequence[CommandRun], *wanted: str) -> Figure:
+def _memory(what: str, runs: Sequence[CommandRun], *goals: str) -> Figure:
     peaks = [run.peak_bytes / 2**20 for run in runs]
     wall = f"{statistics.median(run.wall_s for run in runs):.1f} s"
-    return Figure(what, statistics.median(peaks), min(peaks), max(peaks), *wanted, wall)
+    return Figure(what, statistics.median(peaks), min(peaks), max(peaks), *goals, wall)
 
 
 def training(args: argparse.Namespace, paths: Sequence[Path]) -> list[Figure]:
@@ -236,10 +236,10 @@ def training(args: argparse.Namespace, paths: Sequence[Path]) -> list[Figure]:
             _memory("peak MiB of fewpass train, SkDB5", skdb, "1229", "700"),
         ]
         parquet = sum(path.stat().st_size for path in paths)
-        for name, wanted in (("kDB-2", ("3", "1")), ("SkDB5", ("", ""))):
+        for name, goals in (("kDB-2", ("3", "1")), ("SkDB5", ("", ""))):
             n_bytes = bench.published_bytes(name)
             detail = f"{n_bytes / 2**20:.1f} / {parquet / 2**20:.1f} MiB"
-            figures.append(Figure(f"published {name} ÷ Parquet", *ratio([n_bytes], [parquet]), *wanted, detail))
+            figures.append(Figure(f"published {name} ÷ Parquet", *ratio([n_bytes], [parquet]), *goals, detail))
     return figures
 
 

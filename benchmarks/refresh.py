@@ -92,30 +92,30 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--lake", choices=("delta", "iceberg"))
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
+    args = parser.parse_args()
 
     from service.requests.requests import TrainRequest
     from service.settings import Settings
     from service.workspace import Workspace
 
-    data = parts(asked.rows, asked.attributes, asked.files)
+    data = parts(args.rows, args.attributes, args.files)
     paths = sorted(str(path) for path in data.glob("*.parquet"))
     request = {
         "target": "class",
         "learner": "kdb",
-        "parameters": {"k": asked.k, "estimator": asked.estimator},
+        "parameters": {"k": args.k, "estimator": args.estimator},
         "holdout": 0,
         "update": True,
     }
     seconds: dict[str, list[float]] = {"scratch": [], "refresh": []}
     equal = []
-    n_new = max(1, asked.files // 100)
+    n_new = max(1, args.files // 100)
     old, new = {"uris": paths[:-n_new]}, {"uris": paths}
-    if asked.lake is not None:
-        table, versions = lake_table(asked.lake, data)
+    if args.lake is not None:
+        table, versions = lake_table(args.lake, data)
         new = {"uris": [table]}
         old = new | {"at": versions[-n_new - 1]}
-    for round_number in range(asked.rounds + 1):
+    for round_number in range(args.rounds + 1):
         with tempfile.TemporaryDirectory() as folder, Workspace(Settings(workspace=Path(folder))) as workspace:
             before = TrainRequest(**request, model="grows", **old)
             product.train(workspace, before)
@@ -128,13 +128,13 @@ def main() -> None:
             ours, theirs = product.served(workspace, "grows").model, product.served(workspace, "fresh").model
             (_, a), (_, b) = ours.to_arrays(), theirs.to_arrays()
             equal.append(all(np.array_equal(a[name], b[name], equal_nan=True) for name in b))
-            assert refreshed.n_rows == fresh.n_rows == asked.rows
+            assert refreshed.n_rows == fresh.n_rows == args.rows
         if round_number:
             seconds["refresh"].append(refresh_s)
             seconds["scratch"].append(scratch_s)
     figures = [
         figure(
-            f"scratch ÷ refresh of {n_new} in {asked.files} files",
+            f"scratch ÷ refresh of {n_new} in {args.files} files",
             seconds["scratch"],
             seconds["refresh"],
             "20",
@@ -143,14 +143,14 @@ def main() -> None:
         )
     ]
     facts = {
-        "rows": asked.rows,
-        "rows_per_s_from_scratch": asked.rows / statistics.median(seconds["scratch"]),
+        "rows": args.rows,
+        "rows_per_s_from_scratch": args.rows / statistics.median(seconds["scratch"]),
         "seconds": seconds,
         "import_s": import_s(),
         "machine": machine(),
     }
-    kind = {"delta": "Delta Lake", "iceberg": "Iceberg", None: "loose files"}[asked.lake]
-    report(f"Refresh of {kind}, kDB-{asked.k}, {asked.attributes} attributes", figures, facts, asked.json)
+    kind = {"delta": "Delta Lake", "iceberg": "Iceberg", None: "loose files"}[args.lake]
+    report(f"Refresh of {kind}, kDB-{args.k}, {args.attributes} attributes", figures, facts, args.json)
 
 
 if __name__ == "__main__":

@@ -69,20 +69,20 @@ def main() -> None:
     parser.add_argument("--learner", default="kdb")
     parser.add_argument("--parameters", default='{"k": 2}', help="of the learner, as JSON")
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
+    args = parser.parse_args()
 
     from learners.passes.inference import infer_schema
     from learners.passes.sources.source import Source
     from storage.models.compiled import map_compiled
 
-    path = tables.table(asked.rows)
+    path = tables.table(args.rows)
     source = Source.open(str(path))
     schema = infer_schema(source, "class")
     chance = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "schema.json").write_text(schema.to_json())
-        command = [sys.executable, "-c", PROGRAM, str(path), f"{folder}/schema.json", str(asked.every_s)]
-        command += [asked.learner, asked.parameters]
+        command = [sys.executable, "-c", PROGRAM, str(path), f"{folder}/schema.json", str(args.every_s)]
+        command += [args.learner, args.parameters]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
 
             def run(work: Path, kill_after_s: float | None) -> bool:
@@ -103,9 +103,9 @@ def main() -> None:
             _, expected = map_compiled(Path(folder) / "whole" / "model.arrow")
             n_fragments = len((Path(folder) / "whole" / "read.log").read_text().split())
             kills, jobs, repeated, equal = 0, 0, [], 0
-            while kills < asked.kills:
+            while kills < args.kills:
                 work, killed_here = Path(folder) / f"job-{jobs}", 0
-                while kills < asked.kills and run(work, chance.uniform(0.02, 0.5 * whole_s)):
+                while kills < args.kills and run(work, chance.uniform(0.02, 0.5 * whole_s)):
                     kills, killed_here = kills + 1, killed_here + 1
                 run(work, None)
                 jobs += 1
@@ -130,10 +130,10 @@ def main() -> None:
         "seconds_of_a_run": whole_s,
         "fragments_of_a_run": n_fragments,
         "fragments_repeated_per_kill": per_kill,
-        "checkpoint_every_s": asked.every_s,
+        "checkpoint_every_s": args.every_s,
         "machine": machine(),
     }
-    report("Killed and resumed", figures, facts, asked.json)
+    report("Killed and resumed", figures, facts, args.json)
     if equal < jobs:
         raise SystemExit("some models differ")
 

@@ -167,14 +167,14 @@ def training(folder: Path, args: Any) -> list[Figure]:
         measure(*ask)
         for _ in range(args.rounds):
             quiet.append(measure(*ask))
-            made = client.post("/v1/jobs", json=job).json()["id"]
-            while client.get(f"/v1/jobs/{made}").json()["state"] == "queued":
+            job_id = client.post("/v1/jobs", json=job).json()["id"]
+            while client.get(f"/v1/jobs/{job_id}").json()["state"] == "queued":
                 time.sleep(0.05)
             time.sleep(0.5)
             busy.append(measure(*ask))
-            assert client.get(f"/v1/jobs/{made}").json()["state"] == "running", "the job outlasts the measurement"
-            client.post(f"/v1/jobs/{made}/cancel")
-            while client.get(f"/v1/jobs/{made}").json()["state"] == "running":
+            assert client.get(f"/v1/jobs/{job_id}").json()["state"] == "running", "the job outlasts the measurement"
+            client.post(f"/v1/jobs/{job_id}/cancel")
+            while client.get(f"/v1/jobs/{job_id}").json()["state"] == "running":
                 time.sleep(0.05)
             time.sleep(1.5)
     found = {"training": busy, "quiet": quiet}
@@ -317,14 +317,14 @@ def lists(folder: Path, args: Any) -> list[Figure]:
     return [
         Figure(
             f"{name}: p95, ms",
-            statistics.quantiles(taken, n=20)[-1] * 1e3,
-            min(taken) * 1e3,
-            max(taken) * 1e3,
+            statistics.quantiles(times, n=20)[-1] * 1e3,
+            min(times) * 1e3,
+            max(times) * 1e3,
             "50",
             "20",
             "",
         )
-        for name, taken in seconds.items()
+        for name, times in seconds.items()
     ]
 
 

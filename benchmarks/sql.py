@@ -75,14 +75,14 @@ def differences(n_models: int, n_rows: int) -> None:
         rows = table_of(1000 + seed, n_rows, nulls=0.05 * (seed % 5)).drop_columns(["class", *["other"][: seed % 2]])
         expected = model.predict_proba(encode(rows, model.schema, with_class=False))
         absent = ["other"] if seed % 2 and "other" in {each.name for each in model.schema.attributes} else []
-        told = []
+        details = []
         for engine in greatest:
             started = time.perf_counter()
             _, found = engines.answers_of(model, rows, engine, absent)
             difference = float(np.abs(found - expected).max())
             greatest[engine] = max(greatest[engine], difference)
-            told.append(f"{engine} {difference:.1e} ({time.perf_counter() - started:.1f} s)")
-        print(f"{seed + 1:3} {learner:6} {', '.join(told)}", flush=True)
+            details.append(f"{engine} {difference:.1e} ({time.perf_counter() - started:.1f} s)")
+        print(f"{seed + 1:3} {learner:6} {', '.join(details)}", flush=True)
     print(f"greatest difference over {n_models} models of {n_rows:,} rows:", greatest)
     if server is not None:
         server.close()

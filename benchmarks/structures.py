@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 N_ROWS = 100
 # The authors' program, measured by the project: fit and all edge marginals of d = 16, and Gadget alone.
-WANTED = {
+GOALS = {
     16: ("0.6 s, 300 MiB", "0.2 s"),
     20: ("20 s, 1.5 GiB", "6 s"),
     32: ("60 s, 1 GiB", "15 s"),
@@ -95,8 +95,8 @@ def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
     run(26, 200, 0) if d > 24 else None  # every kernel has been loaded
     seconds, cpu_seconds, queries, coverage = [], [], [], {}
     for seed in range(rounds):
-        posterior, taken, cpu = run(d, n_sets, seed)
-        seconds.append(taken)
+        posterior, elapsed, cpu = run(d, n_sets, seed)
+        seconds.append(elapsed)
         cpu_seconds.append(cpu)
         coverage = posterior.coverage.facts()
         known = [
@@ -115,7 +115,7 @@ def of_posteriors(columns: Sequence[int], n_sets: int, rounds: int) -> tuple[lis
     figures, facts = [], {}
     for d in columns:
         found, peak = apart(posterior_seconds, d, n_sets, rounds)
-        own, asked = found["seconds"], found["queries"]
+        own, queries = found["seconds"], found["queries"]
         covered = "" if found["coverage"]["is_exact"] else f", orders {found['coverage']['orders']:.1%} covered"
         kind = "exact" if found["coverage"]["is_exact"] else f"blocks, {n_sets:,} sets"
         figures.append(
@@ -124,13 +124,13 @@ def of_posteriors(columns: Sequence[int], n_sets: int, rounds: int) -> tuple[lis
                 statistics.median(own),
                 min(own),
                 max(own),
-                *WANTED.get(d, ("", "")),
+                *GOALS.get(d, ("", "")),
                 f"{statistics.median(found['cpu_seconds']):.3g} s of CPU time, peak {peak / 2**20:.0f} MiB{covered}",
             )
         )
-        wanted = OF_QUERIES.get(d, ("", ""))
-        middle, low, high = statistics.median(asked), min(asked), max(asked)
-        figures.append(Figure(f"d = {d}: all edge marginals given 16 edges, s", middle, low, high, *wanted, ""))
+        goals = OF_QUERIES.get(d, ("", ""))
+        middle, low, high = statistics.median(queries), min(queries), max(queries)
+        figures.append(Figure(f"d = {d}: all edge marginals given 16 edges, s", middle, low, high, *goals, ""))
         facts[f"d={d}"] = found | {"peak_bytes": peak}
     return figures, facts
 
@@ -183,9 +183,9 @@ def bdeu_seconds(n_rows: int, d: int) -> dict[str, Any]:
     BDeu(counted, schema.domain_sizes, 1.0).potentials(np.array([3], np.uint64))
     score, started = BDeu(counted, schema.domain_sizes, 1.0), time.perf_counter()
     tables = score.tables(all_candidates(d, StructurePrior()), MAX_PARENTS)
-    taken = time.perf_counter() - started
+    elapsed = time.perf_counter() - started
     n_families = sum(int(np.isfinite(table).sum()) for table in tables)
-    return {"seconds": taken, "count_seconds": of_rows, "n_families": n_families, "n_distinct": counted.n_distinct}
+    return {"seconds": elapsed, "count_seconds": of_rows, "n_families": n_families, "n_distinct": counted.n_distinct}
 
 
 def nominal_rows(n_rows: int, d: int) -> Array:

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import tables
 from benchmarks.measuring import Figure, alternated_apart, figure, machine, ratio, report
 
-WANTED = {"kdb": ("8", "15"), "skdb": ("3", "")}  # speed-up at least, and aim
+GOALS = {"kdb": ("8", "15"), "skdb": ("3", "")}  # speed-up at least, and aim
 WARM_ROWS = 100_000
 
 
@@ -77,12 +77,12 @@ def main() -> None:
         middle = f"{statistics.median(whole):.3g} s"
         figures = [Figure(f"{name}: peak RSS in GiB", statistics.median(of), min(of), max(of), "1", "", middle)]
     else:
-        seconds["xgboost"] = theirs = [taken for taken, _ in runs["xgboost"]]
-        wanted = WANTED.get(args.learner, ("", ""))
+        seconds["xgboost"] = theirs = [wall_s for wall_s, _ in runs["xgboost"]]
+        goals = GOALS.get(args.learner, ("", ""))
         memory = " / ".join(f"{statistics.median(peaks[of]):.0f} MiB" for of in ("fewpass", "xgboost"))
         figures = [
-            figure(f"XGBoost external memory ÷ {name}: time", theirs, whole, *wanted),
-            figure("the same, our schema given", theirs, given, *wanted),
+            figure(f"XGBoost external memory ÷ {name}: time", theirs, whole, *goals),
+            figure("the same, our schema given", theirs, given, *goals),
             Figure(f"{name} ÷ XGBoost: peak RSS", *ratio(peaks["fewpass"], peaks["xgboost"]), "", "", memory),
         ]
     facts = machine() | {

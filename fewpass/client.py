@@ -269,7 +269,4 @@ def _rows(rows: Any) -> JSON:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
-    return {
-        "content": sink.getvalue().to_pybytes(),
-        "headers": {"content-type": ARROW, "accept": "application/json"},
-    }
+    return {"content": sink.getvalue().to_pybytes(), "headers": {"content-type": ARROW, "accept": "application/json"}}

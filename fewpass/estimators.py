@@ -285,4 +285,4 @@ def estimator_of(fitted: Fitted) -> Any:
     return ESTIMATORS[learner].of_model(fitted.model, fitted.parameters, fitted.columns, is_named=fitted.is_named)
 
 
-__all__ = [made.__name__ for made in ESTIMATORS.values()]
+__all__ = [estimator.__name__ for estimator in ESTIMATORS.values()]

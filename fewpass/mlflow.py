@@ -66,10 +66,10 @@ class RowAnswers:
             return pd.DataFrame({LOG_LIKELIHOOD: self.estimator.score_samples(model_input)})
         probabilities = self.estimator.predict_proba(model_input)
         classes = self.estimator.classes_
-        told = {
+        columns = {
             f"probability_{name}": probabilities[:, i] for i, name in enumerate(self.estimator.model_.schema.classes)
         }
-        return pd.DataFrame({"prediction": classes[probabilities.argmax(axis=1)]} | told)
+        return pd.DataFrame({"prediction": classes[probabilities.argmax(axis=1)]} | columns)
 
 
 def log_model(

@@ -145,8 +145,8 @@ class Plots:
             else served_reference("other rows", self._counts(watched, against))
         )
         if known is None:
-            told = f"a model of kind {watched.model.kind!r} keeps no counts of its training. Give rows to compare with"
-            raise InvalidParameter("against", None, told)
+            text = f"a model of kind {watched.model.kind!r} keeps no counts of its training. Give rows to compare with"
+            raise InvalidParameter("against", None, text)
         found: Any = drift_report(self._counts(watched, X), known)
         columns = found["columns"][:MOST_BARS]
         colors = [RED if column["is_alarming"] else BLUE for column in columns]
@@ -195,8 +195,8 @@ def _axes(ax: Axes | None, width: float, height: float, *, is_bare: bool = False
             raise InvalidParameter("ax", type(ax).__name__, "give axes of matplotlib, such as those of plt.subplots()")
         return ax
     figure = plt.figure(figsize=(width, height), layout=None if is_bare else "constrained")
-    made: Axes = figure.add_axes((0, 0, 1, 1)) if is_bare else figure.add_subplot()
-    return made
+    axes: Axes = figure.add_axes((0, 0, 1, 1)) if is_bare else figure.add_subplot()
+    return axes
 
 
 def _bars(ax: Axes | None, names: list[str], sizes: list[float], label: str, colors: Any = None) -> Axes:

@@ -116,13 +116,13 @@ def explainer(model: Any, **more: Any) -> Any:
     if fitted_of(model).model.schema.target is None:
         raise NoClass
     masker = MissingColumns(model)
-    made = shap.Explainer(Probabilities(model), masker, **({"feature_names": masker.feature_names} | more))
+    of_shap = shap.Explainer(Probabilities(model), masker, **({"feature_names": masker.feature_names} | more))
 
-    class ByName(type(made)):  # type: ignore[misc]
+    class ByName(type(of_shap)):  # type: ignore[misc]
         """The explainer that shap has chosen, for tables whose columns stand in any order."""
 
         def __call__(self, rows: Any, *args: Any, **more: Any) -> Any:
             return super().__call__(masker.in_order(rows), *args, **more)
 
-    made.__class__ = ByName  # as shap does itself when it chooses
-    return made
+    of_shap.__class__ = ByName  # as shap does itself when it chooses
+    return of_shap

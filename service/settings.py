@@ -112,11 +112,7 @@ class Settings(BaseSettings):
     checkpoint_s: float = Field(
         default=15.0, gt=0, description="Most seconds of a pass that a killed job has to repeat."
     )
-    evaluation_rows: int = Field(
-        default=1_000_000,
-        ge=1,
-        description="Most rows on which a trained model is measured.",
-    )
+    evaluation_rows: int = Field(default=1_000_000, ge=1, description="Most rows on which a trained model is measured.")
     statistics_bytes: int = Field(
         default=8 * 2**30,
         ge=0,
@@ -160,9 +156,7 @@ class Settings(BaseSettings):
         default=60.0, gt=0, description="Seconds until an answer must start; then the request gets a 503."
     )
     query_s: float = Field(
-        default=10.0,
-        gt=0,
-        description="Seconds that one request may spend on its queries. Longer ones run as jobs.",
+        default=10.0, gt=0, description="Seconds that one request may spend on its queries. Longer ones run as jobs."
     )
     default_model: str | None = Field(default=None, description="The model behind /invocations: name or name@alias.")
     inline_bytes: int = Field(
@@ -332,12 +326,12 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """A warning for each FEWPASS_ variable that is not a setting: most likely a typing error."""
     known = [f"FEWPASS_{name.upper()}" for name in Settings.model_fields]
     known += [f"FEWPASS_{name.upper()}{FILE}" for name in SECRETS]
-    said = []
+    warnings = []
     for name in sorted(environment):
         if name.startswith("FEWPASS_") and name not in known and not name.startswith(OTHERS):
             near = get_close_matches(name, known, 1)
-            said.append(f"{name} is not a setting and has no effect" + (f" (similar: {near[0]})." if near else "."))
-    return said
+            warnings.append(f"{name} is not a setting and has no effect" + (f" (similar: {near[0]})." if near else "."))
+    return warnings
 
 
 def is_loopback(host: str) -> bool:

@@ -185,7 +185,7 @@ class Telemetry:
         scope["fewpass.headers"] = dict(scope["headers"])
         request_id = _given_id(scope) or f"{self.prefix}-{next(self.numbers):x}"
         REQUEST_ID.set(request_id)
-        told = [(b"x-request-id", request_id.encode())]
+        headers = [(b"x-request-id", request_id.encode())]
         traceparent, span = _traceparent(scope["fewpass.headers"].get(b"traceparent")), None
         if self.spans is not None:
             given = str(scope["fewpass.headers"].get(b"traceparent", b"")[:128], "latin-1") if traceparent else ""
@@ -193,14 +193,14 @@ class Telemetry:
             traceparent = traceparent if span is None else self.spans.traceparent(span)
         TRACEPARENT.set(traceparent)
         if traceparent:
-            told.append((b"traceresponse", traceparent.encode()))
+            headers.append((b"traceresponse", traceparent.encode()))
         status = 500
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] += [*told, *self.headers_of(scope["path"])]
+                message["headers"] += [*headers, *self.headers_of(scope["path"])]
             await send(message)
 
         try:

@@ -147,16 +147,16 @@ def say(value: Any, text: str, as_json: bool) -> None:
         out.print(text)
 
 
-def show_rows(output: str, told: JSONMapping, started: float, as_json: bool) -> None:
+def show_rows(output: str, facts: JSONMapping, started: float, as_json: bool) -> None:
     """Say where rows were written, without secrets of the address, and in what time since one of `time.perf_counter`."""
     seconds, place = time.perf_counter() - started, redacted(output)
-    summary = {"out": place, **told, "seconds": seconds, "rows_per_s": told["n_rows"] / max(seconds, 1e-9)}
-    say(summary, f"[bold]{escape(place)}[/]: {told['n_rows']:,} rows in {seconds:.2f} s", as_json)
+    summary = {"out": place, **facts, "seconds": seconds, "rows_per_s": facts["n_rows"] / max(seconds, 1e-9)}
+    say(summary, f"[bold]{escape(place)}[/]: {facts['n_rows']:,} rows in {seconds:.2f} s", as_json)
 
 
-def warn(told: str) -> None:
+def warn(message: str) -> None:
     """Print a warning to standard error."""
-    err.print(f"[yellow]warning:[/] {escape(told)}")
+    err.print(f"[yellow]warning:[/] {escape(message)}")
 
 
 def jsonable(value: Any) -> Any:
@@ -225,8 +225,8 @@ def text_of(value: Any) -> str:
 def words_of(value: Any) -> str:
     """A value within others: `name=value, …` for a mapping, without what is not set."""
     if isinstance(value, Mapping):
-        told = ((name, item) for name, item in value.items() if item not in (None, "", [], {}))
-        return ", ".join(f"{name}={words_of(item)}" for name, item in told)
+        pairs = ((name, item) for name, item in value.items() if item not in (None, "", [], {}))
+        return ", ".join(f"{name}={words_of(item)}" for name, item in pairs)
     if isinstance(value, list | tuple):
         return ("; " if any(isinstance(item, Mapping) for item in value) else ", ").join(map(words_of, value))
     if isinstance(value, float):

@@ -85,10 +85,10 @@ def boards(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _commit() -> str:
-    told = subprocess.run(
+    description = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, check=False, capture_output=True, text=True
     )
-    return told.stdout.strip() or "unknown"
+    return description.stdout.strip() or "unknown"
 
 
 def main(given: list[str] | None = None) -> None:

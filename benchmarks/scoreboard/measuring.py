@@ -71,9 +71,9 @@ def run(command: Sequence[str | Path], timeout_s: float) -> CommandRun:
     ------
     NotDone
     """
-    found, told = apart(_run, [str(word) for word in command], timeout_s)[0]
+    found, message = apart(_run, [str(word) for word in command], timeout_s)[0]
     if found is None:
-        raise NotDone(told)
+        raise NotDone(message)
     done: CommandRun = found
     return done
 
@@ -84,13 +84,13 @@ def _run(command: list[str], timeout_s: float) -> tuple[CommandRun | None, str]:
     timer = threading.Timer(max(0.0, timeout_s), os.killpg, (process.pid, signal.SIGKILL))
     timer.start()
     assert process.stderr is not None
-    told = process.stderr.read().decode(errors="replace")
+    errors = process.stderr.read().decode(errors="replace")
     _, status, used = os.wait4(process.pid, 0)
     is_late = not timer.is_alive()
     timer.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        return None, f"more than {timeout_s:.0f} s" if is_late else " ".join(told.split())[-200:]
+        return None, f"more than {timeout_s:.0f} s" if is_late else " ".join(errors.split())[-200:]
     seconds = time.perf_counter() - started
     return CommandRun(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024), ""
 

@@ -113,8 +113,7 @@ app.add_typer(keys.app, name="keys", rich_help_panel="Operate")
 
 @app.callback(invoke_without_command=True)
 def main(
-    context: typer.Context,
-    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+    context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and stop.")
 ) -> None:
     """Learn probabilistic models from tables larger than memory, in a few passes, and serve them."""
     if version:

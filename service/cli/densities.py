@@ -41,30 +41,27 @@ def score(
     started = time.perf_counter()
     with opened(workspace) as here, progress_bar(not json_output) as report:
         over = Average() if average else None
-        told = product.score(here, model, uris, output, over, keep=keep or [], replace=force, report=report, warn=warn)
-    show_rows(output, told, started, json_output)
+        facts = product.score(here, model, uris, output, over, keep=keep or [], replace=force, report=report, warn=warn)
+    show_rows(output, facts, started, json_output)
     if not json_output:
-        mean = told["log_likelihood"]
+        mean = facts["log_likelihood"]
         out.print("no row is possible" if mean is None else f"mean log likelihood {mean:.4f} a row")
-        if told["n_impossible"]:
-            out.print(f"{told['n_impossible']:,} rows have probability zero")
+        if facts["n_impossible"]:
+            out.print(f"{facts['n_impossible']:,} rows have probability zero")
         if average:
-            out.print(_of_average(told))
-        if told["densities"]:
-            out.print(f"densities, not probabilities, of: {escape(', '.join(told['densities']))}")
+            out.print(_of_average(facts))
+        if facts["densities"]:
+            out.print(f"densities, not probabilities, of: {escape(', '.join(facts['densities']))}")
 
 
-def _of_average(told: JSONObject) -> str:
+def _of_average(facts: JSONObject) -> str:
     """How graphs were averaged, in words."""
-    own = told["average"]
+    own = facts["average"]
     how = (
         "exactly" if own["is_exact"] else f"by {own['n']:,} draws (standard error {own.get('standard_error', 0.0):.2g})"
     )
-    lacking = (
-        f"; {told['n_incomplete']:,} rows lack a value or have one that training never saw"
-        if told["n_incomplete"]
-        else ""
-    )
+    n = facts["n_incomplete"]
+    lacking = f"; {n:,} rows lack a value or have one that training never saw" if n else ""
     return f"averaged over graphs {how}{lacking}"
 
 
@@ -89,12 +86,12 @@ def impute(
     filling = Filling(cast("How", how), tuple(columns or ()), draws, seed)
     started = time.perf_counter()
     with opened(workspace) as here, progress_bar(not json_output) as report:
-        told = product.impute(here, model, uris, output, filling, replace=force, report=report, warn=warn)
-    show_rows(output, told, started, json_output)
+        facts = product.impute(here, model, uris, output, filling, replace=force, report=report, warn=warn)
+    show_rows(output, facts, started, json_output)
     if not json_output:
-        for name, n in told["n_filled"].items():
+        for name, n in facts["n_filled"].items():
             out.print(f"{escape(name)}: {n:,} cells")
-        if told["n_left"]:
+        if facts["n_left"]:
             out.print(
-                f"{told['n_left']:,} cells are left: of impossible rows, or of values without a name of their own"
+                f"{facts['n_left']:,} cells are left: of impossible rows, or of values without a name of their own"
             )

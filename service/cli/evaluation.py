@@ -151,12 +151,11 @@ def bench(
     show_table(
         f"{figures[0].n_rows:,} rows, {options['threads']} threads, medians of {rounds}",
         ["learner", "training", "rows/s", "÷ scan", "scored/s", "one row", "memory"],
-        [_told(each) for each in figures],
+        [_bench_row(each) for each in figures],
     )
 
 
-def _told(figures: "Figures") -> list[str]:
-    """A line of the table of `bench`."""
+def _bench_row(figures: "Figures") -> list[str]:
     train_s, predict_s = statistics.median(figures.train_s), statistics.median(figures.predict_s)
     middle, least, greatest = figures.over_scan()
     return [
@@ -178,11 +177,11 @@ def _two_learners(text: str, learners: list[str]) -> tuple[str, str]:
     if not separator:
         raise typer.BadParameter(f"{text!r} is not 'A against B'.", param_hint="--picture")
     spelled = {LearnerSpec.parse(learner).text: learner.strip() for learner in reversed(learners)}
-    wanted = LearnerSpec.parse(a).text, LearnerSpec.parse(b).text
-    for name in wanted:
+    pair = LearnerSpec.parse(a).text, LearnerSpec.parse(b).text
+    for name in pair:
         if name not in spelled:
             raise typer.BadParameter(f"{name} is not compared; add --learner {name}.", param_hint="--picture")
-    return spelled[wanted[0]], spelled[wanted[1]]
+    return spelled[pair[0]], spelled[pair[1]]
 
 
 def _in_words(at: "TrialProgress") -> JSONObject:
@@ -232,12 +231,10 @@ def verdict(metrics: JSONMapping) -> str:
     rows = f"{metrics.get('n_test_rows', 0):,} {ROWS_MEASURED.get(str(metrics.get('evaluated_on')), 'rows measured')}"
     if metrics.get("zero_one_loss") is not None:
         floor = metrics.get("class_shares_log_loss")
-        beside = "" if floor is None else f" (class shares {floor:.3f})"
+        prior = "" if floor is None else f" (class shares {floor:.3f})"
         if n_unknown := metrics.get("n_unknown_class_rows"):
             rows += f", {n_unknown:,} of them of classes that training did not see"
-        return (
-            f"right {1 - metrics['zero_one_loss']:.1%}, log loss {_three_digits(metrics['log_loss'])}{beside}, {rows}"
-        )
+        return f"right {1 - metrics['zero_one_loss']:.1%}, log loss {_three_digits(metrics['log_loss'])}{prior}, {rows}"
     if metrics.get("log_likelihood") is not None:
         return f"log likelihood {_three_digits(metrics['log_likelihood'])} per row, {rows}"
     return ""
@@ -265,15 +262,15 @@ def what_was_read(passes: list[JSONObject]) -> str:
     """How many rows a training has read, and how many it knew from stored counts; where only some passes knew them, which."""
     if not passes:
         return "No row was read: every count was stored."
-    most = max(passes, key=lambda told: told["n_rows_read"])
-    said = f"read {most['n_rows_read']:,} rows"
-    knowing = [told for told in passes if told["n_rows_reused"]]
+    most = max(passes, key=lambda account: account["n_rows_read"])
+    n_read, knowing = most["n_rows_read"], [account for account in passes if account["n_rows_reused"]]
     if not knowing:
-        return said
-    known = max(told["n_rows_reused"] for told in knowing)
+        return f"read {n_read:,} rows"
+    known = max(account["n_rows_reused"] for account in knowing)
     if most["n_rows_reused"]:
-        return f"read {most['n_rows_read']:,} new rows; {known:,} came from stored counts"
-    return f"{said}; {known:,} of them were known when {' and '.join(str(told['stage']) for told in knowing)}"
+        return f"read {n_read:,} new rows; {known:,} came from stored counts"
+    stages = " and ".join(str(account["stage"]) for account in knowing)
+    return f"read {n_read:,} rows; {known:,} of them were known when {stages}"
 
 
 def show_metrics(metrics: JSONMapping) -> None:
@@ -288,17 +285,17 @@ def show_metrics(metrics: JSONMapping) -> None:
     show_table(None, ["metric", "value"], rows)
 
 
-def show_beside(told: JSONObject) -> None:
+def show_beside(comparison: JSONObject) -> None:
     """Print the metrics of several models side by side, and what each has more than the first."""
-    names = [f"{each['model']}@{each['version']}" for each in told["models"]]
+    names = [f"{each['model']}@{each['version']}" for each in comparison["models"]]
     last = ["difference"] if len(names) == 2 else []
     rows = [
         [METRIC_WORDS[metric], *map(text_of, values), *(_difference(metric, *values) for _ in last)]
         for metric in COMPARED
-        if (values := [each.get(metric) for each in told["models"]])[0] is not None
+        if (values := [each.get(metric) for each in comparison["models"]])[0] is not None
     ]
     show_table(None, ["metric", *names, *last], rows)
-    for name, difference in zip(names[1:], told["differences"], strict=True):
+    for name, difference in zip(names[1:], comparison["differences"], strict=True):
         mean, error = difference["log_loss"], difference["standard_error"]
         size = f"by {abs(mean):.4f} ± {error:.4f} (one standard error)"
         if abs(mean) <= 2 * error:

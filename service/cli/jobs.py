@@ -83,9 +83,9 @@ def submit(
     given = read_request(job) | {name: limit for name, limit in limits.items() if limit is not None}
     from service.requests.requests import SubmissionRequest
 
-    asked = checked(SubmissionRequest, {"job": given, "priority": priority})
+    request = checked(SubmissionRequest, {"job": given, "priority": priority})
     with Workspace(settings_of(workspace)) as here:
-        submitted, _ = product.submit(here, asked.job, key, is_remote=False, priority=asked.priority)
+        submitted, _ = product.submit(here, request.job, key, is_remote=False, priority=request.priority)
     _show(submitted, json_output)
 
 
@@ -164,8 +164,8 @@ def _words(job: Any) -> str:
     if job.result is not None and "promotion" in job.result:
         return str(job.result["promotion"]["reason"])
     if job.result is not None:
-        told = {name: value for name, value in job.result.items() if name != "sha256" and isinstance(value, str | int)}
-        return ", ".join(f"{name} {value}" for name, value in told.items())
+        facts = {name: value for name, value in job.result.items() if name != "sha256" and isinstance(value, str | int)}
+        return ", ".join(f"{name} {value}" for name, value in facts.items())
     return describe(job.progress) if job.progress else ""
 
 
@@ -188,5 +188,5 @@ def checked(shape: Any, given: JSONObject) -> Any:
     try:
         return shape(**given)
     except ValidationError as error:
-        told = (f"{'.'.join(map(str, place))}: {words}" for place, words in complaints(error.errors(), shape))
-        raise typer.BadParameter("; ".join(told)) from error
+        messages = (f"{'.'.join(map(str, place))}: {words}" for place, words in complaints(error.errors(), shape))
+        raise typer.BadParameter("; ".join(messages)) from error

@@ -303,19 +303,19 @@ def evaluate(
         raise typer.BadParameter("Name a file with rows to measure on.", param_hint="URIS...")
     with opened(workspace) as here, progress_bar(not json_output) as report:
         if n_more:
-            told = product.evaluate_beside(here, models, files, report)
+            evaluation = product.evaluate_beside(here, models, files, report)
         else:
-            told = product.evaluate(here, EvaluateRequest(model=model, uris=files), report)
+            evaluation = product.evaluate(here, EvaluateRequest(model=model, uris=files), report)
     if json_output:
-        show_json(told)
+        show_json(evaluation)
         return
-    for warning in told.pop("warnings", []):
+    for warning in evaluation.pop("warnings", []):
         warn(warning)
     if n_more:
-        show_beside(told)
+        show_beside(evaluation)
         return
-    out.print(f"[bold]{told.pop('model')}@{told.pop('version')}[/]: {verdict(told)}", highlight=False)
-    show_metrics(told)
+    out.print(f"[bold]{evaluation.pop('model')}@{evaluation.pop('version')}[/]: {verdict(evaluation)}", highlight=False)
+    show_metrics(evaluation)
 
 
 def _is_reference(text: str) -> bool:
@@ -324,10 +324,7 @@ def _is_reference(text: str) -> bool:
 
 
 def schema(
-    uris: UrisArgument,
-    target: TargetOption = None,
-    columns: ColumnsOption = None,
-    json_output: JsonOption = False,
+    uris: UrisArgument, target: TargetOption = None, columns: ColumnsOption = None, json_output: JsonOption = False
 ) -> None:
     """Show how columns would be learned, in one pass: kinds, values, missing values, and what is left out."""
     with progress_bar(not json_output) as report:
@@ -371,10 +368,10 @@ def _parameters(pairs: list[str]) -> JSONObject:
     return parameters
 
 
-def _columns(given: str | None, *said: tuple[str | None, str, str | bool | None]) -> JSONObject:
+def _columns(given: str | None, *options: tuple[str | None, str, str | bool | None]) -> JSONObject:
     """What `--columns` says, and what options of their own say of a column."""
     columns = _read_json(given) if given else {}
-    for name, field, value in said:
+    for name, field, value in options:
         if name is not None and value is not None:
             known = columns.get(name, {})
             columns[name] = (known if isinstance(known, dict) else {"kind": known}) | {field: value}

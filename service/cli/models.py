@@ -139,8 +139,8 @@ def delete(
 ) -> None:
     """Delete one version and its files, refused while an alias points at it; or a whole model."""
     if is_all == ("@" in reference):
-        wanted = "the name of a model without a version" if is_all else "a version, such as name@3, or --all for all"
-        raise typer.BadParameter(f"give {wanted}", param_hint="REFERENCE")
+        form = "the name of a model without a version" if is_all else "a version, such as name@3, or --all for all"
+        raise typer.BadParameter(f"give {form}", param_hint="REFERENCE")
     with opened(workspace) as here:
         if is_all:
             removed = product.delete_model(here, reference)
@@ -148,8 +148,8 @@ def delete(
             return
         version = product.find_version(here, reference)
         product.delete_version(here, version.name, version.version)
-    told = {"name": version.name, "version": version.version, "deleted": True}
-    say(told, f"deleted {version.name}@{version.version}", json_output)
+    answer = {"name": version.name, "version": version.version, "deleted": True}
+    say(answer, f"deleted {version.name}@{version.version}", json_output)
 
 
 @app.command()
@@ -175,16 +175,13 @@ def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output
         show_json(found)
         return
     out.print(f"[bold]{found['name']}@{found['version']}[/], sha256 {found['sha256']}", soft_wrap=True)
-    told = {name: found[name] for name in ("job_id", "dataset", "n_rows")} | found["provenance"]
-    passes = told.pop("passes", [])
-    show_table(None, ["what", "value"], [[name, text_of(value)] for name, value in told.items()])
+    facts = {name: found[name] for name in ("job_id", "dataset", "n_rows")} | found["provenance"]
+    passes = facts.pop("passes", [])
+    show_table(None, ["what", "value"], [[name, text_of(value)] for name, value in facts.items()])
     if passes:
         out.print(what_was_read(passes), highlight=False)
-    show_table(
-        "files",
-        ["path", "rows", "bytes", "footer"],
-        [[file["path"], file["n_rows"], file["size"], file["footer_sha256"][:12]] for file in found["files"]],
-    )
+    rows = [[file["path"], file["n_rows"], file["size"], file["footer_sha256"][:12]] for file in found["files"]]
+    show_table("files", ["path", "rows", "bytes", "footer"], rows)
     show_table("libraries", ["library", "version"], list(found["libraries"].items()))
 
 
@@ -198,8 +195,8 @@ def rollback(
     """Let an alias mean what it meant before; once more goes back further."""
     with opened(workspace) as here:
         version = product.roll_back(here, name, alias_name)
-    told = {"name": name, "alias": alias_name, "version": version}
-    say(told, f"{name}@{alias_name} is version {version} again", json_output)
+    answer = {"name": name, "alias": alias_name, "version": version}
+    say(answer, f"{name}@{alias_name} is version {version} again", json_output)
 
 
 @app.command()
@@ -250,8 +247,8 @@ def retention(
         if keep is not None or keep_all:
             product.set_retention(here, name, keep)
         kept = product.retention_of(here, name)
-    told = "all versions are kept" if kept is None else f"the newest {kept} versions and aliased ones are kept"
-    say({"keep": kept}, told, json_output)
+    text = "all versions are kept" if kept is None else f"the newest {kept} versions and aliased ones are kept"
+    say({"keep": kept}, text, json_output)
 
 
 @app.command()
@@ -266,8 +263,8 @@ def prune(
     """Remove old versions and their files, never one that an alias points at."""
     with opened(workspace) as here:
         removed = product.prune(here, name, keep)
-    told = f"removed {', '.join(map(str, removed))}" if removed else "nothing to remove"
-    say({"removed": removed}, told, json_output)
+    text = f"removed {', '.join(map(str, removed))}" if removed else "nothing to remove"
+    say({"removed": removed}, text, json_output)
 
 
 @app.command()
@@ -282,15 +279,15 @@ def export(
 ) -> None:
     """Write a version as one file, which `import` takes, or register it in MLflow."""
     with opened(workspace) as here:
-        told: JSONObject = {}
+        answer: JSONObject = {}
         if output.startswith(MLFLOW):
             version, place = product.export_to_mlflow(here, reference, output)
         else:
-            version, told["bytes"] = product.write_export(here, reference, output, replace=force)
+            version, answer["bytes"] = product.write_export(here, reference, output, replace=force)
             place = redacted(output)
-    size = f", {told['bytes']:,} bytes" if told else ""
-    told = {"model": version.name, "version": version.version, "out": place} | told
-    say(told, f"{version.name}@{version.version} -> {escape(place)}{size}", json_output)
+    size = f", {answer['bytes']:,} bytes" if answer else ""
+    answer = {"model": version.name, "version": version.version, "out": place} | answer
+    say(answer, f"{version.name}@{version.version} -> {escape(place)}{size}", json_output)
 
 
 @app.command("import")

@@ -92,31 +92,31 @@ def query(
     json_output: JsonOption = False,
 ) -> None:
     """Ask how probable values are, given what you know of other columns; or how probable structures are."""
-    asked: JSONObject = {"kind": kind}
+    request: JSONObject = {"kind": kind}
     for name, texts, read in (("evidence", given, evidence_of), ("likely", likely, likely_of), ("do", do, evidence_of)):
         if texts:
-            asked[name] = _written(read, texts)
+            request[name] = _written(read, texts)
     if network is not None:
         if edge:
             raise typer.BadParameter("give either --edge or --network", param_hint="--network")
         found = _edges_of(network)
         is_known = average or kind in STRUCTURES - {"score"}
         edge, present = (edge, [*(present or []), *found]) if is_known else (found, present)
-    edges = {name: told for name, told in (("present", present), ("absent", absent)) if told}
+    edges = {name: arcs for name, arcs in (("present", present), ("absent", absent)) if arcs}
     pairs = _pairs(parameters or [])
     if sample:
-        asked["sampling"] = {name: pairs.pop(name) for name in SAMPLING if name in pairs}
+        request["sampling"] = {name: pairs.pop(name) for name in SAMPLING if name in pairs}
     if average:
         if edge:
             raise typer.BadParameter("give either --edge or --average", param_hint="--edge")
-        asked["graph"] = edges | {name: pairs.pop(name) for name in AVERAGE if name in pairs}
+        request["graph"] = edges | {name: pairs.pop(name) for name in AVERAGE if name in pairs}
     else:
-        asked |= edges | ({("edges" if kind in STRUCTURES else "graph"): edge} if edge else {})
-    asked |= ({"variables": variables} if variables else {}) | pairs
+        request |= edges | ({("edges" if kind in STRUCTURES else "graph"): edge} if edge else {})
+    request |= ({"variables": variables} if variables else {}) | pairs
     if best is not None:
-        asked["best"] = best
+        request["best"] = best
     with opened(workspace) as here:
-        answer = product.query(here, model, [_read_query(asked)])[0]
+        answer = product.query(here, model, [_read_query(request)])[0]
         target = product.served(here, model).schema.target
     if json_output:
         show_json(answer)
@@ -166,8 +166,8 @@ def _show_numbers(answer: JSONObject, words: JSONMapping) -> None:
                 value = 0.0  # a sum of probabilities that is one but for rounding
             if value is None and name in LOGARITHMS:  # JSON has no infinities
                 value = float("-inf")
-            said = ("yes" if value else "no") if isinstance(value, bool) else f"{value:.6g}"
-            out.print(f"{words[name]}: {said}", highlight=False)
+            text = ("yes" if value else "no") if isinstance(value, bool) else f"{value:.6g}"
+            out.print(f"{words[name]}: {text}", highlight=False)
 
 
 def _show(answer: JSONObject, target: str | None) -> None:
@@ -236,11 +236,11 @@ def _show(answer: JSONObject, target: str | None) -> None:
         out.print(coverage_words(answer["coverage"]))
 
 
-def _samples(told: JSONObject) -> str:
-    end = "" if told["is_reached"] else ", as time was up"
+def _samples(sampling: JSONObject) -> str:
+    end = "" if sampling["is_reached"] else ", as time was up"
     return (
-        f"sampled, not exact: {told['n']:,} samples worth {told['effective_sample_size']:,.0f} in {told['seconds']:.2g} s, largest "
-        f"standard error {told['largest_error']:.2g}{end}"
+        f"sampled, not exact: {sampling['n']:,} samples worth {sampling['effective_sample_size']:,.0f} in {sampling['seconds']:.2g} s, largest "
+        f"standard error {sampling['largest_error']:.2g}{end}"
     )
 
 
@@ -265,7 +265,7 @@ def _word(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else interval(str(value))
 
 
-def _read_query(asked: JSONObject) -> Any:
+def _read_query(request: JSONObject) -> Any:
     """The query that was asked, checked."""
     from pydantic import ConfigDict, Field, TypeAdapter
 
@@ -274,4 +274,4 @@ def _read_query(asked: JSONObject) -> Any:
     known: TypeAdapter[Any] = TypeAdapter(
         Annotated[AnyQuery, Field(discriminator="kind")], config=ConfigDict(extra="forbid")
     )
-    return known.validate_python(asked)
+    return known.validate_python(request)

@@ -25,12 +25,12 @@ def show_answer(answer: JSONMapping) -> None:
     out.print(coverage_words(answer["coverage"]))
 
 
-def show_intervention(told: JSONMapping) -> None:
+def show_intervention(intervention: JSONMapping) -> None:
     """Print which arcs an intervention cuts, and which columns to adjust for."""
-    cut = [_arrow(arc) + _share(arc.get("probability")) for arc in told["cut"]]
+    cut = [_arrow(arc) + _share(arc.get("probability")) for arc in intervention["cut"]]
     out.print(f"cut: {', '.join(cut) or 'no arcs'}", markup=False, highlight=False)
     rows = []
-    for pair in told.get("back_door", ()):
+    for pair in intervention.get("back_door", ()):
         adjusted = pair["adjust_for"]  # names, or with their probabilities
         names = [f"{name}{_share(adjusted[name])}" for name in adjusted] if isinstance(adjusted, dict) else adjusted
         is_cause = _number(pair["probability"]) if "probability" in pair else ("yes" if pair["is_cause"] else "no")
@@ -46,8 +46,8 @@ def _share(probability: float | None) -> str:
 def coverage_words(coverage: JSONMapping) -> str:
     """How much of the posterior an answer is of."""
     limits = coverage.get("limits", {})
-    told = [f"at most {limits[name]} {word}" for name, word in LIMITS.items() if limits.get(name) is not None]
-    within = f" of graphs with {' and '.join(told)} of each column" if told else ""
+    bounds = [f"at most {limits[name]} {word}" for name, word in LIMITS.items() if limits.get(name) is not None]
+    within = f" of graphs with {' and '.join(bounds)} of each column" if bounds else ""
     if coverage["is_exact"]:
         return f"exact: all orders{within} are added up"
     (low, high), (least, most) = coverage["orders_interval"], coverage["graphs_interval"]

@@ -41,8 +41,8 @@ def _give(
     """Print what a version looks like, or write it to a file that appears when it is complete."""
     with opened(workspace) as here:
         if output is None:
-            made = make(here)
-            typer.echo(made, nl=made[-1:] not in ("\n", b"\n"))
+            content = make(here)
+            typer.echo(content, nl=content[-1:] not in ("\n", b"\n"))
         else:
             n_bytes = product.write_output(output, lambda: make(here), replace=force)
             out.print(f"{escape(reference)} -> {escape(redacted(output))}, {n_bytes:,} bytes")
@@ -70,9 +70,9 @@ def structure(
     if selection := facts.pop("selection", None):
         show_selection(selection)
     facts.pop("concentrations", None)
-    for title, told in (("circuit", found.get("circuit", {})), ("training", facts)):
-        if told:
-            show_table(title, ["fact", "value"], [[name, text_of(value)] for name, value in told.items()])
+    for title, table in (("circuit", found.get("circuit", {})), ("training", facts)):
+        if table:
+            show_table(title, ["fact", "value"], [[name, text_of(value)] for name, value in table.items()])
 
 
 def circuit(

@@ -103,13 +103,7 @@ def alerts(
         show_json(found)
         return
     rows = [
-        [
-            one["id"],
-            f"{one['model']}@{one['version']}",
-            one["fired_at"][:16],
-            _state(one),
-            one["words"],
-        ]
+        [one["id"], f"{one['model']}@{one['version']}", one["fired_at"][:16], _state(one), one["words"]]
         for one in found
     ]
     show_table(None, ["id", "model", "fired", "state", "cause"], rows, empty="no alerts")
@@ -141,17 +135,17 @@ def add(
 ) -> None:
     """Send alerts to a URL; the secret is shown this once."""
     with opened(workspace) as here:
-        made = product.create_webhook(here, url, model or [])
-    show_json(made) if json_output else out.print(f"{made['id']} {made['secret']}", highlight=False)
+        webhook = product.create_webhook(here, url, model or [])
+    show_json(webhook) if json_output else out.print(f"{webhook['id']} {webhook['secret']}", highlight=False)
 
 
 @app.command()
 def test(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Send a test event."""
     with opened(workspace) as here:
-        told = product.test_webhook(here, webhook)
-    words = f"{told['status']} after {told['attempts']} attempts{': ' + told['error'] if told['error'] else ''}"
-    say(told, words, json_output)
+        delivery = product.test_webhook(here, webhook)
+    words = f"{delivery['status']} after {delivery['attempts']} attempts{': ' + delivery['error'] if delivery['error'] else ''}"
+    say(delivery, words, json_output)
 
 
 @app.command()

@@ -21,8 +21,8 @@ def readable(request: Request) -> Response:
     for path, operations in document["paths"].items():
         for method in METHODS:
             if method in operations:
-                told = _operation(method, path, operations[method])
-                groups.setdefault(told["tag"], []).append(told)
+                operation = _operation(method, path, operations[method])
+                groups.setdefault(operation["tag"], []).append(operation)
     shapes = {name: _members(shape) for name, shape in sorted(document["components"]["schemas"].items())}
     return respond(request, "docs_read.html", {"groups": groups, "shapes": shapes})
 

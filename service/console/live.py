@@ -131,9 +131,9 @@ async def events(request: Request) -> StreamingResponse:
                 yield b": still here\n\n"
                 continue
             marks |= fresh
-            told = ",".join(f"{name}={mark}" for name, mark in sorted(marks.items()))
+            event_id = ",".join(f"{name}={mark}" for name, mark in sorted(marks.items()))
             for name, mark in fresh.items():
-                yield f"id: {told}\nevent: {name}\ndata: {mark}\n\n".encode()
+                yield f"id: {event_id}\nevent: {name}\ndata: {mark}\n\n".encode()
 
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(stream(), headers=headers, media_type="text/event-stream")

@@ -67,9 +67,10 @@ def documentation_routes() -> list[BaseRoute]:
 
 def login(request: Request) -> Response:
     """Where a key is exchanged for a session."""
-    wanted, is_refused = request.query_params.get("next", "/console"), "refused" in request.query_params
+    is_refused = "refused" in request.query_params
     status = HTTPStatus.UNAUTHORIZED if is_refused else HTTPStatus.OK
-    return respond(request, "login.html", {"next": wanted, "is_refused": is_refused}, status)
+    context = {"next": request.query_params.get("next", "/console"), "is_refused": is_refused}
+    return respond(request, "login.html", context, status)
 
 
 def static(request: Request) -> Response:

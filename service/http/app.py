@@ -169,9 +169,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 def _open(workspace: Workspace) -> Predictor:
     predictor = Predictor(workspace.control, workspace.settings.mapped_models, observer_of(workspace))
     if not workspace.settings.predict_only:
-        assert (
-            product.job_queue(workspace) is not None
-        )  # opened now, so that a broken database fails the start and not a request
+        product.job_queue(workspace)  # opened now, so that a broken database fails the start and not a request
     return predictor
 
 

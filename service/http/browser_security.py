@@ -103,11 +103,11 @@ class Visitors:
         if not self._checks_host:
             return
         if name not in self._known and not is_loopback(name.strip(b"[]").decode("latin-1")):
-            asked = host.decode("latin-1")
+            text = host.decode("latin-1")
             raise Forbidden(
-                f"This server does not answer as {asked!r}. Ask for localhost or the address that it listens on, or name "
+                f"This server does not answer as {text!r}. Ask for localhost or the address that it listens on, or name "
                 "the host in FEWPASS_TRUSTED_HOSTS.",
-                host=asked,
+                host=text,
             )
 
     def _is_foreign(self, scheme: str, host: bytes, headers: dict[bytes, bytes]) -> bool:

@@ -30,10 +30,7 @@ from service.requests import problems
 from service.requests.json_values import JSONObject
 
 PROBLEM_RESPONSES: dict[int | str, JSONObject] = {
-    "default": {
-        "model": Problem,
-        "description": "Any failure, as problem+json (RFC 9457).",
-    }
+    "default": {"model": Problem, "description": "Any failure, as problem+json (RFC 9457)."}
 }
 SECURITY_SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "An API key: `Authorization: Bearer fp_…`."},
@@ -117,7 +114,6 @@ def _say_problem_json(schema: JSONObject) -> None:
 
 
 def _failures(path: str, method: str, operation: JSONObject, *, is_open: bool) -> list[int]:
-    """The statuses that an operation may fail with."""
     changes = method != "get" and not PREDICTING.has(method.upper(), path)
     places = {parameter["in"] for parameter in operation.get("parameters", ())}
     found = {403, 500, 503}
@@ -210,8 +206,8 @@ def _add_plain(schema: JSONObject) -> None:
             "Those that are null or absent: by modes, by means, or by draws.",
         ),
     }
-    for (path, told), asked, answer in zip(summaries.items(), of_densities[::2], of_densities[1::2], strict=True):
-        paths[path] = _post(*told, [NAME], {JSON: {"schema": asked}}, {JSON: {"schema": answer}})
+    for (path, words), body, answer in zip(summaries.items(), of_densities[::2], of_densities[1::2], strict=True):
+        paths[path] = _post(*words, [NAME], {JSON: {"schema": body}}, {JSON: {"schema": answer}})
     for path, parameters, name in zip(INFER_PATHS, ([NAME], [NAME, VERSION]), ("infer", "infer_version"), strict=True):
         paths[path] = _post(
             name,
@@ -232,12 +228,7 @@ def _add_plain(schema: JSONObject) -> None:
 
 
 def _post(
-    name: str,
-    summary: str,
-    description: str,
-    parameters: list[JSONObject],
-    request: JSONObject,
-    response: JSONObject,
+    name: str, summary: str, description: str, parameters: list[JSONObject], request: JSONObject, response: JSONObject
 ) -> JSONObject:
     return {
         "post": {

@@ -40,10 +40,7 @@ _OF_ROWS = (
     "POST /invocations",
 )
 PREDICTING = Routes(
-    *_OF_ROWS,
-    "POST /v1/models/{name}/query",
-    "POST /v1/models/{name}/whatif",
-    "POST /v1/models/{reference}/labels",
+    *_OF_ROWS, "POST /v1/models/{name}/query", "POST /v1/models/{name}/whatif", "POST /v1/models/{reference}/labels"
 )
 # Remove things, or bring in what others have made.
 ADMINISTERING = Routes(

@@ -124,9 +124,8 @@ class Guard:
         with self._lock:  # or else one that has read earlier may write later
             self._control = control
             generation = change_counter.generation(control)  # before the keys: what changes in between is read again
-            self._holders = {
-                sha256: Holder.of(sha256, key) for sha256, key in hashed_keys(control).items()
-            } | self._fixed
+            keys = hashed_keys(control)
+            self._holders = {sha256: Holder.of(sha256, key) for sha256, key in keys.items()} | self._fixed
             self._verified = {}  # after the holders: what a request has just found among the old goes to the old dict
             self.generation = generation
 
@@ -252,8 +251,8 @@ def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> Awa
     is_page = scope["path"] == PAGES or scope["path"].startswith(f"{PAGES}/")
     accepts_html = b"text/html" in scope["fewpass.headers"].get(b"accept", b"")
     if isinstance(error, KeyNeeded) and is_page and accepts_html and scope["method"] in {"GET", "HEAD"}:
-        asked = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
-        return RedirectResponse(f"{PAGES}/login?next={quote(asked, safe='')}", 303)(scope, receive, send)
+        page = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
+        return RedirectResponse(f"{PAGES}/login?next={quote(page, safe='')}", 303)(scope, receive, send)
     return send_problem(error, scope, send)
 
 

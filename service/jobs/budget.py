@@ -71,15 +71,12 @@ class Budget:
         with self._claims() as claims:
             if not any(claim["job"] == job_id for claim in claims):
                 claims.append({"slot": self.slot, "job": job_id, "bytes": n_bytes, "is_held": False})
-            claims[:] = [claim for claim in claims if self._is_alive(claim["slot"])]
+            claims[:] = [one for one in claims if one["slot"] == self.slot or is_taken(self.directory, one["slot"])]
             free = self.n_bytes - sum(claim["bytes"] for claim in claims if claim["is_held"])
             first = next((claim for claim in claims if not claim["is_held"]), None)
             if first is not None and first["job"] == job_id and n_bytes <= free:
                 first["is_held"] = True
             return any(claim["job"] == job_id and claim["is_held"] for claim in claims)
-
-    def _is_alive(self, slot: int) -> bool:
-        return slot == self.slot or is_taken(self.directory, slot)
 
     @contextmanager
     def _claims(self) -> Iterator[list[JSONObject]]:

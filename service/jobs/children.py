@@ -218,7 +218,7 @@ class _Stopping:
     def __init__(self, conn: Connection) -> None:
         self.conn = conn
         self.reason: Exception | None = None
-        self._asked_at = self._beat_at = 0.0
+        self._stop_at = self._beat_at = 0.0
 
     def tries(self, call: Callable[[], None]) -> None:
         """Call it, and stop the child for what it raises."""
@@ -227,12 +227,12 @@ class _Stopping:
         try:
             call()
         except Exception as error:
-            self.reason, self._asked_at = error, time.monotonic()
+            self.reason, self._stop_at = error, time.monotonic()
             self._say("stop")
 
     def is_over(self) -> bool:
         """Whether the child had its time to stop."""
-        return time.monotonic() - self._asked_at > GRACE_S
+        return time.monotonic() - self._stop_at > GRACE_S
 
     def beat(self) -> None:
         """Say that the parent lives."""
@@ -278,7 +278,7 @@ class Children:
     def one(self) -> Iterator[Child]:
         """A child of one's own."""
         with self._lock:
-            child = self._kept.pop() if self._kept else self.made()
+            child = self._kept.pop() if self._kept else Child(self.opener, self.context, self.silence_s, self.idle_s)
         try:
             yield child
         finally:
@@ -291,10 +291,6 @@ class Children:
                     self._kept.append(child)
             if not is_kept:
                 child.end()
-
-    def made(self) -> Child:
-        """A new one, which starts with its first work."""
-        return Child(self.opener, self.context, self.silence_s, self.idle_s)
 
     def warm(self) -> None:
         """Start one before there is work."""
@@ -309,7 +305,6 @@ class Children:
 
 
 def _live(conn: Connection, opener: Callable[[], object], silence_s: float, idle_s: float | None) -> None:
-    """The life of a child."""
     global is_child  # noqa: PLW0603 — of the process
     is_child = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, whose parent decides

@@ -28,9 +28,9 @@ class Limits(NamedTuple):
 
 def limits_of(settings: Settings, request: JSONMapping) -> Limits:
     """The limits of a job by its request; those of the training within a refresh count for the whole job."""
-    asked = {**(request.get("train") or {}), **{name: value for name, value in request.items() if value is not None}}
-    times = [seconds for seconds in (asked.get("time_limit_s"), settings.job_timeout_s) if seconds is not None]
-    return Limits(asked.get("memory_limit") or default_memory(settings), min(times, default=None))
+    fields = {**(request.get("train") or {}), **{name: value for name, value in request.items() if value is not None}}
+    times = [seconds for seconds in (fields.get("time_limit_s"), settings.job_timeout_s) if seconds is not None]
+    return Limits(fields.get("memory_limit") or default_memory(settings), min(times, default=None))
 
 
 def default_memory(settings: Settings) -> int | None:
@@ -93,11 +93,8 @@ def used_bytes(pid: int) -> int:
 
 def too_large(allowed: int, used: int) -> OutOfMemory:
     """What a job is told that holds too much."""
-    return OutOfMemory(
-        f"The job used more than {bytes_text(allowed)} of memory and was given up. {LESS}",
-        memory_limit=allowed,
-        memory_used=used,
-    )
+    text = f"The job used more than {bytes_text(allowed)} of memory and was given up. {LESS}"
+    return OutOfMemory(text, memory_limit=allowed, memory_used=used)
 
 
 def too_late(limit_s: float) -> JobFailed:

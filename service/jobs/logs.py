@@ -40,8 +40,8 @@ class JobLogs(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the line, if it belongs to a job; a full disk loses the line and not the job."""
-        said: Any = record.msg if isinstance(record.msg, dict) else structlog.contextvars.get_contextvars()
-        job_id = said.get("job")
+        fields: Any = record.msg if isinstance(record.msg, dict) else structlog.contextvars.get_contextvars()
+        job_id = fields.get("job")
         if not isinstance(job_id, str) or not ID.fullmatch(job_id):
             return
         try:

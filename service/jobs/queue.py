@@ -140,14 +140,8 @@ class JobQueue:
             If the key was used with another request.
         """
         nonce = secrets.token_hex(8)
-        document = {
-            "kind": kind,
-            "request": request,
-            "nonce": nonce,
-            "submitted_at": time.time(),
-            "retry_of": retry_of,
-            "priority": priority,
-        }
+        document = {"kind": kind, "request": request, "nonce": nonce, "submitted_at": time.time()}
+        document |= {"retry_of": retry_of, "priority": priority}
         options: EnqueueOptions = {
             "workflow_name": WORKFLOW,
             "queue_name": QUEUE,

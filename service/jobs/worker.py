@@ -37,7 +37,7 @@ class OfDbos(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to log the record, which is cut to one line."""
@@ -49,9 +49,9 @@ class OfDbos(logging.Filter):
         if lines:
             record.msg, record.args = f"{subject}: {lines[-1 if 'Traceback' in reason else 0].strip()}", ()
         now = time.monotonic()
-        is_new = now - self._said.get(subject, -REPEAT_S) >= REPEAT_S
+        is_new = now - self._logged_at.get(subject, -REPEAT_S) >= REPEAT_S
         if is_new:
-            self._said[subject] = now
+            self._logged_at[subject] = now
         return is_new
 
 
@@ -115,14 +115,7 @@ def run(
     DBOS(config=config)
     adopt_logger("dbos")
     logging.getLogger("dbos").addFilter(OfDbos())
-    workflows.register(
-        queue,
-        kinds,
-        clean,
-        settings=settings,
-        children=children,
-        budget=budget,
-    )
+    workflows.register(queue, kinds, clean, settings=settings, children=children, budget=budget)
     DBOS.listen_queues([QUEUE])
     DBOS.launch()
     keeper.start()

@@ -30,13 +30,7 @@ Answer = TypeVar("Answer")
 
 
 def register(
-    queue: JobQueue,
-    kinds: Kinds,
-    clean: Clean,
-    *,
-    settings: Settings,
-    children: Children,
-    budget: Budget,
+    queue: JobQueue, kinds: Kinds, clean: Clean, *, settings: Settings, children: Children, budget: Budget
 ) -> None:
     """Tell DBOS how to run jobs, before it is launched.
 
@@ -207,10 +201,10 @@ def _run_aside(
 
 
 def _in_child(
-    kinds: Kinds, report: Callable[[JSONObject], None], kind: str, name: str, told: tuple[Any, ...]
+    kinds: Kinds, report: Callable[[JSONObject], None], kind: str, name: str, arguments: tuple[Any, ...]
 ) -> JSONObject:
     """Run a step in the process of its job."""
-    job_id, request, receipts, memory_limit = told
+    job_id, request, receipts, memory_limit = arguments
     step = next(step for step in kinds[kind] if step.name == name)
     with structlog.contextvars.bound_contextvars(job=job_id, step=name):
         return step.run(Run(job_id, request, receipts, report, memory_limit))

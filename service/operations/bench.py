@@ -51,14 +51,7 @@ class Figures:
         return ratio(self.train_s, self.scan_s)
 
 
-def bench(
-    uris: Sequence[str],
-    target: str,
-    learners: Sequence[str],
-    *,
-    threads: int,
-    rounds: int,
-) -> Iterator[Figures]:
+def bench(uris: Sequence[str], target: str, learners: Sequence[str], *, threads: int, rounds: int) -> Iterator[Figures]:
     """Measure learners, each in a fresh process, its training alternately with a bare scan.
 
     Parameters
@@ -142,9 +135,9 @@ def _row_us(model: Model, source: Source) -> float:
     records = next(source.batches()).slice(0, N_RECORDS).to_pylist()
     names = [attribute.name for attribute in model.schema.attributes]
     classify = record_classifier(model)
-    asked = [{name: record[name] for name in names} for record in records]
-    classify(asked[0])
-    return statistics.median(_seconds(classify, record)[0] for record in asked) * 1e6
+    rows = [{name: record[name] for name in names} for record in records]
+    classify(rows[0])
+    return statistics.median(_seconds(classify, record)[0] for record in rows) * 1e6
 
 
 def _seconds(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:

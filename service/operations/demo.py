@@ -145,11 +145,11 @@ def compete(settings: Settings, orders: Orders) -> tuple[dict[str, Floats], Code
             answers[learner], labels = probabilities_of(model, Source.open(str(orders.test)))
     files = [str(path) for path in orders.train]
     (costs["XGBoost"], answers["XGBoost"]), _ = apart(boosted, files, str(orders.test), TARGET, time.time())
-    told = [
+    results = [
         {"learner": learner, **costs[learner]._asdict(), "metrics": vars(evaluate(found, labels))}
         for learner, found in answers.items()
     ]
-    return answers, labels, told
+    return answers, labels, results
 
 
 def _trained(settings: Settings, request: JSONObject, started: float) -> Cost:
@@ -210,14 +210,8 @@ def forget(settings: Settings, orders: Orders, is_shown: bool) -> JSONObject:
         for number in range(1, version):
             product.delete_version(workspace, MODEL, number)
     (proof,) = done["proofs"]
-    return {
-        "where": where,
-        "n_rows": done["n_rows"],
-        "version": version,
-        "is_equal": proof["is_equal"],
-        "n_rows_left": proof["n_rows"],
-        "seconds": seconds,
-    }
+    of_proof = {"is_equal": proof["is_equal"], "n_rows_left": proof["n_rows"], "seconds": seconds}
+    return {"where": where, "n_rows": done["n_rows"], "version": version} | of_proof
 
 
 def ask(url: str, orders: Orders) -> JSONObject:

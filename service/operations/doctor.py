@@ -67,14 +67,10 @@ def examine(settings: Settings, *, is_repairing: bool = False) -> list[Finding]:
         return found
     try:
         with Workspace(settings) as workspace:
-            found += _models(workspace, is_repairing)
-            found += _rules(workspace)
-            found += _notes(workspace)
-            found += _uploads(workspace)
-            found += _drafts(root, is_repairing)
-            found += _clock(workspace)
-            found += _workers(workspace)
-            found += _door(workspace)
+            of_files = _models(workspace, is_repairing), _rules(workspace), _notes(workspace), _uploads(workspace)
+            of_service = _drafts(root, is_repairing), _clock(workspace), _workers(workspace), _door(workspace)
+            for findings in (*of_files, *of_service):
+                found += findings
     except StorageError as error:
         found.append(Finding("control database", "failed", str(error), "See above; then run the doctor again."))
     return found

@@ -59,12 +59,8 @@ def local_server(
     with tempfile.TemporaryDirectory(prefix="fewpass-server-") as directory:
         log = Path(directory) / "server.log"
         with log.open("wb") as sink:
-            process = start(
-                [sys.executable, "-m", module, "serve", "--port", "0"],
-                env=environment | settings.environment(),
-                stdout=sink,
-                stderr=sink,
-            )
+            command = [sys.executable, "-m", module, "serve", "--port", "0"]
+            process = start(command, env=environment | settings.environment(), stdout=sink, stderr=sink)
         try:
             yield LocalServer(_ready_url(process, log, timeout_s), process.pid, log)
         finally:

@@ -100,7 +100,7 @@ def _prepare(settings: Settings) -> None:
     with Workspace(settings) as workspace:
         check_start(settings, workspace.control)
         if not settings.predict_only:
-            assert product.job_queue(workspace) is not None
+            product.job_queue(workspace)
 
 
 def _serve(settings: Settings) -> None:

@@ -2,7 +2,7 @@
 
 import fcntl
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
@@ -15,6 +15,7 @@ from service.product.monitoring.labels import realised_of
 from service.product.monitoring.webhooks import send
 from service.product.monitoring.windows import Watching, monitor, rows_of
 from service.product.promotion.rollback import judged
+from service.requests.json_values import JSONMapping
 from service.requests.problems import InvalidRequest, is_expected
 from service.telemetry import MONITOR, SERIES
 from service.workspace import Workspace
@@ -22,7 +23,6 @@ from storage.errors import NotFound
 from storage.monitoring.counts import HOUR, MonitoringFiles, compact_old, monitored_models
 from storage.monitoring.records import StateRecord, records_of, with_records
 
-Told = Mapping[str, object]
 COMPACTED_AFTER = timedelta(days=14)
 
 
@@ -70,19 +70,17 @@ class Looker:
                 except NotFound:  # deleted, and a process that had it in memory has written once more
                     MonitoringFiles(root, name).remove()
                 except Exception as error:  # one model shall not keep the others from being looked after
-                    is_ours = is_expected(error)
-                    self.log.warning(
-                        "a model could not be looked after", model=name, reason=str(error), exc_info=not is_ours
-                    )
+                    more = {"model": name, "reason": str(error), "exc_info": not is_expected(error)}
+                    self.log.warning("a model could not be looked after", **more)
             forget_states(root, monitored_models(root))
             self._clear(root)
 
     def _look_at(self, name: str) -> None:
         for change, alert in look(self.workspace, name):
             self.log.info(f"alert {change}", model=name, cause=alert["words"])
-            for told in send(self.workspace, change, alert):
-                if told["error"] is not None:
-                    self.log.warning("a webhook was not delivered", webhook=told["webhook"], reason=told["error"])
+            for delivery in send(self.workspace, change, alert):
+                if (reason := delivery["error"]) is not None:
+                    self.log.warning("a webhook was not delivered", webhook=delivery["webhook"], reason=reason)
         n_labels = alert_rule(self.workspace, name).get("rollback_labels")
         if n_labels is not None:
             judged(self.workspace, name, n_labels)
@@ -105,7 +103,7 @@ class Looker:
             )
 
 
-def observed(workspace: Workspace, name: str) -> tuple[Told, Told]:
+def observed(workspace: Workspace, name: str) -> tuple[JSONMapping, JSONMapping]:
     """What the last day of a model shows, against what its rule compares with; and what labels say of it."""
     watching, against = Watching(workspace, name), str(alert_rule(workspace, name)["against"])
     try:
@@ -119,41 +117,37 @@ def observed(workspace: Workspace, name: str) -> tuple[Told, Told]:
     return found, realised_of(watching, timedelta(days=1)) if watching.watched.schema.target is not None else {}
 
 
-def set_series(name: str, found: Told, labels: Told) -> None:
+def set_series(name: str, found: JSONMapping, labels: JSONMapping) -> None:
     """Set the Prometheus series of a model to what the last day shows."""
-    columns = cast("list[dict[str, object]]", found.get("columns", []))
-    told: dict[str, object] = {
-        "window_end_timestamp_seconds": datetime.fromisoformat(str(found["until"])).timestamp(),
+    columns, estimated, delay = found.get("columns", []), found.get("estimated", {}), labels.get("delay_s")
+    values = {
+        "window_end_timestamp_seconds": datetime.fromisoformat(found["until"]).timestamp(),
         "columns_alerting": sum(bool(column["is_alarming"]) for column in columns),
-        "max_effect_nats": max((float(str(column["family_nats"])) for column in columns), default=0.0),
+        "max_effect_nats": max((column["family_nats"] for column in columns), default=0.0),
+        "surprise_nats": estimated.get("surprise_nats"),
+        "estimated_log_loss": estimated.get("log_loss"),
+        "realised_log_loss": labels.get("log_loss"),
+        "label_coverage_ratio": labels.get("coverage"),
+        "label_delay_seconds": delay["median"] if delay else None,
     }
     for series, kind in (("unseen_ratio", "unseen"), ("missing_ratio", "missing")):
-        shares = [cast("dict[str, dict[str, float]]", column["rates"])[kind]["share"] for column in columns]
-        told[series] = max(shares, default=0.0)
-    estimated = cast("Told", found.get("estimated", {}))
-    told |= {"surprise_nats": estimated.get("surprise_nats"), "estimated_log_loss": estimated.get("log_loss")}
-    told |= {"realised_log_loss": labels.get("log_loss"), "label_coverage_ratio": labels.get("coverage")}
-    delay = labels.get("delay_s")
-    told["label_delay_seconds"] = cast("dict[str, float]", delay)["median"] if delay else None
+        values[series] = max((column["rates"][kind]["share"] for column in columns), default=0.0)
     for series in SERIES:
-        value = told.get(series)
-        if value is not None:
-            MONITOR[series].labels(name).set(float(str(value)))
+        if (value := values.get(series)) is not None:
+            MONITOR[series].labels(name).set(value)
 
 
-def keep_state(workspace: Workspace, name: str, found: Told, labels: Told) -> None:
+def keep_state(workspace: Workspace, name: str, found: JSONMapping, labels: JSONMapping) -> None:
     """Keep what a look has found, for lists of models: they read one small file, and test nothing."""
-    estimated = cast("Told", found.get("estimated", {})).get("log_loss")
-    realised = labels.get("log_loss")
-    loss = estimated if realised is None else realised
-    causes = cast("Sequence[Told]", found.get("causes", ()))
+    realised, causes = labels.get("log_loss"), found.get("causes")
+    loss = found.get("estimated", {}).get("log_loss") if realised is None else realised
     state: StateRecord = {
-        "version": int(str(found["version"])),
+        "version": found["version"],
         "looked_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "served": cast("dict[str, int]", found["rows"])["served"],
-        "is_drifting": cast("bool | None", found["is_drifting"]),
-        "first_cause": str(causes[0]["words"]) if causes else None,
-        "log_loss": None if loss is None else float(str(loss)),
+        "served": found["rows"]["served"],
+        "is_drifting": found["is_drifting"],
+        "first_cause": causes[0]["words"] if causes else None,
+        "log_loss": loss,
         "log_loss_of": None if loss is None else "estimate" if realised is None else "labels",
     }
     with with_records(workspace.layout.root, "states") as states:

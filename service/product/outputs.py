@@ -161,8 +161,8 @@ def write_output(output: Output, make: Callable[[], str | bytes], *, replace: bo
         As of `check_free`, before anything is made.
     """
     check_free(output, replace=replace)
-    made = make()
-    content = made.encode() if isinstance(made, str) else made
+    text = make()
+    content = text.encode() if isinstance(text, str) else text
     with delivering(output, replace=replace) as draft:
         draft.write_bytes(content)
     return len(content)
@@ -187,9 +187,7 @@ def check_parquet(output: Output, *, replace: bool) -> None:
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows whose dictionaries are their values: a file that holds text may have been read as a dictionary."""
-    columns = [
-        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
-    ]
+    columns = [each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 

@@ -8,7 +8,7 @@ from service.requests.json_values import JSONObject
 Report = Callable[[JSONObject], None]
 
 
-def silent(_told: object) -> None:
+def silent(_message: object) -> None:
     """The report, or the warning, of a caller that wants none."""
 
 

@@ -47,10 +47,10 @@ def _stop_early(node: Any, handler: GetCoreSchemaHandler, seen: set[int]) -> Non
             _stop_early(member, handler, seen)
 
 
-def _in_pieces(told: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:
-    if not isinstance(told, dict) or len(told) <= AT_ONCE:
-        return check(told)
-    members = list(told.items())
+def _in_pieces(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:
+    if not isinstance(value, dict) or len(value) <= AT_ONCE:
+        return check(value)
+    members = list(value.items())
     found: dict[Any, Any] = {}
     for first in range(0, len(members), AT_ONCE):
         found |= check(dict(members[first : first + AT_ONCE]))

@@ -163,9 +163,7 @@ class Problem:
 
 def is_expected(error: BaseException) -> bool:
     """Whether the error stands in the table: ours, or one whose cause lies in the request."""
-    return (
-        isinstance(error, ValidationError) or is_refused(error) or any(isinstance(error, kind) for kind, _, _ in TABLE)
-    )
+    return is_refused(error) or isinstance(error, (ValidationError, *(kind for kind, _, _ in TABLE)))
 
 
 def problem_of(error: BaseException) -> Problem:
@@ -187,8 +185,8 @@ def _complaints(error: ValidationError) -> str:
     """Each member of a request shape that is wrong, and how."""
     root = getattr(requests, error.title, None)
     is_setting = error.title == "Settings"
-    told = (f"{_name_of(place, is_setting)}: {words}" for place, words in complaints(error.errors(), root))
-    return "; ".join(told) + "."
+    messages = (f"{_name_of(place, is_setting)}: {words}" for place, words in complaints(error.errors(), root))
+    return "; ".join(messages) + "."
 
 
 def _name_of(place: tuple[object, ...], is_setting: bool) -> str:

@@ -58,12 +58,12 @@ def complaint(finding: JSONMapping, root: object = None) -> str:
         return str(context["error"]).removesuffix(".")
     if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
         return unknown_member(str(finding["loc"][-1]), members_at(finding["loc"], root))
-    told = words_of(finding)
+    words = words_of(finding)
     if kind not in WORDS:
-        return told
+        return words
     shown = "" if kind in OF_THE_WHOLE else repr(finding.get("input"))
     is_shown = 0 < len(shown) <= MOST_SHOWN
-    return f"{shown} {told}" if is_shown else told
+    return f"{shown} {words}" if is_shown else words
 
 
 def unknown_member(name: str, known: Sequence[str]) -> str:
@@ -90,21 +90,21 @@ def members_at(place: Sequence[object], root: object = None) -> list[str]:
 
 def complaints(findings: Sequence[JSONMapping], root: object = None) -> list[tuple[tuple[object, ...], str]]:
     """All findings as (place, words); the branches of a value that may be of several types are one."""
-    told: dict[tuple[object, ...], str] = {}
+    texts: dict[tuple[object, ...], str] = {}
     for finding in findings:
         place = tuple(part for part in finding["loc"] if not BRANCH.match(str(part)))
         column = _evidence_in(place)
         if column and finding["type"] == "finite_number":
-            told[column] = complaint(finding, root)
+            texts[column] = complaint(finding, root)
         elif column:
             whole = f"{repr(finding.get('input'))[:MOST_SHOWN]} " if place[len(column) :] == ("str",) else ""
-            told.setdefault(column, f"{whole}must be {EVIDENCE}")
+            texts.setdefault(column, f"{whole}must be {EVIDENCE}")
         elif place and place[-1] in SCALARS and finding["type"].endswith(("_type", "_parsing")):
-            told[place[:-1]] = f"{repr(finding.get('input'))[:MOST_SHOWN]} must be text, a number, true, false or null"
+            texts[place[:-1]] = f"{repr(finding.get('input'))[:MOST_SHOWN]} must be text, a number, true, false or null"
         else:
             words = complaint(finding, root)
-            told[place] = f"{told[place]}, {words}" if place in told else words
-    return list(told.items())
+            texts[place] = f"{texts[place]}, {words}" if place in texts else words
+    return list(texts.items())
 
 
 def _evidence_in(place: tuple[object, ...]) -> tuple[object, ...]:

@@ -111,8 +111,8 @@ class Observer:
         """Count what waits: one row in so many, by default as many as fit into the time since it was last done."""
         now = time.monotonic()
         seconds, self._folded_at = max(now - self._folded_at, self.settings.monitoring_fold_s), now
-        wanted = sum(watch.n_waiting for watch in self.watches) / seconds / self.settings.monitoring_rows_per_s
-        self.one_in = one_in or (1 if wanted <= 1 else 1 << int(np.ceil(np.log2(wanted))))
+        load = sum(watch.n_waiting for watch in self.watches) / seconds / self.settings.monitoring_rows_per_s
+        self.one_in = one_in or (1 if load <= 1 else 1 << int(np.ceil(np.log2(load))))
         for watch in self.watches:
             if not watch.is_rehearsing:
                 self._fold(watch)
@@ -192,9 +192,7 @@ class Observer:
             codes, chosen_raw = x, np.arange(chosen.size)
         else:
             codes, chosen_raw = rows.x, chosen
-        denied = [
-            i for i, attribute in enumerate(schema.attributes) if attribute.name in watch.choice.get("denied", ())
-        ]
+        denied = [i for i, each in enumerate(schema.attributes) if each.name in watch.choice.get("denied", ())]
         if denied:
             x = x.copy()
             x[denied] = schema.domain_sizes[denied][:, None]

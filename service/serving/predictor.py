@@ -36,7 +36,7 @@ from storage.models import models
 from storage.models.compiled import map_compiled
 from storage.models.models import ModelVersion
 
-MOST_TOLD = 200  # characters
+MOST_CHARACTERS = 200
 MAX_CHECKED = 16
 WAY_OUT = "or send ?ignore_unknown=true"
 
@@ -83,12 +83,8 @@ class Served:
     @cached_property
     def known_names(self) -> frozenset[str]:
         """Columns that a request may name: the attributes, and those that training saw and left out."""
-        target = [self.schema.target] if self.schema.target is not None else []
-        return frozenset(
-            [attribute.name for attribute in self.schema.attributes]
-            + [left_out.name for left_out in self.schema.left_out]
-            + target
-        )
+        names = [each.name for each in self.schema.attributes] + [each.name for each in self.schema.left_out]
+        return frozenset(names if self.schema.target is None else [*names, self.schema.target])
 
     @cached_property
     def checked_columns(self) -> set[tuple[str, ...]]:
@@ -281,8 +277,8 @@ class Predictor:
         return served
 
     def _forget_unmeant(self) -> None:
-        meant = set(self._served.values())
-        for key in [key for key, served in self._mapped.items() if served not in meant]:
+        current = set(self._served.values())
+        for key in [key for key, served in self._mapped.items() if served not in current]:
             self._forget(key)
         self._forget_most()
 
@@ -324,7 +320,7 @@ def map_version(version: ModelVersion, observer: Observer | None = None) -> Serv
 
 def shortened(name: str) -> str:
     """A name as a client has sent it, short enough to be told back."""
-    return name if len(name) <= MOST_TOLD else f"{name[:MOST_TOLD]}…"
+    return name if len(name) <= MOST_CHARACTERS else f"{name[:MOST_CHARACTERS]}…"
 
 
 def intervals_of(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
@@ -336,11 +332,8 @@ def intervals_of(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities,
         If it has none: XGBoost, or m-estimates.
     """
     if not hasattr(model, "credible_intervals"):
-        raise InvalidParameter(
-            "interval",
-            level,
-            f"a model of kind {model.kind!r} has no posterior; use estimator hdp, or learner spn with learning=gibbs",
-        )
+        text = f"a model of kind {model.kind!r} has no posterior; use estimator hdp, or learner spn with learning=gibbs"
+        raise InvalidParameter("interval", level, text)
     low, high = model.credible_intervals(chunk, level)
     return low, high
 

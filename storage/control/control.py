@@ -137,12 +137,12 @@ class Control:
         place = self.engine.url.database
         if self.engine.dialect.name != "sqlite" or not place or place == ":memory:":
             return None
-        told: list[int] = []
+        mark: list[int] = []
         for path in (place, f"{place}-wal"):
             with suppress(OSError):
                 found = Path(path).stat()
-                told += (found.st_mtime_ns, found.st_size)
-        return tuple(told)
+                mark += (found.st_mtime_ns, found.st_size)
+        return tuple(mark)
 
     def close(self) -> None:
         """Give back all connections."""

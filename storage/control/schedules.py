@@ -151,9 +151,8 @@ def change_schedule(control: Control, before: Schedule, after: Schedule) -> Sche
     with control.writing() as connection:
         stored = _existing(connection, before.name)
         if (stored.id, stored.changed_at) != (before.id, before.changed_at):
-            raise Conflict(
-                "schedule", before.name, "was changed by somebody else in the meantime. Look at it and try again."
-            )
+            reason = "was changed by somebody else in the meantime. Look at it and try again."
+            raise Conflict("schedule", before.name, reason)
         values = _values(after) | {"name": before.name, "changed_at": tables.now()}
         connection.execute(sa.update(_SCHEDULES).where(_SCHEDULES.c.name == before.name).values(**values))
         return _existing(connection, before.name)

@@ -153,15 +153,8 @@ def _definition(dataset: Dataset) -> tuple[object, ...]:
 
 
 def _row(dataset: Dataset) -> dict[str, object]:
-    return {
-        "name": dataset.name,
-        "uris": list(dataset.uris),
-        "target": dataset.target,
-        "columns": dict(dataset.columns),
-        "created_at": dataset.created_at,
-        "schema_json": dataset.schema_json,
-        "files": [dict(file) for file in dataset.files],
-    }
+    files = [dict(file) for file in dataset.files]
+    return vars(dataset) | {"uris": list(dataset.uris), "columns": dict(dataset.columns), "files": files}
 
 
 def _dataset(row: tables.Row) -> Dataset:

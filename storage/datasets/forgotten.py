@@ -75,7 +75,7 @@ class Forgotten:
 
     def rules(self) -> tuple[Rule, ...]:
         """Those that stand, in the order in which they came."""
-        return tuple(Rule(where, _made(rule)) for where, rule in self._rules.items() if _stands(rule))
+        return tuple(Rule(where, _forgotten_at(rule)) for where, rule in self._rules.items() if _stands(rule))
 
     def conditions(self) -> frozenset[str]:
         """Of all rules that were ever made, those that were taken back included."""
@@ -95,21 +95,21 @@ class Forgotten:
         """
         rule = self._rules.get(where)
         if rule is None:
-            made = (since or datetime.now(UTC)).isoformat()
-            self._rules[where] = {"where": where, "forgotten_at": made, "rows": {}, "footers": {}}
+            moment = (since or datetime.now(UTC)).isoformat()
+            self._rules[where] = {"where": where, "forgotten_at": moment, "rows": {}, "footers": {}}
             self._is_changed = True
         elif not _stands(rule):
             taken_back = _taken_back(rule)
-            made_again = since or max(datetime.now(UTC), taken_back + timedelta(microseconds=1))
-            if made_again > taken_back:
-                self._rules[where] = {**rule, "forgotten_at": made_again.isoformat()}
+            again = since or max(datetime.now(UTC), taken_back + timedelta(microseconds=1))
+            if again > taken_back:
+                self._rules[where] = {**rule, "forgotten_at": again.isoformat()}
                 self._is_changed = True
 
     def withdraw(self, where: str, by: str, reason: str) -> Withdrawal:
         """Take a rule back; of one that the file has lost, only that it was taken back is kept."""
         self.add(where)
         rule = self._rules[where]
-        at = max(datetime.now(UTC), _made(rule) + timedelta(microseconds=1))
+        at = max(datetime.now(UTC), _forgotten_at(rule) + timedelta(microseconds=1))
         withdrawal: Withdrawal = {"at": at.isoformat(), "by": by, "reason": reason}
         self._rules[where] = {**rule, "withdrawals": [*rule.get("withdrawals", []), withdrawal]}
         self._is_changed = True
@@ -175,18 +175,18 @@ def _merged(stored: dict[str, _Stored], ours: dict[str, _Stored]) -> dict[str, _
         if withdrawals:
             merged[where]["withdrawals"] = sorted(withdrawals, key=_moment)
         # The first of those who made a rule at once, unless it was taken back in between.
-        made = sorted({_made(theirs), _made(rule)})
+        moments = sorted({_forgotten_at(theirs), _forgotten_at(rule)})
         merged[where]["forgotten_at"] = next(
-            (at for at in made if at > _taken_back(merged[where])), made[-1]
+            (at for at in moments if at > _taken_back(merged[where])), moments[-1]
         ).isoformat()
     return merged
 
 
 def _stands(rule: _Stored) -> bool:
-    return _made(rule) > _taken_back(rule)
+    return _forgotten_at(rule) > _taken_back(rule)
 
 
-def _made(rule: _Stored) -> datetime:
+def _forgotten_at(rule: _Stored) -> datetime:
     return datetime.fromisoformat(rule["forgotten_at"])
 
 

@@ -32,14 +32,14 @@ def note_rules(control: Control, path: Path, conditions: Iterable[str]) -> None:
     In this order a crash in between leaves a rule that stands and is noted by the next training, and a backup, which copies
     the database first, has every rule that its database names.
     """
-    wanted = {rule_sha256(where): where for where in conditions}
+    rules = {rule_sha256(where): where for where in conditions}
     stored = control.relative(path)
     query = sa.select(_RULES.c.where_sha256).where(_RULES.c.path == stored)
     with control.reading() as connection:
-        if wanted.keys() <= set(connection.execute(query).scalars()):
+        if rules.keys() <= set(connection.execute(query).scalars()):
             return
     with control.writing() as connection:
-        missing = wanted.keys() - set(connection.execute(query).scalars())
-        rows = [{"path": stored, "where_sha256": sha256, "where_text": wanted[sha256]} for sha256 in sorted(missing)]
+        missing = rules.keys() - set(connection.execute(query).scalars())
+        rows = [{"path": stored, "where_sha256": sha256, "where_text": rules[sha256]} for sha256 in sorted(missing)]
         if rows:
             connection.execute(sa.insert(_RULES), rows)

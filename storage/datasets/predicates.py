@@ -114,8 +114,8 @@ def _parsed(text: str) -> object:
         raise InvalidPredicate(text.encode("ascii", "backslashreplace").decode(), "it holds something that is not text")
     try:
         with duckdb_files.in_memory() as connection:
-            asked = [f"{_BEFORE}{text}{_AFTER}"]
-            ((document,),) = connection.execute("SELECT json_serialize_sql(?)", asked).fetchall()
+            parameters = [f"{_BEFORE}{text}{_AFTER}"]
+            ((document,),) = connection.execute("SELECT json_serialize_sql(?)", parameters).fetchall()
         parsed = json.loads(document)
     except RecursionError:
         raise InvalidPredicate(text[:200], "it is nested too deeply") from None

@@ -36,8 +36,8 @@ def checked_document(path: Path, text: str | bytes) -> dict[str, object]:
     document = json.loads(text)
     if not isinstance(document, dict):
         raise TypeError("It holds no JSON object")
-    told = document.pop(_SUM, None)
-    if told is not None and told != _sum_of(document):
+    digest = document.pop(_SUM, None)
+    if digest is not None and digest != _sum_of(document):
         raise CorruptFile(path, "its content is not what was written. Restore it from a backup.")
     return document
 
@@ -63,12 +63,12 @@ def seal(path: Path, token: bytes) -> None:
         content.flush()
 
 
-def is_sealed(path: Path, token: bytes, told: bytes) -> bool:
+def is_sealed(path: Path, token: bytes, digest: bytes) -> bool:
     """Whether the sum of a whole file is the one that was put into it; all of it is read, once."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         places = _places(content, token)
-        is_told = all(content[place : place + SUM_DIGITS] == told for place in places)
-        return is_told and _sum_without(content, places) == told
+        is_written = all(content[place : place + SUM_DIGITS] == digest for place in places)
+        return is_written and _sum_without(content, places) == digest
 
 
 def _places(content: mmap.mmap, token: bytes) -> list[int]:

@@ -329,14 +329,14 @@ def publish(path: Path | str, *, replace: bool = False, mode: int = _READ_ONLY) 
         If the disk refuses.
     """
     path = Path(path)
-    _refuse_taken(path, replace)
+    _check_free(path, replace)
     with drafting(path.parent, path.name) as draft:
         yield draft
-        _refuse_taken(path, replace)
+        _check_free(path, replace)
         settle(draft, path, mode)
 
 
-def _refuse_taken(path: Path, replace: bool) -> None:
+def _check_free(path: Path, replace: bool) -> None:
     if not replace and path.exists():
         raise Conflict("file", str(path), "exists already, and published files never change. Use a new name.")
 

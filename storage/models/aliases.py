@@ -165,15 +165,9 @@ def _place(connection: Connection, move: int | None) -> tables.Row | None:
 
 
 def _move(connection: Connection, name: str, alias: str, version: int, parent: int | None, reason: str) -> None:
-    values = {
-        "name": name,
-        "alias": alias,
-        "version": version,
-        "parent": parent,
-        "reason": reason,
-        "moved_at": tables.now(),
-    }
-    move = connection.execute(sa.insert(_MOVES).values(**values).returning(_MOVES.c.id)).scalar_one()
+    values = {"version": version, "parent": parent, "reason": reason, "moved_at": tables.now()}
+    insert = sa.insert(_MOVES).values(name=name, alias=alias, **values)
+    move = connection.execute(insert.returning(_MOVES.c.id)).scalar_one()
     chosen = (_ALIASES.c.name == name) & (_ALIASES.c.alias == alias)
     if connection.execute(sa.update(_ALIASES).where(chosen).values(version=version, move=move)).rowcount == 0:
         connection.execute(sa.insert(_ALIASES).values(name=name, alias=alias, version=version, move=move))

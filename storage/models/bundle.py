@@ -27,11 +27,10 @@ _REMEDY = "Export it again, and compare the checksums of both files."
 
 def manifest_of(version: ModelVersion) -> dict[str, object]:
     """What the registry knows of a version, without the paths of this workspace."""
-    told = {name: value for name, value in vars(version).items() if name not in ("duckdb_path", "arrow_path")}
-    told |= {"files": [dict(file) for file in version.files], "created_at": str(version.created_at)}
-    for name in ("parameters", "metrics", "tags"):
-        told[name] = dict(told[name])
-    return {"format": FORMAT, "format_version": FORMAT_VERSION, **told}
+    facts = {name: value for name, value in vars(version).items() if name not in ("duckdb_path", "arrow_path")}
+    facts |= {"files": [dict(file) for file in version.files], "created_at": str(version.created_at)}
+    facts |= {name: dict(facts[name]) for name in ("parameters", "metrics", "tags")}
+    return {"format": FORMAT, "format_version": FORMAT_VERSION, **facts}
 
 
 def bundle_size(version: ModelVersion) -> int:

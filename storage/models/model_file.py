@@ -140,11 +140,11 @@ def _sha256(text: str) -> str:
 
 
 def _check_table_names(tables: Mapping[str, pa.Table]) -> None:
-    taken = set(_RESERVED_TABLES)
+    names = set(_RESERVED_TABLES)
     for name in tables:
-        if name.lower() in taken:
+        if name.lower() in names:
             raise Conflict("table", name, "is the name of another table of the model file. Rename it.")
-        taken.add(name.lower())
+        names.add(name.lower())
 
 
 def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -92,12 +92,8 @@ def reserve_version(control: Control, name: str) -> int:
     """
     checked_name("model", name)
     with control.writing() as connection:
-        grown = (
-            sa.update(_MODELS)
-            .where(_MODELS.c.name == name)
-            .values(last_version=_MODELS.c.last_version + 1)
-            .returning(_MODELS.c.last_version)
-        )
+        update = sa.update(_MODELS).where(_MODELS.c.name == name).values(last_version=_MODELS.c.last_version + 1)
+        grown = update.returning(_MODELS.c.last_version)
         number = connection.execute(grown).scalar_one_or_none()
         if number is None:
             connection.execute(sa.insert(_MODELS).values(name=name, last_version=0, created_at=tables.now()))
@@ -179,9 +175,8 @@ def get_version(control: Control, name: str, ref: str | int | None = None) -> Mo
 def resolved_row(connection: Connection, name: str, ref: str | int | None) -> tables.Row:
     """The row that `get_version` tells of, inside a transaction that does more than that."""
     known_name("model", name)
-    latest = connection.execute(
-        sa.select(sa.func.max(_VERSIONS.c.version)).where(_VERSIONS.c.name == name)
-    ).scalar_one()
+    query = sa.select(sa.func.max(_VERSIONS.c.version)).where(_VERSIONS.c.name == name)
+    latest = connection.execute(query).scalar_one()
     if latest is None:
         raise _no_model(connection, name)
     if ref is None:
@@ -206,13 +201,10 @@ def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None
     ------
     InvalidCursor
     """
+    latest, n_versions = sa.func.max(_VERSIONS.c.version), sa.func.count()
+    columns = _MODELS.c.name, latest.label("latest_version"), n_versions.label("n_versions"), _MODELS.c.created_at
     query = (
-        sa.select(
-            _MODELS.c.name,
-            sa.func.max(_VERSIONS.c.version).label("latest_version"),
-            sa.func.count().label("n_versions"),
-            _MODELS.c.created_at,
-        )
+        sa.select(*columns)
         .join(_VERSIONS, _VERSIONS.c.name == _MODELS.c.name)
         .group_by(_MODELS.c.name, _MODELS.c.created_at)
     )
@@ -299,8 +291,7 @@ def defined(metrics: Mapping[str, object]) -> dict[str, object]:
 
 
 def _values(control: Control, version: ModelVersion) -> dict[str, object]:
-    values = {column.name: getattr(version, column.name) for column in fields(version)}
-    return values | {
+    return vars(version) | {
         "parameters": dict(version.parameters),
         "metrics": defined(version.metrics),
         "files": [dict(file) for file in version.files],
@@ -312,12 +303,5 @@ def _values(control: Control, version: ModelVersion) -> dict[str, object]:
 
 def version_of_row(control: Control, row: tables.Row) -> ModelVersion:
     """A row of `control_tables.versions` with its paths made absolute."""
-    values = dict(row._mapping)
-    return ModelVersion(
-        **values
-        | {
-            "files": tuple(values["files"]),
-            "duckdb_path": control.absolute(values["duckdb_path"]),
-            "arrow_path": control.absolute(values["arrow_path"]),
-        }
-    )
+    paths = {name: control.absolute(row._mapping[name]) for name in ("duckdb_path", "arrow_path")}
+    return ModelVersion(**dict(row._mapping) | paths | {"files": tuple(row.files)})

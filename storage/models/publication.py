@@ -64,10 +64,8 @@ def register(
     try:
         check()
         found = add_version(control, version, aliases=aliases, reason=reason)
-    except OutcomeUnknown:
-        raise  # the files stay for the row, if it is in; else doctor finds them
-    except LeaseLost:
-        raise  # the worker that has taken over the job publishes it, perhaps in these very files
+    except (OutcomeUnknown, LeaseLost):
+        raise  # the files stay: the row may be in, or the worker that has taken over the job may publish these very files
     except BaseException as error:
         try:
             registered = _registered(control, version)

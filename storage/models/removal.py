@@ -35,11 +35,8 @@ def delete_version(control: Control, name: str, version: int) -> ModelVersion:
         query = sa.select(_ALIASES.c.alias).where(_ALIASES.c.name == name, _ALIASES.c.version == version)
         pointing = connection.execute(query.order_by(_ALIASES.c.alias)).scalars().all()
         if pointing:
-            raise Conflict(
-                "model version",
-                f"{name}@{version}",
-                f"is in use as {', '.join(map(repr, pointing))}. Move or delete the alias first.",
-            )
+            reason = f"is in use as {', '.join(map(repr, pointing))}. Move or delete the alias first."
+            raise Conflict("model version", f"{name}@{version}", reason)
         _delete_rows(connection, name, [version])
     return gone
 

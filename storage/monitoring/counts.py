@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import Any, TypedDict, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -108,7 +108,7 @@ class MonitoringFiles:
     ) -> Path:
         """Publish the counts of an hour, in place of what this process has written of it before as the same part."""
         path = self._slice_path(version, start, process, part, FORM if end is None else DAY)
-        told = {
+        header = {
             "start": start.isoformat(),
             "end": (end or start + HOUR).isoformat(),
             "process": process,
@@ -117,7 +117,7 @@ class MonitoringFiles:
             "is_closed": is_closed,
             "holds": list(holds),
         }
-        _write(path, counts, told)
+        _write(path, counts, header)
         return path
 
     def slice_of(self, version: int, start: datetime, process: str, part: int) -> pa.Table | None:
@@ -135,14 +135,12 @@ class MonitoringFiles:
         found = []
         for path in self._parquets(self._version(version)):
             with suppress(FileNotFoundError):  # compacted meanwhile
-                told = _told(path)
-                start, end = (datetime.fromisoformat(str(told[name])) for name in ("start", "end"))
+                header = _header(path)
+                start, end = (datetime.fromisoformat(header[name]) for name in ("start", "end"))
                 if until is None or start < until:
-                    covered = datetime.fromisoformat(str(told["covered_until"]))
-                    closed = bool(told["is_closed"])
-                    holds = tuple(map(str, cast("Sequence[object]", told.get("holds", ()))))
-                    process, layout = str(told["process"]), str(told["layout"])
-                    found.append(SliceFile(path, start, end, process, layout, covered, closed, holds))
+                    covered, process = datetime.fromisoformat(header["covered_until"]), header["process"]
+                    closed, holds = header["is_closed"], tuple(header.get("holds", ()))
+                    found.append(SliceFile(path, start, end, process, header["layout"], covered, closed, holds))
         held = {name for one in found for name in one.holds}
         own = [one for one in found if one.path.name not in held and (since is None or one.start >= since)]
         return tuple(sorted(own, key=lambda one: (one.start, one.process)))
@@ -290,11 +288,8 @@ def _remove_held(path: Path, names: list[str]) -> int:
 def monitored_models(root: Path) -> tuple[str, ...]:
     """The models of which something was counted."""
     folder = Path(root) / "monitoring"
-    return (
-        tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")))
-        if folder.is_dir()
-        else ()
-    )
+    entries = folder.iterdir() if folder.is_dir() else ()
+    return tuple(sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")))
 
 
 def workspace_secret(root: Path) -> bytes:
@@ -359,8 +354,8 @@ def _remove_old(paths: tuple[Path, ...], before: datetime) -> int:
     return gone
 
 
-def _write(path: Path, table: pa.Table, told: Mapping[str, object]) -> None:
-    table = table.replace_schema_metadata({META: json.dumps(told).encode()})
+def _write(path: Path, table: pa.Table, header: Mapping[str, object]) -> None:
+    table = table.replace_schema_metadata({META: json.dumps(header).encode()})
     with publish(path, replace=True) as draft:
         pq.write_table(table, draft, compression="zstd")
 
@@ -370,9 +365,9 @@ def _read(path: Path, columns: list[str] | None = None) -> pa.Table:
         return pq.read_table(path, columns=columns, partitioning=None)
 
 
-def _told(path: Path) -> Mapping[str, object]:
+def _header(path: Path) -> Mapping[str, Any]:
     with _ours(path):
-        found: Mapping[str, object] = json.loads((pq.read_schema(path).metadata or {})[META])
+        found: Mapping[str, Any] = json.loads((pq.read_schema(path).metadata or {})[META])
         return found
 
 

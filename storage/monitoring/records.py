@@ -131,12 +131,12 @@ def records_of(root: Path, kind: str) -> Records:
 
 def records_mark(root: Path) -> tuple[int, ...]:
     """What changes when alerts, or the states of models, are written."""
-    told: list[int] = []
+    mark: list[int] = []
     for kind in ("alerts", "states"):
         with suppress(OSError):
             found = _path(root, kind).stat()
-            told += (found.st_mtime_ns, found.st_ino)
-    return tuple(told)
+            mark += (found.st_mtime_ns, found.st_ino)
+    return tuple(mark)
 
 
 @contextmanager

@@ -21,11 +21,7 @@ def datasets(request: Request) -> JSONObject:
     workspace = workspace_of(request)
     limit = whole_number(request.query_params.get("limit"), PER_PAGE, MOST)
     listed = product.list_datasets(workspace, limit, request.query_params.get("cursor"))
-    return {
-        "datasets": listed.items,
-        "next_cursor": listed.next_cursor,
-        "calls": [Call("GET", "/v1/datasets")],
-    }
+    return {"datasets": listed.items, "next_cursor": listed.next_cursor, "calls": [Call("GET", "/v1/datasets")]}
 
 
 @page("dataset.html")
@@ -47,11 +43,7 @@ def dataset(request: Request) -> JSONObject:
         "left_out": [] if schema is None else schema.left_out,
         "classes": () if schema is None or schema.target is None else schema.classes,
         "has_schema": schema is not None,
-        "calls": [
-            Call("GET", f"/v1/datasets/{name}"),
-            Call("GET", f"/v1/datasets/{name}/schema"),
-            Call("GET", f"/v1/datasets/{name}/profile"),
-        ],
+        "calls": [Call("GET", f"/v1/datasets/{name}{part}") for part in ("", "/schema", "/profile")],
     }
 
 
@@ -61,17 +53,17 @@ def rows(request: Request) -> JSONObject:
     workspace, name = workspace_of(request), request.path_params["name"]
     target, search = request.query_params.get("target") or None, request.query_params.get("search", "")
     found = product.get_dataset(workspace, name)
-    told = product.dataset_profile(workspace, name, target, search)
-    n_values = {str(each["name"]): len(each["labels"]) for each in told["columns"] if each["kind"] == "nominal"}
-    classes = told["classes"]
+    profile = product.dataset_profile(workspace, name, target, search)
+    columns, classes = profile["columns"], profile["classes"]
+    n_values = {str(each["name"]): len(each["labels"]) for each in columns if each["kind"] == "nominal"}
     shown = classes if len(classes) <= N_SERIES else [*classes[: N_SERIES - 1], "other classes"]
-    return told | {
+    return profile | {
         "search": search,
         "is_sample": found.schema_json is None,
         "has_target": found.target is not None,
         "guess": guess_of(n_values),
         "shown_classes": shown,
-        "columns": [each | {"bars": bars_of(each["labels"], each["counts"], len(shown))} for each in told["columns"]],
+        "columns": [each | {"bars": bars_of(each["labels"], each["counts"], len(shown))} for each in columns],
         "calls": [Call("GET", f"/v1/datasets/{name}/profile")],
     }
 

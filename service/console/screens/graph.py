@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import cast
 from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
@@ -30,7 +29,7 @@ MOST_STEPS = 4
 # More intervals would be thinner than a click.
 MOST_UPRIGHT = 120
 # What an address of a graph with drift names: the window, its end and what it is compared with.
-ASKED_OF_DRIFT = ("drift", "until", "against")
+DRIFT_PARAMETERS = ("drift", "until", "against")
 
 
 @page("graph.html")
@@ -40,7 +39,7 @@ def graph(request: Request) -> JSONObject:
     served = served_of(request, reference)
     if isinstance(served.model, CircuitModel) and not isinstance(served.model, ArcModel):
         return _regions(request)
-    told, bars = _explorer(request, served, reference)
+    context, bars = _explorer(request, served, reference)
     whole = graph_of(served.model)
     focus, steps = (
         request.query_params.get("around", ""),
@@ -54,12 +53,12 @@ def graph(request: Request) -> JSONObject:
     def link(column: str) -> str:
         return f"/console/models/{quote(reference)}/graph/{quote(column, safe='')}"
 
-    drift = {name: request.query_params[name] for name in ASKED_OF_DRIFT if request.query_params.get(name)}
+    drift = {name: request.query_params[name] for name in DRIFT_PARAMETERS if request.query_params.get(name)}
     until = moment_of(drift.get("until"))
     blamed = blamed_columns(workspace_of(request), reference, drift, until) if "drift" in drift else {}
-    name = f"{told['name']}@{served.version}"
+    name = f"{context['name']}@{served.version}"
     picture = to_svg(near, name, link if has_tables else lambda _: None, alone=False, blamed=blamed, bars=bars)
-    return told | {
+    return context | {
         "focus": focus,
         "window": drift.get("drift"),
         "until": until,
@@ -92,11 +91,11 @@ def circuit(request: Request) -> JSONObject:
 def _regions(request: Request) -> JSONObject:
     reference = request.path_params["reference"]
     served = served_of(request, reference)
-    told, bars = _explorer(request, served, reference)
-    asked = request.query_params.get("open")
-    opened = None if asked is None else {int(each) for each in asked.split(",") if each.isdecimal()}
+    context, bars = _explorer(request, served, reference)
+    text = request.query_params.get("open")
+    opened = None if text is None else {int(each) for each in text.split(",") if each.isdecimal()}
     if isinstance(served.model, GaussianModel):
-        columns = tuple(column["name"] for column in told["start"]["columns"])
+        columns = tuple(column["name"] for column in context["start"]["columns"])
         found: JSONObject = {"graph": ColumnGraph(None, columns, (), {}, ""), "names": {}, "regions": {}}
     else:
         found = unfolded(served.model, opened)
@@ -110,10 +109,10 @@ def _regions(request: Request) -> JSONObject:
         return f"{base}?open={','.join(map(str, sorted(found['opened'] ^ {number})))}"
 
     graph = found.pop("graph")
-    picture = to_svg(graph, f"{told['name']}@{served.version}", link, alone=False, bars=bars)
+    picture = to_svg(graph, f"{context['name']}@{served.version}", link, alone=False, bars=bars)
     links = {number: link(name) for name, number in numbers.items()}
-    calls = [*told["calls"], Call("GET", f"/v1/models/{reference}/circuit?format=json")]
-    return told | found | {"picture": Markup(picture), "links": links, "calls": calls}
+    calls = [*context["calls"], Call("GET", f"/v1/models/{reference}/circuit?format=json")]
+    return context | found | {"picture": Markup(picture), "links": links, "calls": calls}
 
 
 def _explorer(request: Request, served: Served, reference: str) -> tuple[JSONObject, dict[str, Bars]]:
@@ -125,8 +124,8 @@ def _explorer(request: Request, served: Served, reference: str) -> tuple[JSONObj
         Call("GET", f"/v1/models/{reference}/structure.svg"),
         Call("POST", f"/v1/models/{reference}/whatif", {"evidence": {}}),
     ]
-    told = {"name": shown.name, "reference": reference, "shown": shown, "start": start, "calls": calls}
-    return told, {} if start["is_of_structures"] else bars_of(start)
+    context = {"name": shown.name, "reference": reference, "shown": shown, "start": start, "calls": calls}
+    return context, {} if start["is_of_structures"] else bars_of(start)
 
 
 def bars_of(start: JSONObject) -> dict[str, Bars]:
@@ -143,21 +142,20 @@ def bars_of(start: JSONObject) -> dict[str, Bars]:
 
 
 def blamed_columns(
-    workspace: Workspace, reference: str, asked: Mapping[str, str], until: datetime | None
+    workspace: Workspace, reference: str, parameters: Mapping[str, str], until: datetime | None
 ) -> dict[str, str]:
     """The columns with an alarm in a window of served rows, each with how much it has changed given its parents.
 
-    `asked` names the window (`drift`) and what it is compared with (`against`; by default what the alerts of the
+    `parameters` name the window (`drift`) and what it is compared with (`against`; by default what the alerts of the
     model compare with).
     """
-    against = asked.get("against") or str(
-        product.alert_rule(workspace, product.find_version(workspace, reference).name)["against"]
-    )
-    found = product.monitoring_families(workspace, reference, window=asked["drift"], until=until, against=against)
-    columns = cast("list[JSONObject]", found["families"])
+    against = parameters.get("against")
+    if not against:
+        against = product.alert_rule(workspace, product.find_version(workspace, reference).name)["against"]
+    found = product.monitoring_families(workspace, reference, window=parameters["drift"], until=until, against=against)
     return {
         each["column"]: f"changed: {each['family_nats']:.3g} of added log loss"
-        for each in columns
+        for each in found["families"]
         if each["is_alarming"]
     }
 

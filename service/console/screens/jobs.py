@@ -16,16 +16,16 @@ MOST = 500
 N_LINES = 200
 STATES = get_args(State)
 # Of a line: what the page of the job says already, or shows elsewhere.
-NOT_TOLD = ("timestamp", "level", "event", "job", "exception", "trace_id", "span_id")
+OTHER_FIELDS = ("timestamp", "level", "event", "job", "exception", "trace_id", "span_id")
 
 
 @page("jobs.html")
 def jobs(request: Request) -> JSONObject:
     """Newest first, of one state if asked."""
-    workspace, asked = workspace_of(request), request.query_params
-    state = cast("State", asked["state"]) if asked.get("state") in STATES else None
-    limit = whole_number(asked.get("limit"), PER_PAGE, MOST)
-    listed = product.job_queue(workspace).list(state=state, limit=limit, cursor=asked.get("cursor"))
+    workspace, parameters = workspace_of(request), request.query_params
+    state = cast("State", parameters["state"]) if parameters.get("state") in STATES else None
+    limit = whole_number(parameters.get("limit"), PER_PAGE, MOST)
+    listed = product.job_queue(workspace).list(state=state, limit=limit, cursor=parameters.get("cursor"))
     return {
         "jobs": listed.items,
         "next_cursor": listed.next_cursor,
@@ -47,28 +47,24 @@ def job(request: Request) -> JSONObject:
         "log": log,
         "traceback": next((line["traceback"] for line in reversed(log) if line["traceback"]), None),
         "n_lines": len(lines),
-        "calls": [
-            Call("GET", f"/v1/jobs/{job_id}"),
-            Call("GET", f"/v1/jobs/{job_id}/log"),
-            Call("GET", f"/v1/jobs/{job_id}/events"),
-        ],
+        "calls": [Call("GET", f"/v1/jobs/{job_id}{part}") for part in ("", "/log", "/events")],
     }
 
 
 def log_line(line: str) -> JSONObject:
     """A line of a log: when, how severe, what in a sentence, and the traceback apart."""
     try:
-        told = json.loads(line)
+        record = json.loads(line)
     except ValueError:
-        told = line
-    if not isinstance(told, dict):
+        record = line
+    if not isinstance(record, dict):
         return {"at": "", "level": "", "words": line, "traceback": None}
-    rest = {name: value for name, value in told.items() if name not in NOT_TOLD}
+    rest = {name: value for name, value in record.items() if name not in OTHER_FIELDS}
     return {
-        "at": str(told.get("timestamp", "")),
-        "level": told.get("level", ""),
-        "words": sentence(str(told.get("event", "")), rest),
-        "traceback": told.get("exception"),
+        "at": str(record.get("timestamp", "")),
+        "level": record.get("level", ""),
+        "words": sentence(str(record.get("event", "")), rest),
+        "traceback": record.get("exception"),
     }
 
 

@@ -1,7 +1,6 @@
 """Whether the models are still right: what was served, what has changed and why, what labels say, and alerts."""
 
 from datetime import datetime
-from typing import cast
 
 from starlette.requests import Request
 
@@ -47,7 +46,7 @@ def of_model(request: Request) -> JSONObject:
     until = moment_of(request.query_params.get("until"))
     against = request.query_params.get("against", "training")
     column = request.query_params.get("column")
-    told: JSONObject = {
+    head: JSONObject = {
         "name": shown.name,
         "reference": reference,
         "shown": shown,
@@ -71,12 +70,12 @@ def of_model(request: Request) -> JSONObject:
     try:
         found = product.monitor(workspace, reference, window=window, until=until, against=against)
     except (InvalidRequest, NotFound) as reason:
-        return told | {"reason": f"{NO_DATA} {reason}"}
+        return head | {"reason": f"{NO_DATA} {reason}"}
     if found["is_drifting"] is None:
         why = str(found.get("why", ""))
-        return told | {"reason": f"{NO_DATA} {why[:1].upper()}{why[1:]}. What is kept of served rows: {found['mode']}."}
-    columns = _rows(found.get("columns"))
-    return told | {
+        return head | {"reason": f"{NO_DATA} {why[:1].upper()}{why[1:]}. What is kept of served rows: {found['mode']}."}
+    columns = [{**row, "quality": worst_rate(row)} for row in found["columns"][:MOST_COLUMNS]]
+    return head | {
         "found": found,
         "columns": columns,
         "pictures": [
@@ -86,7 +85,7 @@ def of_model(request: Request) -> JSONObject:
         ],
         "timeline": product.monitoring_windows(workspace, reference, since=whole, step=WINDOWS[whole], against=against),
         "predicted": _predicted(workspace, reference, window, until),
-        "performance": _performance(workspace, reference, told["labels_span"]),
+        "performance": _performance(workspace, reference, head["labels_span"]),
         "column": _column(workspace, reference, column, window, against, until) if column else None,
     }
 
@@ -109,15 +108,13 @@ def moment_of(text: str | None) -> datetime | None:
 def _predicted(workspace: Workspace, reference: str, window: str, until: datetime | None) -> JSONObject | None:
     """Predicted classes by confidence, in bins that somebody predicted in; None of a model without a class."""
     try:
-        told = dict(product.monitoring_predictions(workspace, reference, window=window, until=until))
+        predictions = product.monitoring_predictions(workspace, reference, window=window, until=until)
     except InvalidRequest:
         return None
-    counts = cast("list[list[int | None]]", told["counts"])
-    bins = cast("list[float]", told["bins"])
-    used = [place for place in range(len(bins)) if any(own[place] != 0 for own in counts)]
+    bins = zip(predictions["bins"], zip(*predictions["counts"], strict=True), strict=True)
     return {
-        "classes": told["classes"],
-        "rows": [{"from": bins[place], "counts": [own[place] for own in counts]} for place in used],
+        "classes": predictions["classes"],
+        "rows": [{"from": low, "counts": list(counts)} for low, counts in bins if any(n != 0 for n in counts)],
     }
 
 
@@ -127,12 +124,6 @@ def _performance(workspace: Workspace, reference: str, window: str) -> JSONObjec
         return dict(product.performance(workspace, reference, window=window))
     except InvalidRequest as reason:
         return {"why": str(reason)}
-
-
-def _rows(told: object) -> list[JSONObject]:
-    """The columns with the largest effects."""
-    rows = list(told)[:MOST_COLUMNS] if isinstance(told, list) else []
-    return [{**row, "quality": worst_rate(row)} for row in rows]
 
 
 def worst_rate(row: JSONObject) -> str:
@@ -146,9 +137,8 @@ def _column(
     workspace: Workspace, reference: str, column: str, window: str, against: str, until: datetime | None
 ) -> JSONObject:
     """The shares of each value in the window and in the reference; None of cells that are too small to show."""
-    told = dict(product.monitoring_column(workspace, reference, column, window=window, until=until, against=against))
+    shares = product.monitoring_column(workspace, reference, column, window=window, until=until, against=against)
     for name in ("window", "expected"):
-        cells = [None if n is None else float(n) for n in cast("list[int | None]", told[name])]
-        total = sum(n for n in cells if n is not None) or 1.0
-        told[f"{name}_shares"] = [None if n is None else n / total for n in cells]
-    return told
+        total = sum(n for n in shares[name] if n is not None) or 1.0
+        shares[f"{name}_shares"] = [None if n is None else n / total for n in shares[name]]
+    return shares

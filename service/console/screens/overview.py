@@ -36,21 +36,21 @@ SORTS: dict[str, Callable[[JSONObject], float]] = {
 @page("overview.html")
 def overview(request: Request) -> JSONObject:
     """Models by name, with what is served of each; jobs that run or wait."""
-    workspace, asked = workspace_of(request), request.query_params
-    wanted, sort = asked.get("q", "").strip(), asked.get("sort", "")
-    cursor = asked.get("cursor")
-    if wanted or sort in SORTS:  # of all models, not of one page
+    workspace, parameters = workspace_of(request), request.query_params
+    search, sort = parameters.get("q", "").strip(), parameters.get("sort", "")
+    cursor = parameters.get("cursor")
+    if search or sort in SORTS:  # of all models, not of one page
         found = islice(pages(partial(product.list_models, workspace)), MOST)
-        lines = [line for model in found if matches(line := line_of(workspace, model), wanted)]
+        lines = [line for model in found if matches(line := line_of(workspace, model), search)]
         next_cursor = None
     else:
-        listed = product.list_models(workspace, whole_number(asked.get("limit"), PER_PAGE, MOST), cursor)
+        listed = product.list_models(workspace, whole_number(parameters.get("limit"), PER_PAGE, MOST), cursor)
         lines, next_cursor = [line_of(workspace, model) for model in listed.items], listed.next_cursor
     queue = product.job_queue(workspace)
     return {
         "states": product.model_states(workspace),
         "n_open": open_alerts(workspace),
-        "wanted": wanted,
+        "search": search,
         "sort": sort if sort in SORTS else "name",
         "models": ordered(lines, sort),
         "is_first": cursor is None,
@@ -66,12 +66,12 @@ def overview(request: Request) -> JSONObject:
     }
 
 
-def matches(line: JSONObject, wanted: str) -> bool:
+def matches(line: JSONObject, search: str) -> bool:
     """Whether a model has all the words in its name, its learner, its aliases or its tags ("tag: what it says")."""
     served = line["served"]
     tags = [] if served is None else [served.learner, *(f"{tag}: {value}" for tag, value in served.tags.items())]
     text = " ".join([line["name"], *line["aliases"], *tags]).lower()
-    return all(word in text for word in wanted.lower().split())
+    return all(word in text for word in search.lower().split())
 
 
 def _or_last(value: float | None) -> float:

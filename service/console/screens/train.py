@@ -18,8 +18,8 @@ SHOWN = 5
 def train_form(request: Request) -> JSONObject:
     """Which learners there are, and the parameters of the chosen one with what each means."""
     workspace = workspace_of(request)
-    wanted = request.query_params.get("learner", recipes.DEFAULT)
-    chosen = wanted if wanted in recipes.LEARNERS else recipes.DEFAULT
+    learner = request.query_params.get("learner", recipes.DEFAULT)
+    chosen = learner if learner in recipes.LEARNERS else recipes.DEFAULT
     parameters = [shown(each) for each in parameter_fields(recipes.LEARNERS[chosen].parameters)]
     name = request.query_params.get("dataset", "")
     return columns_to_choose(workspace, name) | {

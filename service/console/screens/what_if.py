@@ -12,7 +12,7 @@ from service import product
 from service.console.pages import page, served_of, workspace_of
 from service.console.rendering import Call, digits
 from service.product.inference.metric_words import interval
-from service.product.inference.what_if import asked_schema, without_missing
+from service.product.inference.what_if import joint_schema, without_missing
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Served
 
@@ -41,7 +41,7 @@ def start_of(served: Served, reference: str) -> JSONObject:
 
     Values are those in which the joint distribution answers. Of too many intervals none is listed; a number can be typed.
     """
-    schema, summed_out = asked_schema(served.model), without_missing(served.model)
+    schema, summed_out = joint_schema(served.model), without_missing(served.model)
     columns = [
         {
             "name": attribute.name,

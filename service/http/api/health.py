@@ -19,7 +19,7 @@ from storage.errors import StorageError
 from storage.models import models
 
 router = APIRouter(tags=["health"])
-TOLD: set[str] = set()
+LABELS: set[str] = set()
 DAMAGED = "A version that is asked for cannot be used; if another was served before it, that is served on. fewpass doctor names it."
 
 
@@ -93,12 +93,12 @@ def look_around(request: Request) -> None:
 
 def _look_at_models(workspace: Workspace) -> None:
     now = datetime.now(UTC)
-    ages = {name: (now - made_at).total_seconds() for name, made_at in models.served_since(workspace.control).items()}
+    ages = {name: (now - since).total_seconds() for name, since in models.served_since(workspace.control).items()}
     for name, age in ages.items():
         MODEL_AGE.labels(name).set(max(0.0, age))
-    for name in TOLD - ages.keys():  # several processes cannot take a label back
+    for name in LABELS - ages.keys():  # several processes cannot take a label back
         MODEL_AGE.labels(name).set(nan)
-    TOLD.update(ages)
+    LABELS.update(ages)
 
 
 def _look_at_jobs(workspace: Workspace) -> None:

@@ -127,10 +127,7 @@ async def events(
 
 
 @router.get(
-    "/{job_id}/log",
-    summary="Read a job's log",
-    response_class=Response,
-    responses=answers("application/x-ndjson"),
+    "/{job_id}/log", summary="Read a job's log", response_class=Response, responses=answers("application/x-ndjson")
 )
 def log(job_id: str, workspace: Ours) -> Response:
     """What its worker has logged so far: steps, passes, warnings, the traceback of a failure; a JSON object a line."""

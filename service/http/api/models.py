@@ -373,12 +373,7 @@ def export(reference: str, workspace: Ours) -> StreamingResponse:
     return StreamingResponse(chunks, media_type=TAR, headers=headers)
 
 
-@router.post(
-    "/{name}/import",
-    status_code=201,
-    summary="Import an exported version",
-    openapi_extra=TAR_BODY,
-)
+@router.post("/{name}/import", status_code=201, summary="Import an exported version", openapi_extra=TAR_BODY)
 def import_version(
     name: str, workspace: Ours, upload: Upload, response: Response, predictor: Ahead
 ) -> ModelVersionShape:

@@ -34,20 +34,20 @@ class WithdrawnShape(Shape):
 
 
 @router.post("/datasets/{name}/rules/withdraw", tags=["datasets"], summary="Take back a rule of forgotten rows")
-def of_dataset(name: str, asked: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
+def of_dataset(name: str, body: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
     """Later trainings read those rows again; models stay. Also for a data set that was deleted."""
-    return _withdrawn(workspace, "dataset", name, asked, request)
+    return _withdrawn(workspace, "dataset", name, body, request)
 
 
 @router.post("/models/{name}/rules/withdraw", tags=["models"], summary="Take back a rule of forgotten rows")
-def of_model(name: str, asked: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
+def of_model(name: str, body: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
     """Of a model that was trained on files: later trainings read those rows again; versions stay."""
-    return _withdrawn(workspace, "model", name, asked, request)
+    return _withdrawn(workspace, "model", name, body, request)
 
 
 def _withdrawn(
-    workspace: Workspace, kind: Literal["dataset", "model"], name: str, asked: WithdrawRequest, request: Request
+    workspace: Workspace, kind: Literal["dataset", "model"], name: str, body: WithdrawRequest, request: Request
 ) -> WithdrawnShape:
     by = str(request.scope.get("fewpass.key", NO_KEY))
-    done = product.withdraw_rule(workspace, name, asked.where, by=by, reason=asked.reason, kind=kind)
+    done = product.withdraw_rule(workspace, name, body.where, by=by, reason=body.reason, kind=kind)
     return WithdrawnShape.model_validate(done)

@@ -32,7 +32,7 @@ async def sign_in(request: Request) -> Response:
     headers = request.scope["fewpass.headers"]
     guard.visitors.check(request.method, request.url.scheme, headers)
     form = parse_qs((await request.body())[:MAX_BODY].decode("utf-8", "replace"))
-    token, wanted = form.get("key", [""])[0].strip(), form.get("next", [HOME])[0]
+    token, page = form.get("key", [""])[0].strip(), form.get("next", [HOME])[0]
     try:
         holder = guard.holder(token.encode())
     except InvalidKey as error:
@@ -44,15 +44,9 @@ async def sign_in(request: Request) -> Response:
     origin = origin_of(request.url.scheme, headers)
     lifetime = timedelta(seconds=LIFETIME_S)
     session_id = await anyio.to_thread.run_sync(open_session, workspace.control, holder.sha256, origin, lifetime)
-    answer = RedirectResponse(local(wanted), HTTPStatus.SEE_OTHER)
-    answer.set_cookie(
-        cookie_name(headers),
-        session_id,
-        max_age=LIFETIME_S,
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
-    )
+    answer = RedirectResponse(local(page), HTTPStatus.SEE_OTHER)
+    is_https, name = request.url.scheme == "https", cookie_name(headers)
+    answer.set_cookie(name, session_id, max_age=LIFETIME_S, secure=is_https, httponly=True, samesite="strict")
     return answer
 
 

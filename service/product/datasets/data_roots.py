@@ -97,8 +97,8 @@ def plain(uri: str) -> str:
 
 def located(uri: str) -> str:
     """A path or URI as it is opened: the path of a file: URI, and the version of a lake table."""
-    told = named(uri)
-    return plain(uri) if told.place == uri else uri.replace(told.place, plain(uri))
+    address = named(uri)
+    return plain(uri) if address.place == uri else uri.replace(address.place, plain(uri))
 
 
 def resolved(uri: str) -> str:

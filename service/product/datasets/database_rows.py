@@ -25,8 +25,8 @@ from storage.files.workspace_layout import publish
 
 _POSTGRES = ("postgresql", "postgres")
 # What is asked for comes last, so that a query may hold any sign.
-_ASKED = re.compile(r"[?&](table|query)=", re.IGNORECASE)
-_TOLD = b"fewpass.database"
+_QUESTION = re.compile(r"[?&](table|query)=", re.IGNORECASE)
+_METADATA = b"fewpass.database"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class DatabaseQuery:
 def is_database(uri: str) -> bool:
     """Whether a URI names a database, by its scheme, or by what it asks of `credentials://name`."""
     scheme = uri.partition("://")[0].lower() if "://" in uri else ""
-    return scheme in ("duckdb", *_POSTGRES) or (scheme == CREDENTIALS and _ASKED.search(uri) is not None)
+    return scheme in ("duckdb", *_POSTGRES) or (scheme == CREDENTIALS and _QUESTION.search(uri) is not None)
 
 
 def database_query(uri: str) -> DatabaseQuery:
@@ -79,21 +79,21 @@ def database_query(uri: str) -> DatabaseQuery:
     SourceError
     """
     refuse_secrets([uri])
-    asked = _ASKED.search(uri)
-    if asked is None or not (text := uri[asked.end() :].strip()):
+    match = _QUESTION.search(uri)
+    if match is None or not (text := uri[match.end() :].strip()):
         raise SourceError(uri, "asks for nothing. End it with ?table=NAME or ?query=SELECT ….")
-    kind, base = asked[1].lower(), uri[: asked.start()]
+    kind, base = match[1].lower(), uri[: match.start()]
     text = text if " " in text else unquote(text)
     sql = text if kind == "query" else f"SELECT * FROM {'.'.join(map(quoted, text.split('.')))}"
     place = place_of(base) if base.partition("://")[0].lower() == CREDENTIALS else base
     scheme = place.partition("://")[0].lower()
     if scheme == "duckdb":
         path = Path(unquote(place.partition("://")[2])).expanduser().absolute()
-        told = f"duckdb://{path}?{kind}={text}" if place == base else f"{base}?{kind}={text}"
-        return DatabaseQuery(told, str(path), sql, True)
+        shown = f"duckdb://{path}?{kind}={text}" if place == base else f"{base}?{kind}={text}"
+        return DatabaseQuery(shown, str(path), sql, True)
     if scheme not in _POSTGRES:
         raise SourceError(uri, "is no database: its credentials hold neither duckdb:// nor postgresql://.")
-    return DatabaseQuery(f"{base}{asked[0][0]}{kind}={text}", place, sql, False)
+    return DatabaseQuery(f"{base}{match[0][0]}{kind}={text}", place, sql, False)
 
 
 def with_rows_of_databases(workspace: Workspace, uris: Sequence[str]) -> list[str]:
@@ -118,7 +118,7 @@ def _written(workspace: Workspace, query: DatabaseQuery) -> Path:
     try:
         with publish(path, replace=True) as draft, query.rows(draft.parent / "spill") as reader:
             rows = rows_of(reader, None)
-            schema = pa.schema([field.remove_metadata() for field in rows.arrow_schema], {_TOLD: query.uri})
+            schema = pa.schema([field.remove_metadata() for field in rows.arrow_schema], {_METADATA: query.uri})
             with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
                 for batch in rows.batches:
                     writer.write_batch(batch.cast(schema))
@@ -136,5 +136,5 @@ def databases_of(workspace: Workspace, paths: Iterable[str]) -> JSONObject:
     for path in paths:
         if Path(path).parent == workspace.layout.queries:
             with suppress(OSError, pa.ArrowException):  # replaced meanwhile: the file's identity tells that
-                found[path] = (pq.read_schema(path).metadata or {}).get(_TOLD, b"").decode()
+                found[path] = (pq.read_schema(path).metadata or {}).get(_METADATA, b"").decode()
     return found

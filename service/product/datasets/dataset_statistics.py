@@ -81,8 +81,8 @@ class Ledger:
                 draft.write_text(text)
 
     def _schema_path(self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object]) -> Path:
-        asked = json.dumps([target, overrides, *([cuts_by] if cuts_by else [])], sort_keys=True, default=str)
-        name = hashlib.sha256(asked.encode()).hexdigest()[:16]
+        key = json.dumps([target, overrides, *([cuts_by] if cuts_by else [])], sort_keys=True, default=str)
+        name = hashlib.sha256(key.encode()).hexdigest()[:16]
         return self.directory / SCHEMAS / f"{name}.json"
 
 

@@ -52,19 +52,14 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
     """
     control = workspace.control
     if is_remote and not children.is_child:  # a server reads nothing itself
-        return aside(
-            workspace,
-            partial(register_dataset, is_remote=True),
-            request,
-            time_limit_s=workspace.settings.request_timeout_s,
-        )
+        limit = workspace.settings.request_timeout_s
+        return aside(workspace, partial(register_dataset, is_remote=True), request, time_limit_s=limit)
     source = open_source(workspace, request.uris, is_remote=is_remote, columns=request.columns)
     if request.target is not None and request.target not in source.arrow_schema.names:
         raise UnknownColumn(request.target, source.arrow_schema.names)
     place = workspace.layout.dataset_directory(request.name)
-    if not datasets.is_registered(
-        control, request.name
-    ):  # what a deletion that was interrupted has left is of other files
+    # What a deletion that was interrupted has left is of other files.
+    if not datasets.is_registered(control, request.name):
         remove_counted(place)
     check_rules(read_rules(workspace, place / RULES), request.name, source)
     # A data set that nothing can be learned from is refused here, not by the first job.
@@ -73,16 +68,8 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
     if source.n_rows * len(source.arrow_schema) <= workspace.settings.inline_schema_cells:
         schema = schema_of(source, request.target, request.columns, available_threads(workspace.settings), silent)
     files = tuple(map(file_facts, source.files))
-    dataset = datasets.register_dataset(
-        control,
-        Dataset(
-            name=request.name,
-            uris=tuple(request.uris),
-            target=request.target,
-            columns=request.columns,
-            files=files,
-        ),
-    )
+    definition = Dataset(request.name, tuple(request.uris), request.target, request.columns, files=files)
+    dataset = datasets.register_dataset(control, definition)
     keep_column_order(workspace, request.name, source)
     if schema is None:
         return dataset
@@ -116,7 +103,7 @@ def dataset_columns(workspace: Workspace, name: str) -> Sequence[str]:
     return column_order(workspace, name)
 
 
-def check_columns(workspace: Workspace, name: str, asked: Sequence[str], at: str | None, *, is_remote: bool) -> None:
+def check_columns(workspace: Workspace, name: str, columns: Sequence[str], at: str | None, *, is_remote: bool) -> None:
     """Refuse columns that a registered data set has not.
 
     Its files may have changed since its columns were noted, so they are opened before a column is refused.
@@ -125,14 +112,14 @@ def check_columns(workspace: Workspace, name: str, asked: Sequence[str], at: str
     ------
     NotFound, CorruptFile, OutsideRoots, SourceError, UnknownColumn
     """
-    if set(asked) <= set(dataset_columns(workspace, name)):
+    if set(columns) <= set(dataset_columns(workspace, name)):
         return
     if is_remote and not children.is_child:  # a server reads nothing itself
         limit = workspace.settings.request_timeout_s
-        aside(workspace, partial(check_columns, is_remote=True), name, asked, at, time_limit_s=limit)
+        aside(workspace, partial(check_columns, is_remote=True), name, columns, at, time_limit_s=limit)
         return
     names = open_source(workspace, dataset=name, is_remote=is_remote, at=at).arrow_schema.names
-    for column in asked:
+    for column in columns:
         if column not in names:
             raise UnknownColumn(column, names)
 
@@ -153,8 +140,7 @@ def dataset_schema(workspace: Workspace, name: str) -> JSONObject:
     text = get_dataset(workspace, name).schema_json
     if text is None:
         raise InvalidRequest(
-            f"The schema of data set {name!r} is not known yet: submit a job of kind 'schema', or train.",
-            dataset=name,
+            f"The schema of data set {name!r} is not known yet: submit a job of kind 'schema', or train.", dataset=name
         )
     return dict(json.loads(text))
 
@@ -186,5 +172,5 @@ def schema_of(source: Source, target: str | None, columns: JSONMapping, threads:
 
 def file_facts(file: SourceFile) -> JSONObject:
     """What is kept of a file that was read."""
-    told = {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}
-    return told | ({"content_sha256": file.content_sha256} if file.content_sha256 else {})
+    facts = {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}
+    return facts | ({"content_sha256": file.content_sha256} if file.content_sha256 else {})

@@ -67,13 +67,13 @@ def with_earlier(source: Source, ledger: Ledger) -> Source:
     if source.snapshot is None or ledger.store is None:
         return source
     try:
-        told = _read(ledger.directory / SNAPSHOT)
+        note = _read(ledger.directory / SNAPSHOT)
     except CorruptFile:  # what it would save is counted again
         return source
-    identities = told.get("files")
+    identities = note.get("files")
     if not isinstance(identities, dict):
         return source
-    known = KnownSnapshot(str(told["format"]), str(told["folder"]), str(told["version"]), identities)
+    known = KnownSnapshot(str(note["format"]), str(note["folder"]), str(note["version"]), identities)
     found = source.since(known)
     if found.earlier is not None:
         found.earlier = as_verified(found.earlier, ledger)
@@ -85,9 +85,9 @@ def keep_snapshot(source: Source, ledger: Ledger) -> None:
     snapshot = source.snapshot
     if snapshot is None or ledger.store is None:
         return
-    files = {file.key: _plain_identity(told) for file, told in zip(snapshot.files, source.files, strict=True)}
-    told = {"format": snapshot.kind, "folder": snapshot.folder, "version": snapshot.version, "files": files}
-    _write(ledger.directory / SNAPSHOT, told)
+    files = {file.key: _plain_identity(own) for file, own in zip(snapshot.files, source.files, strict=True)}
+    note = {"format": snapshot.kind, "folder": snapshot.folder, "version": snapshot.version, "files": files}
+    _write(ledger.directory / SNAPSHOT, note)
 
 
 def _plain_identity(file: SourceFile) -> str:
@@ -97,10 +97,10 @@ def _plain_identity(file: SourceFile) -> str:
 def _contents(ledger: Ledger) -> dict[str, str]:
     """What is noted; nothing if the notes are damaged, as what they identify is then counted again."""
     try:
-        told = _read(ledger.directory / CONTENTS).get("contents", {})
+        contents = _read(ledger.directory / CONTENTS).get("contents", {})
     except CorruptFile:
         return {}
-    return {str(name): str(digest) for name, digest in told.items()} if isinstance(told, dict) else {}
+    return {str(name): str(digest) for name, digest in contents.items()} if isinstance(contents, dict) else {}
 
 
 def keep_column_order(workspace: Workspace, dataset: str, source: Source) -> None:
@@ -117,8 +117,8 @@ def column_order(workspace: Workspace, dataset: str) -> Sequence[str]:
     ------
     CorruptFile
     """
-    told = _read(workspace.layout.dataset_directory(dataset) / COLUMNS).get("columns", [])
-    return [str(name) for name in told] if isinstance(told, list) else []
+    names = _read(workspace.layout.dataset_directory(dataset) / COLUMNS).get("columns", [])
+    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def _read(path: Path) -> dict[str, object]:

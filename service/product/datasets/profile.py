@@ -71,7 +71,7 @@ def _profile(workspace: Workspace, name: str, target: str | None, search: str) -
     rows = table.combine_chunks().to_batches()[0]
     of_class = np.zeros(rows.num_rows, np.int64) if target is None else known_or_not(rows, schema).astype(np.int64)
     codes = encode(rows, schema, with_class=False).x
-    wanted = [i for i, attribute in enumerate(schema.attributes) if search in attribute.name.lower()]
+    matches = [i for i, attribute in enumerate(schema.attributes) if search in attribute.name.lower()]
     return {
         "dataset": name,
         "target": target,
@@ -86,9 +86,9 @@ def _profile(workspace: Workspace, name: str, target: str | None, search: str) -
         ],
         "classes": list(schema.classes) if target is not None else ["all rows"],
         "columns": [
-            _column(schema.attributes[i], rows, codes[i], of_class, schema.n_classes) for i in wanted[:MOST_COLUMNS]
+            _column(schema.attributes[i], rows, codes[i], of_class, schema.n_classes) for i in matches[:MOST_COLUMNS]
         ],
-        "n_columns": len(wanted),
+        "n_columns": len(matches),
         "left_out": [{"name": each.name, "reason": each.reason} for each in schema.left_out],
     }
 

@@ -135,11 +135,11 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
     for where in rules:
         predicate = RowPredicate(where)
         counts = matching_rows(source, predicate, sorted(chosen.wanted), forgotten, run.report)
-        wanted = {
+        files = {
             index: (*conditions, Not(predicate)) if counts[index] else conditions
             for index, conditions in chosen.wanted.items()
         }
-        chosen = Selection(source, wanted)
+        chosen = Selection(source, files)
     keep_rules(workspace, forgotten)
     if request.keeps_back:
         parts = [chosen.and_all([Share(request.holdout, request.seed, back)]) for back in (False, True)]
@@ -149,10 +149,8 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
 
 def overrides_of(workspace: Workspace, request: TrainRequest) -> JSONObject:
     """What is given of the columns: by the request, and where that is silent by the data set."""
-    registered = (
-        {} if request.dataset is None else dict(datasets.get_dataset(workspace.control, request.dataset).columns)
-    )
-    return registered | request.columns
+    known = {} if request.dataset is None else dict(datasets.get_dataset(workspace.control, request.dataset).columns)
+    return known | request.columns
 
 
 def _null_class(workspace: Workspace, request: TrainRequest) -> NullClass | None:
@@ -236,7 +234,7 @@ def check_forgotten(workspace: Workspace, request: TrainRequest, learned: JSONMa
         discard_forgotten(ledger)
         raise ForgottenMeanwhile(
             f"Rows were forgotten while this job learned from them ({', '.join(sorted(missed))}): nothing is published. "
-            "Retry the job.",
+            "Retry the job."
         )
 
 

@@ -52,11 +52,8 @@ OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
 
 def forget_steps(workspace: Workspace) -> tuple[Step, ...]:
     """The steps of a job that forgets rows."""
-    return (
-        Step("mark", partial(mark, workspace)),
-        Step("retrain", partial(retrain, workspace)),
-        Step("prove", partial(prove, workspace)),
-    )
+    steps = {"mark": mark, "retrain": retrain, "prove": prove}
+    return tuple(Step(name, partial(step, workspace)) for name, step in steps.items())
 
 
 def mark(workspace: Workspace, run: Run) -> JSONObject:
@@ -75,9 +72,9 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
         counts = matching_rows(source, predicate, range(len(source.files)), report=run.report)
         found = {source.files[index].path: n for index, n in counts.items() if n}
         served = _served(workspace, request, affected, source, predicate)
-        searched = {source.files[index].footer_sha256: n for index, n in counts.items()}
-        told = {"n_rows": sum(found.values()), "files": found, "models": [], "served": served}
-        return told | {"holding": list(_holding(workspace, request, searched))}
+        holding = _holding(workspace, request, {source.files[i].footer_sha256: n for i, n in counts.items()})
+        head = {"n_rows": sum(found.values()), "files": found, "models": []}
+        return head | {"served": served, "holding": list(holding)}
     forgotten.add(predicate.text)
     counts = matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
     found = {source.files[index].path: n for index, n in counts.items() if n}
@@ -167,16 +164,15 @@ def retrain(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> JSONObject:
-    asked = _request_of(newest)
+    request = _request_of(newest)
     # A stream cannot forget: it is learned anew, and not on top of what has learned the rows or may have.
-    asked["update"] = asked["learner"] != "spn"
+    request["update"] = request["learner"] != "spn"
     for attempt in range(1, ATTEMPTS + 1):
         # What was served by an alias shall not go on knowing the rows.
-        aliases = [alias for alias, number in aliases_of(workspace, newest.name).items() if number == newest.version]
+        aliases = aliases_of(workspace, newest.name).items()
+        request["aliases"] = [alias for alias, number in aliases if number == newest.version]
         try:
-            return run_now(
-                train_steps(workspace), run.job_id, asked | {"aliases": aliases}, run.report, run.memory_limit
-            )
+            return run_now(train_steps(workspace), run.job_id, request, run.report, run.memory_limit)
         except ForgottenMeanwhile:
             if attempt == ATTEMPTS:
                 raise
@@ -191,9 +187,9 @@ def prove(workspace: Workspace, run: Run) -> JSONObject:
     if request.dry_run:
         knows = marked["n_rows"] or marked.get("holding")
         would = [version.name for version in affected] if request.retrain and knows else []
-        told = {"is_dry_run": True, "n_rows": marked["n_rows"], "files": marked["files"], "would_retrain": would}
-        told |= {"holding": marked.get("holding", [])}  # which a job of an earlier release has not noted
-        return told if marked.get("served") is None else told | {"served": marked["served"]}
+        answer = {"is_dry_run": True, "n_rows": marked["n_rows"], "files": marked["files"], "would_retrain": would}
+        answer |= {"holding": marked.get("holding", [])}  # which a job of an earlier release has not noted
+        return answer if marked.get("served") is None else answer | {"served": marked["served"]}
     _, ledger = _place(workspace, request, affected, run)
     n_removed = discard_forgotten(ledger)  # first: they hold the rows, whatever comes of the proofs
     proofs = []
@@ -225,9 +221,9 @@ def affected_models(workspace: Workspace, request: ForgetRequest) -> list[ModelV
 
 
 def _request_of(version: ModelVersion) -> JSONObject:
-    asked = read_pairs(version.duckdb_path, "provenance").get("request")
+    text = read_pairs(version.duckdb_path, "provenance").get("request")
     try:
-        return TrainRequest(**json.loads(asked or "")).model_dump()
+        return TrainRequest(**json.loads(text or "")).model_dump()
     except (ValueError, TypeError, ValidationError) as error:
         raise InvalidRequest(
             f"{version.name}@{version.version} does not record how it was trained, or in a form of an earlier release. "
@@ -241,22 +237,22 @@ def _place(
 ) -> tuple[Source, Ledger]:
     """All files of the data, and its ledger."""
     if request.dataset is not None:
-        asked = TrainRequest(dataset=request.dataset, learner="nb", model="any")
+        train = TrainRequest(dataset=request.dataset, learner="nb", model="any")
     else:
-        asked = TrainRequest(**_request_of(affected[0]) | {"update": True})
-        if asked.uris is None:
+        train = TrainRequest(**_request_of(affected[0]) | {"update": True})
+        if train.uris is None:
             raise InvalidRequest(
-                f"{asked.model} was trained on the data set {asked.dataset!r}: forget rows of that.", field="model"
+                f"{train.model} was trained on the data set {train.dataset!r}: forget rows of that.", field="model"
             )
-    source = training_source(workspace, asked, run)
-    ledger = ledger_of(workspace, asked, run)
+    source = training_source(workspace, train, run)
+    ledger = ledger_of(workspace, train, run)
     return as_verified(source, ledger), ledger
 
 
 def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
     """Whether the version equals a model of the remaining rows that no stored statistic had a part in."""
-    told = read_pairs(version.duckdb_path, "provenance").get("snapshot")
-    request = provenance.of_snapshot(TrainRequest(**_request_of(version)), json.loads(told or "null"))
+    snapshot = read_pairs(version.duckdb_path, "provenance").get("snapshot")
+    request = provenance.of_snapshot(TrainRequest(**_request_of(version)), json.loads(snapshot or "null"))
     if not run.is_local:
         check_roots(files_of(request.parameters), workspace.settings)
     trained = load_model(*map_compiled(version.arrow_path))

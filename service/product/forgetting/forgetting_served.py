@@ -47,11 +47,11 @@ def forget_served(
     for batch in source.batches(list(dict.fromkeys([*predicate.columns, column]))):
         chosen = batch.column(column).filter(pa.array(predicate.mask(batch)))
         keys |= {str(key) for key in chosen.to_pylist() if key is not None}
-    told = {"predictions": 0, "labels": 0, "subtracted": 0}
+    totals = {"predictions": 0, "labels": 0, "subtracted": 0}
     for name in models:
         for kind, n in forget_predictions(workspace, name, sorted(keys), dry_run=dry_run).items():
-            told[kind] += n
-    return told
+            totals[kind] += n
+    return totals
 
 
 def forget_predictions(
@@ -102,8 +102,8 @@ def _subtract(files: MonitoringFiles, version: int, watched: Watched, gone: pa.T
         hours.setdefault(moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0), []).append(row)
     for hour, rows in hours.items():
         some = known.take(rows)
-        taken = bytearray().join(some["codes"].to_pylist())  # which may be written, other than bytes
-        x = np.ascontiguousarray(np.frombuffer(taken, watched.schema.code_dtype).reshape(len(rows), -1).T)
+        codes = bytearray().join(some["codes"].to_pylist())  # which may be written, other than bytes
+        x = np.ascontiguousarray(np.frombuffer(codes, watched.schema.code_dtype).reshape(len(rows), -1).T)
         x[denied] = watched.schema.domain_sizes[denied][:, None]
         x.setflags(write=False)
         counts, less = ServedCounts(watched), ServedCounts(watched)

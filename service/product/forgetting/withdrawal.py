@@ -54,18 +54,16 @@ def withdraw_rule(
     for path in (path for of, path in places.items() if kind in {of, None}):
         forgotten = Forgotten(path)
         # Of a rule that the file has lost nobody knows whether it stood.
-        withdrawable = {rule.where for rule in forgotten.rules()} | (
-            known.get(path, frozenset()) - forgotten.conditions()
-        )
-        standing |= withdrawable
-        if condition in withdrawable:
+        rules = {rule.where for rule in forgotten.rules()} | (known.get(path, frozenset()) - forgotten.conditions())
+        standing |= rules
+        if condition in rules:
             withdrawal = forgotten.withdraw(condition, by, reason)
             keep_rules(workspace, forgotten)
             done = {"name": name, "where": condition, "withdrawn_at": withdrawal["at"], "by": by, "reason": reason}
     if done is None:
         _check_exists(workspace, name, kind, has_rules=bool(standing))
-        told = "; ".join(sorted(standing)) or "none"
-        raise InvalidRequest(f"No such rule stands under the name {name!r}. Its rules: {told}.", field="where")
+        words = "; ".join(sorted(standing)) or "none"
+        raise InvalidRequest(f"No such rule stands under the name {name!r}. Its rules: {words}.", field="where")
     return {**done, "still_under": _names_with(workspace, condition)}
 
 

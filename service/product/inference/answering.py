@@ -33,9 +33,9 @@ from service.workspace import Workspace
 from storage.files.workspace_layout import make_folder
 
 
-def query(workspace: Workspace, reference: str, asked: Sequence[AnyQuery]) -> list[JSONObject]:
+def query(workspace: Workspace, reference: str, questions: Sequence[AnyQuery]) -> list[JSONObject]:
     """Ask a model's joint distribution or its posterior over structures, in this process and for as long as it takes."""
-    return queries.answers(served(workspace, reference).model, asked)
+    return queries.answers(served(workspace, reference).model, questions)
 
 
 def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], output: Output, **how: Any) -> int:
@@ -55,11 +55,11 @@ def score(
     **how: Any,
 ) -> JSONObject:
     """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `row_scores.write_scores`."""
-    asked = served(workspace, reference).model
-    model = queries.queryable(asked)
-    source = _rows(workspace, uris, model)
-    over = graph_average(asked, average, source.n_rows)
-    return write_scores(model, source, output, over=over, threads=available_threads(workspace.settings), **how)
+    model = served(workspace, reference).model
+    circuit = queries.queryable(model)
+    source = _rows(workspace, uris, circuit)
+    over = graph_average(model, average, source.n_rows)
+    return write_scores(circuit, source, output, over=over, threads=available_threads(workspace.settings), **how)
 
 
 def impute(
@@ -79,11 +79,11 @@ def _rows(workspace: Workspace, uris: Sequence[str], model: Model) -> Source:
 def score_rows(workspace: Workspace, run: Run) -> JSONObject:
     """Score a data set into the job's output."""
     request = ScoreRequest(**run.request)
-    asked = map_version(find_version(workspace, request.model)).model
+    model = map_version(find_version(workspace, request.model)).model
 
-    def written(model: CircuitModel, rows: Source, output: Output, **how: Any) -> JSONObject:
-        over = graph_average(asked, request.average, rows.n_rows)
-        return write_scores(model, rows, output, keep=request.keep, over=over, **how)
+    def written(circuit: CircuitModel, rows: Source, output: Output, **how: Any) -> JSONObject:
+        over = graph_average(model, request.average, rows.n_rows)
+        return write_scores(circuit, rows, output, keep=request.keep, over=over, **how)
 
     return _into_output(workspace, run, request, written)
 
@@ -96,11 +96,7 @@ def impute_rows(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def _into_output(
-    workspace: Workspace,
-    run: Run,
-    request: ScoreRequest | ImputeRequest,
-    write: Callable[..., JSONObject],
-    **how: Any,
+    workspace: Workspace, run: Run, request: ScoreRequest | ImputeRequest, write: Callable[..., JSONObject], **how: Any
 ) -> JSONObject:
     version = find_version(workspace, request.model)
     model = queries.queryable(map_version(version).model)
@@ -111,8 +107,8 @@ def _into_output(
     output = workspace.layout.job_output(run.job_id)
     make_folder(output.parent)
     threads = available_threads(workspace.settings)
-    told = write(model, rows, output, replace=True, threads=threads, report=run.report, warn=warnings.append, **how)
-    return {"model": version.name, "version": version.version, **told} | ({"warnings": warnings} if warnings else {})
+    summary = write(model, rows, output, replace=True, threads=threads, report=run.report, warn=warnings.append, **how)
+    return {"model": version.name, "version": version.version, **summary} | ({"warnings": warnings} if warnings else {})
 
 
 def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:
@@ -142,7 +138,7 @@ def evaluate_beside(
     InvalidRequest
         Of a model without classes.
     """
-    told, losses, warnings = [], [], []
+    models, losses, warnings = [], [], []
     uris = with_rows_of_databases(workspace, uris)
     for reference in references:
         version = find_version(workspace, reference)
@@ -153,14 +149,14 @@ def evaluate_beside(
         warnings += [f"{reference}: {words}" for words in scoring.absences(model, rows)]
         scores, labels = scoring.scores_of(model, rows, report)
         metrics = asdict(metrics_of(scores)) | {"n_test_rows": len(labels)}
-        told.append({"model": version.name, "version": version.version, **metrics})
+        models.append({"model": version.name, "version": version.version, **metrics})
         losses.append(scoring.log_losses_of(scores))
     differences = []
     for own in losses[1:]:
         more = own - losses[0]
         error = float(more.std(ddof=1) / np.sqrt(more.size)) if more.size > 1 else None
         differences.append({"log_loss": float(more.mean()), "standard_error": error})
-    return {"models": told, "differences": differences} | ({"warnings": warnings} if warnings else {})
+    return {"models": models, "differences": differences} | ({"warnings": warnings} if warnings else {})
 
 
 def answer_queries(workspace: Workspace, run: Run) -> JSONObject:

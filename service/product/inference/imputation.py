@@ -88,9 +88,9 @@ def variables_to_fill(model: CircuitModel, filling: Filling, names: Sequence[str
     """
     columns = model.columns
     check_filling(model, filling)
-    wanted = columns.variables(filling.columns or [name for name in columns.names if name in names])
+    variables = columns.variables(filling.columns or [name for name in columns.names if name in names])
     known = set(model.circuit.scope(model.circuit.root))
-    found = [v for v in wanted if v in known]
+    found = [v for v in variables if v in known]
     if not found:
         raise InvalidRequest(f"The data has none of the model's columns ({', '.join(columns.names[:8])}).")
     return found
@@ -122,18 +122,18 @@ def imputed_batches(
     """Completed rows, a batch for each draw, with a column `draw` where there are several."""
     variables = variables_to_fill(model, filling, batch.schema.names)
     is_missing, values = cells_to_fill(model, batch, variables, filling, first_row)
-    names, told, batches = list(batch.schema.names), Filled(batch.num_rows), []
+    names, counts, batches = list(batch.schema.names), Filled(batch.num_rows), []
     for number, own in enumerate(values, start=1):
         columns = dict(zip(names, plain(batch).columns, strict=True))
         for v in variables:
             name = model.columns.names[v]
             columns[name] = with_cells(model.columns, v, columns.get(name, pa.nulls(batch.num_rows)), own[v])
-            told.n_filled[name] = told.n_filled.get(name, 0) + int(np.count_nonzero(~np.isnan(own[v])))
-        told.n_left += int(np.count_nonzero(is_missing & np.isnan(own)))
+            counts.n_filled[name] = counts.n_filled.get(name, 0) + int(np.count_nonzero(~np.isnan(own[v])))
+        counts.n_left += int(np.count_nonzero(is_missing & np.isnan(own)))
         if filling.draws > 1:
             columns[DRAW] = pa.array(np.full(batch.num_rows, number, np.int32))
         batches.append(pa.RecordBatch.from_pydict(columns))
-    return batches, told
+    return batches, counts
 
 
 def write_imputed(
@@ -171,7 +171,7 @@ def write_imputed(
                 f"Column {model.columns.names[v]!r} was cut into intervals: its cells get the middle of one. Train with "
                 "leaves=gaussian for numbers of its own."
             )
-    told = Filled()
+    counts = Filled()
 
     def of(numbered: tuple[int, pa.RecordBatch]) -> tuple[list[pa.RecordBatch], Filled]:
         first_row, batch = numbered
@@ -182,9 +182,9 @@ def write_imputed(
         for batches, own in in_order(of, numbered(rows), threads):
             for batch in batches:
                 writer.write(batch)
-            told.add(own)
-            report({"step": "impute", "rows_done": told.n_rows, "rows_total": source.n_rows})
-    return {"n_rows": told.n_rows, "n_filled": told.n_filled, "n_left": told.n_left}
+            counts.add(own)
+            report({"step": "impute", "rows_done": counts.n_rows, "rows_total": source.n_rows})
+    return {"n_rows": counts.n_rows, "n_filled": counts.n_filled, "n_left": counts.n_left}
 
 
 def check_filling(model: CircuitModel, filling: Filling) -> None:

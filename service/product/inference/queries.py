@@ -168,21 +168,21 @@ def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None
         As `answers`.
     """
     most = VALUES_PER_ROW * max_rows
-    n_told = 0
+    n_values = 0
     if isinstance(model, OrderModel):
-        n_told = structures_size(model.schema.n_attributes, of_structures(queries))
-    if asked := of_joint(model, queries):
-        columns = columns_asked(model, asked)
-        n_told += answer_size(columns.circuit, columns.schema, asked)
-    if n_told > most:
+        n_values = structures_size(model.schema.n_attributes, of_structures(queries))
+    if joint := of_joint(model, queries):
+        columns = query_columns(model, joint)
+        n_values += answer_size(columns.circuit, columns.schema, joint)
+    if n_values > most:
         raise BodyTooLarge(
-            f"The answers would have {n_told:,} values; the limit for one request is {most:,} ({VALUES_PER_ROW} times "
+            f"The answers would have {n_values:,} values; the limit for one request is {most:,} ({VALUES_PER_ROW} times "
             "FEWPASS_MAX_ROWS). Name the variables that you need, or ask fewer queries or draws at once.",
             max_values=most,
         )
 
 
-def columns_asked(model: Model, queries: Sequence[Query]) -> Columns:
+def query_columns(model: Model, queries: Sequence[Query]) -> Columns:
     """The columns of a model that is asked; of a network that is too large for a circuit, if its queries ask for samples.
 
     Raises
@@ -237,14 +237,13 @@ def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None]
     ImpossibleEdges, NotGaussian, NetworkFileError, InvalidParameter, NoRows
         Of posteriors over structures.
     """
-    asked = of_joint(model, queries)
+    joint, structures = of_joint(model, queries), of_structures(queries)
     own = model.joint if isinstance(model, EnsembleModel) else model
-    structures = of_structures(queries)
-    with _adding_up if isinstance(model, OrderModel) and (structures or any(map(_average, asked))) else nullcontext():
-        about = iter(model.answer(structures, pause) if isinstance(model, OrderModel) else [])
-        joint = iter(answer_all(own, asked, partial(queryable, own), pause=pause) if asked else [])
-    told = [finite(next(about if isinstance(query, StructureQuery) else joint)) for query in queries]
-    return [answer | {"member": "joint"} for answer in told] if isinstance(model, EnsembleModel) else told
+    with _adding_up if isinstance(model, OrderModel) and (structures or any(map(_average, joint))) else nullcontext():
+        of_edges = iter(model.answer(structures, pause) if isinstance(model, OrderModel) else [])
+        of_rows = iter(answer_all(own, joint, partial(queryable, own), pause=pause) if joint else [])
+    found = [finite(next(of_edges if isinstance(query, StructureQuery) else of_rows)) for query in queries]
+    return [answer | {"member": "joint"} for answer in found] if isinstance(model, EnsembleModel) else found
 
 
 def _average(query: AnyQuery) -> Average | None:

@@ -59,8 +59,8 @@ def graph_average(
 
 
 def _columns(logs: Floats, ascending: Floats) -> pa.RecordBatch:
-    is_untold = np.isnan(logs)
-    columns = [pa.array(own, mask=is_untold) for own in (np.asarray(logs), ranks_of(logs, ascending))]
+    is_unknown = np.isnan(logs)
+    columns = [pa.array(own, mask=is_unknown) for own in (np.asarray(logs), ranks_of(logs, ascending))]
     return pa.RecordBatch.from_arrays(columns, names=[LOG_LIKELIHOOD, RANK])
 
 

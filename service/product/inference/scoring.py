@@ -126,13 +126,13 @@ def log_likelihood_of(model: Model, source: Source, report: Report = silent) -> 
         report({"rows_done": n_rows, "rows_total": source.n_rows})
     if not n_rows:
         raise EmptyData(NO_ROWS)
-    told = {"log_likelihood": total / max(1, n_possible), "n_impossible": n_rows - n_possible, "n_test_rows": n_rows}
+    metrics = {"log_likelihood": total / max(1, n_possible), "n_impossible": n_rows - n_possible, "n_test_rows": n_rows}
     if not isinstance(model, OrderModel):
-        return told
+        return metrics
     if not n_possible:
         raise EmptyData(f"{NO_ROWS} (none of {n_rows:,} is complete and of known values)")
     # To a graph no row is impossible, but some are unknown.
-    return told | {"n_impossible": 0, "n_incomplete": n_rows - n_possible}
+    return metrics | {"n_impossible": 0, "n_incomplete": n_rows - n_possible}
 
 
 def measure(model: Model, source: Source, report: Report = silent, takes_unknown: bool = False) -> JSONObject:
@@ -191,14 +191,14 @@ def absences(model: Model, source: Source) -> list[str]:
     if attributes and len(absent) == len(attributes):
         raise InvalidRequest(f"The data has none of the model's columns ({', '.join(attributes[:8])}).")
     others = [name for name in names if name not in attributes]
-    told = []
+    warnings = []
     if absent:
-        told.append(
+        warnings.append(
             f"The data lacks columns of the model: {names_with_similar(absent, others)}. Rows are answered without them."
         )
     if (warning := warning_without(model, absent)) is not None:
-        told.append(warning)
-    return told
+        warnings.append(warning)
+    return warnings
 
 
 def score(

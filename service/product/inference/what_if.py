@@ -6,7 +6,7 @@ Each part is what another verb answers; a part that a model cannot answer says w
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -24,13 +24,13 @@ from learners.schema import Chunk, Schema
 from learners.schema.encoding.records import encode_records, number_reader
 from learners.schema.labels import labels_of
 from service.product.inference.queries import answers, finite, queryable
+from service.requests.json_values import JSONObject
 from service.serving.predictor import Served, intervals_of
 
 Part = Literal["prediction", "interval", "contributions", "posterior", "completion", "edges"]
 PARTS: tuple[Part, ...] = ("prediction", "interval", "contributions", "posterior", "completion", "edges")
 # What a model predicts of its class, not the joint distribution of any column.
 OF_CLASS = ("prediction", "interval", "contributions")
-Told = dict[str, object]
 # A question of more values would go through the circuit once for each.
 MAX_ANSWERS = 64
 
@@ -96,7 +96,7 @@ class WhatIf(TypedDict):
     version: int
     kind: str
     target: str | None
-    parts: dict[str, Told]
+    parts: dict[str, JSONObject]
     absent: dict[str, str]
     warnings: list[str]
 
@@ -113,15 +113,12 @@ def what_if(served: Served, case: Case) -> WhatIf:
     """
     model = served.model
     target = case.target if case.target is not None else model.schema.target
-    served.check_names(
-        [dict(case.evidence) | dict(case.likely) | dict(case.do)],
-        ignore_unknown=False,
-        way_out="or take it out of the evidence",
-    )
+    names = dict(case.evidence) | dict(case.likely) | dict(case.do)
+    served.check_names([names], ignore_unknown=False, way_out="or take it out of the evidence")
     _check_names(model, target, case.columns or ())
     record = {name: value for name, value in case.single.items() if name != model.schema.target}
     chunk = encode_records([record], model.schema)
-    by_part: dict[Part, Callable[[], Told]] = {
+    by_part: dict[Part, Callable[[], JSONObject]] = {
         "prediction": lambda: _prediction(served, chunk),
         "interval": lambda: _interval(served, case, chunk),
         "contributions": lambda: _contributions(served, chunk),
@@ -129,7 +126,7 @@ def what_if(served: Served, case: Case) -> WhatIf:
         "completion": lambda: _completion(model, case),
         "edges": lambda: _edges(model, case),
     }
-    parts: dict[str, Told] = {}
+    parts: dict[str, JSONObject] = {}
     absent: dict[str, str] = {}
     for part in case.parts:
         try:
@@ -149,7 +146,7 @@ def what_if(served: Served, case: Case) -> WhatIf:
     )
 
 
-def _two_answers(model: Model, case: Case, parts: Mapping[str, Told]) -> list[str]:
+def _two_answers(model: Model, case: Case, parts: Mapping[str, JSONObject]) -> list[str]:
     """Why two parts answer differently, of each missing value that makes them."""
     if isinstance(model, CircuitModel) or not {"prediction", "posterior"} <= parts.keys():
         return []
@@ -163,23 +160,23 @@ def _two_answers(model: Model, case: Case, parts: Mapping[str, Told]) -> list[st
 
 def beyond_training(schema: Schema, evidence: Mapping[str, RawValue]) -> list[str]:
     """Of each value of the evidence that training never saw a sentence: numbers out of range, unknown values of a list."""
-    told = []
+    warnings = []
     for attribute in schema.attributes:
         value = evidence.get(attribute.name)
         if value is None:
             continue
         if attribute.kind == "nominal":
             if value not in attribute.values and not attribute.n_folded:
-                told.append(f"{attribute.name} = {value}: training never saw this value.")
+                warnings.append(f"{attribute.name} = {value}: training never saw this value.")
         elif attribute.quantiles:
             number, least, most = number_reader(attribute)(value), attribute.quantiles[0], attribute.quantiles[-1]
             if not least <= number <= most:
                 low, high = (attribute.number_in_words(bound) for bound in (least, most))
-                told.append(f"{attribute.name} = {value} is outside of what training saw, {low} to {high}.")
-    return told
+                warnings.append(f"{attribute.name} = {value} is outside of what training saw, {low} to {high}.")
+    return warnings
 
 
-def asked_schema(model: Model) -> Schema:
+def joint_schema(model: Model) -> Schema:
     """The schema in whose words the joint distribution answers: of an ensemble that of its joint member, whose cuts are fewer."""
     return model.joint.schema if isinstance(model, EnsembleModel) else model.schema
 
@@ -190,16 +187,14 @@ def query_evidence(model: Model, evidence: Evidence) -> dict[str, Known]:
     Where training saw no missing value of a column, or a circuit sums it out, null says nothing, here as in a prediction.
     """
     summed_out = without_missing(model)
-    attributes = {
-        attribute.name: attribute for attribute in model.schema.attributes if attribute.name not in summed_out
-    }
-    told: dict[str, Known] = {}
+    attributes = {each.name: each for each in model.schema.attributes if each.name not in summed_out}
+    known: dict[str, Known] = {}
     for name, value in evidence.items():
         if value is not None:
-            told[name] = value
+            known[name] = value
         elif name in attributes and attributes[name].has_missing:
-            told[name] = labels_of(attributes[name])[0]
-    return told
+            known[name] = labels_of(attributes[name])[0]
+    return known
 
 
 def without_missing(model: Model) -> set[str]:
@@ -240,7 +235,7 @@ def _check_asks_class(served: Served, case: Case, target: str | None) -> None:
         )
 
 
-def _prediction(served: Served, chunk: Chunk) -> Told:
+def _prediction(served: Served, chunk: Chunk) -> JSONObject:
     """As the model predicts, and what it says with no evidence at all."""
     nothing = encode_records([{}], served.schema)
     probabilities = served.predict_proba(chunk)[0]
@@ -253,30 +248,30 @@ def _prediction(served: Served, chunk: Chunk) -> Told:
     }
 
 
-def _interval(served: Served, case: Case, chunk: Chunk) -> Told:
+def _interval(served: Served, case: Case, chunk: Chunk) -> JSONObject:
     low, high = intervals_of(served.model, chunk, case.level)
     return {"level": case.level, "low": low[0].tolist(), "high": high[0].tolist()}
 
 
-def _contributions(served: Served, chunk: Chunk) -> Told:
+def _contributions(served: Served, chunk: Chunk) -> JSONObject:
     """Of the evidence alone: what is not known adds nothing."""
     found = explain(served.model, chunk)
     own = found.contributions[0]
     names = [attribute.name for attribute in served.schema.attributes]
-    told = [
+    terms: list[JSONObject] = [
         {"column": name, "log_odds": finite(value)} for name, value in zip(names, own.tolist(), strict=True) if value
     ]
-    told.sort(key=lambda each: -abs(cast("float", each["log_odds"] if each["log_odds"] is not None else math.inf)))
+    terms.sort(key=lambda term: -math.inf if term["log_odds"] is None else -abs(term["log_odds"]))
     return {
         "prediction": served.classes[int(found.predicted[0])],
         "against": served.classes[int(found.against[0])],
         "log_odds": finite(float(found.log_odds[0])),
         "prior": finite(float(found.prior[0])),
-        "contributions": told,
+        "contributions": terms,
     }
 
 
-def _posterior(model: Model, case: Case, target: str | None) -> Told:
+def _posterior(model: Model, case: Case, target: str | None) -> JSONObject:
     """By the joint distribution: how surprising the evidence is, every column given it, and what to ask next.
 
     One pass with the evidence, and one with the evidence and each answer y of the question. From P(x | e, y) of every
@@ -286,28 +281,27 @@ def _posterior(model: Model, case: Case, target: str | None) -> Told:
     known = _known(model, case)
     discrete, numeric = _free(queryable(model), {**known["evidence"], **case.do})
     (of_evidence,) = answers(model, [Marginal(**known)])
-    log_evidence = cast("float | None", of_evidence["log_probability"])
+    log_evidence = of_evidence["log_probability"]
     given: dict[str, Mapping[str, float]] = {}
     if discrete and log_evidence is not None:
-        (answer,) = answers(model, [Conditional(discrete, **known)])
-        given = dict(cast("Mapping[str, Mapping[str, float]]", answer["distributions"]))
-    wanted = set(given if case.columns is None else case.columns)
-    told: Told = {
+        given = answers(model, [Conditional(discrete, **known)])[0]["distributions"]
+    columns = set(given if case.columns is None else case.columns)
+    posterior: JSONObject = {
         "log_evidence": log_evidence,
         "surprise": None if log_evidence is None else -log_evidence,
         "is_density": "density" in of_evidence,
-        "distributions": {name: dict(own) for name, own in given.items() if name in wanted or name == target},
+        "distributions": {name: dict(own) for name, own in given.items() if name in columns or name == target},
+        "given": _given_labels(model, case.single | dict(case.do)),
     }
-    told["given"] = _given_labels(model, case.single | dict(case.do))
     if case.do:
-        told["intervention"] = of_evidence["intervention"]
+        posterior["intervention"] = of_evidence["intervention"]
     if numeric and log_evidence is not None:
-        told["moments"] = answers(model, [Moments(numeric, **known)])[0]["moments"]
+        posterior["moments"] = answers(model, [Moments(numeric, **known)])[0]["moments"]
     if isinstance(model, EnsembleModel):
-        told["member"] = "joint"
+        posterior["member"] = "joint"
     if target is not None:
-        told |= _about(model, known, target, given)
-    return told
+        posterior |= _about(model, known, target, given)
+    return posterior
 
 
 def _known(model: Model, case: Case) -> dict[str, Any]:
@@ -317,7 +311,7 @@ def _known(model: Model, case: Case) -> dict[str, Any]:
 
 def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, str]:
     """Of each attribute in the evidence the label of its value, such as the interval of a number."""
-    schema = asked_schema(model)
+    schema = joint_schema(model)
     unknown = without_missing(model)
     record = {
         name: value
@@ -341,7 +335,7 @@ def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tup
     return discrete, tuple(columns.names[v] for v in free if not columns.n_values[v])
 
 
-def _about(model: Model, known: dict[str, Any], target: str, given: Mapping[str, Mapping[str, float]]) -> Told:
+def _about(model: Model, known: dict[str, Any], target: str, given: Mapping[str, Mapping[str, float]]) -> JSONObject:
     """The question's own distribution, and what each other column would tell of it."""
     if target not in given:
         reason = (
@@ -358,31 +352,30 @@ def _about(model: Model, known: dict[str, Any], target: str, given: Mapping[str,
         return {"question": dict(own), "ask_next": None, "why_no_question": reason}
     # With its value known, what else is known of the target says nothing more.
     known = known | {"likely": {name: weights for name, weights in known["likely"].items() if name != target}}
-    asked = [Conditional(**known | {"evidence": {**known["evidence"], target: label}}) for label, _ in possible]
-    each = [cast("Mapping[str, Mapping[str, float]]", answer["distributions"]) for answer in answers(model, asked)]
+    queries = [Conditional(**known | {"evidence": {**known["evidence"], target: label}}) for label, _ in possible]
+    each = [answer["distributions"] for answer in answers(model, queries)]
     weights = np.array([p for _, p in possible])
     return {"question": dict(own), "entropy": _entropy(weights), "ask_next": _drops(weights / weights.sum(), each)}
 
 
-def _drops(weights: np.ndarray, each: Sequence[Mapping[str, Mapping[str, float]]]) -> list[Told]:
+def _drops(weights: np.ndarray, each: Sequence[Mapping[str, Mapping[str, float]]]) -> list[JSONObject]:
     """I(Y; X | e) of every column X that is not given, in nats, the greatest first."""
-    found: list[Told] = []
+    found: list[JSONObject] = []
     for name in each[0] if each else ():
         table = np.array([list(answer[name].values()) for answer in each])  # (n_answers, n_values)
         mean = weights @ table
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = np.where(table > 0, table * np.log(table / mean), 0.0)
         found.append({"column": name, "entropy_drop": max(0.0, float(weights @ terms.sum(axis=1)))})
-    return sorted(found, key=lambda told: (-cast("float", told["entropy_drop"]), str(told["column"])))
+    return sorted(found, key=lambda drop: (-drop["entropy_drop"], drop["column"]))
 
 
-def _completion(model: Model, case: Case) -> Told:
+def _completion(model: Model, case: Case) -> JSONObject:
     """The most probable values of everything that is not given."""
-    asked = Map(**_known(model, case), time_limit_s=case.time_limit_s, best=case.best)
-    return dict(answers(model, [asked])[0])
+    return answers(model, [Map(**_known(model, case), time_limit_s=case.time_limit_s, best=case.best)])[0]
 
 
-def _edges(model: Model, case: Case) -> Told:
+def _edges(model: Model, case: Case) -> JSONObject:
     if not isinstance(model, OrderModel):
         raise NoAnswer(
             f"A model of kind {model.kind!r} has one structure; a posterior over structures (learner orders) has edges to suppose."

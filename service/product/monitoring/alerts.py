@@ -1,7 +1,7 @@
 """Alarms that last become alerts: told once, kept, acknowledged, resolved when they are over."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import cast
@@ -9,6 +9,7 @@ from typing import cast
 from learners.monitoring.drift_tests import Limits
 from service.product.monitoring.windows import monitor
 from service.product.versions.registry import find_version
+from service.requests.json_values import JSONMapping
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.control.tables import now
@@ -120,8 +121,7 @@ def _changing(workspace: Workspace, alert_id: str) -> Iterator[AlertRecord]:
     with with_records(workspace.layout.root, "alerts") as alerts:
         if alert_id not in alerts:
             raise NotFound("alert", alert_id)
-        alert = cast("AlertRecord", alerts[alert_id])
-        yield alert
+        yield cast("AlertRecord", alerts[alert_id])
 
 
 def look(workspace: Workspace, name: str, at: datetime | None = None) -> list[tuple[str, AlertRecord]]:
@@ -144,8 +144,8 @@ def look(workspace: Workspace, name: str, at: datetime | None = None) -> list[tu
         found = monitor(workspace, name, window=rule["window"], until=moment, against=rule["against"], limits=limits)
     except InvalidRequest:  # a model without counts of its training, and no other reference chosen
         return []
-    version = int(str(found["version"]))
-    seen = {_subject(one): one for one in cast("Sequence[Mapping[str, object]]", found.get("causes", []))}
+    version = found["version"]
+    seen = {" ".join([cause["kind"], *cause["columns"]]): cause for cause in found.get("causes", [])}
     with with_records(workspace.layout.root, "looks") as looks:
         own = looks.setdefault(f"{name}@{version}", {"at": "", "last": []})
         hour = f"{moment:%Y%m%dT%H}"
@@ -162,7 +162,7 @@ def _change(
     name: str,
     version: int,
     rule: RuleRecord,
-    seen: Mapping[str, Mapping[str, object]],
+    seen: Mapping[str, JSONMapping],
     lasting: set[str],
     moment: datetime,
 ) -> list[tuple[str, AlertRecord]]:
@@ -184,11 +184,11 @@ def _change(
                 "model": name,
                 "version": version,
                 "subject": subject,
-                "kind": str(cause["kind"]),
-                "columns": [str(column) for column in cast("Sequence[object]", cause["columns"])],
-                "words": str(cause["words"]),
-                "effect": float(str(cause["effect"])),
-                "unit": str(cause["unit"]),
+                "kind": cause["kind"],
+                "columns": list(cause["columns"]),
+                "words": cause["words"],
+                "effect": cause["effect"],
+                "unit": cause["unit"],
                 "against": rule["against"],
                 "window": rule["window"],
                 "is_muted": rule["is_muted"] or muted.get(subject) is not None,
@@ -203,7 +203,3 @@ def _change(
         for _, key in closed[: max(0, len(closed) - KEPT)]:
             del alerts[key]
     return changed
-
-
-def _subject(cause: Mapping[str, object]) -> str:
-    return " ".join([str(cause["kind"]), *map(str, cast("Sequence[object]", cause["columns"]))])

@@ -13,6 +13,7 @@ from service.product.inference.scoring import absences
 from service.product.progress import Report, reporting, silent
 from service.product.training.scored_counts import scored_counts
 from service.product.versions.registry import find_version
+from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.predictor import map_version
 from service.settings import available_threads
@@ -29,7 +30,7 @@ def drift(
     against: Sequence[str] = (),
     limits: Limits | None = None,
     report: Report = silent,
-) -> dict[str, object]:
+) -> JSONObject:
     """Compare the rows of files with what a model was trained on, or with the rows of other files.
 
     Parameters
@@ -55,14 +56,14 @@ def drift(
     EmptyData, SourceError, SchemaError, NotFound
     """
     version = find_version(workspace, reference)
-    asked = map_version(version)
-    watched = Watched(asked.model)
+    served = map_version(version)
+    watched = Watched(served.model)
     if not watched.names:
         raise InvalidRequest("The model uses no column of its data: no rows can drift from it.")
     whole, warnings = _counts(workspace, watched, uris, report)
     known = _reference(workspace, watched, against, scored_counts(version, watched), report)
-    told = drift_report(whole, known, limits or Limits())
-    return {"model": asked.name, "version": asked.version, **told, "warnings": warnings}
+    comparison = drift_report(whole, known, limits or Limits())
+    return {"model": served.name, "version": served.version, **comparison, "warnings": warnings}
 
 
 def _counts(

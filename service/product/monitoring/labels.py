@@ -14,6 +14,7 @@ from service.product.datasets.data_roots import open_source
 from service.product.datasets.database_rows import with_rows_of_databases
 from service.product.monitoring.windows import MOST_WINDOWS, SMALLEST, Watching, span
 from service.product.versions.registry import find_version
+from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.count_queue import keyed
 from service.serving.predictor import map_version
@@ -188,7 +189,7 @@ def _predictions(
     return all_keys[last], np.concatenate(moments)[last], np.concatenate(p)[last]
 
 
-def realised(found: Labelled, measured: Mapping[str, object]) -> dict[str, object]:
+def realised(found: Labelled, measured: Mapping[str, object]) -> JSONObject:
     """What labels say: accuracy, losses, calibration; coverage and delay; against what was measured when it was trained.
 
     Parameters
@@ -197,7 +198,7 @@ def realised(found: Labelled, measured: Mapping[str, object]) -> dict[str, objec
         The version's metrics.
     """
     n = found.y.size
-    head: dict[str, object] = {"labelled": n, "coverage": n / max(1, n + found.n_waiting)}
+    head: JSONObject = {"labelled": n, "coverage": n / max(1, n + found.n_waiting)}
     if not n:
         return head | {"accuracy": None, "log_loss": None, "why": "no prediction of the window has a label yet"}
     own = found.p[np.arange(n), found.y]
@@ -220,28 +221,28 @@ def realised(found: Labelled, measured: Mapping[str, object]) -> dict[str, objec
     }
 
 
-def over_time(found: Labelled, since: datetime, step: timedelta, n_steps: int) -> list[dict[str, object]]:
+def over_time(found: Labelled, since: datetime, step: timedelta, n_steps: int) -> list[JSONObject]:
     """How right the predictions of each step were, beside how sure of themselves; null where too few have a label.
 
     A calibration error of few rows is high by chance: it is told from `LEAST_CALIBRATED` rows on.
     """
     places = (found.at - int(since.timestamp() * 1e6)) // (step // timedelta(microseconds=1))
     confidence, is_right = found.p.max(axis=1, initial=0.0), found.p.argmax(axis=1) == found.y
-    told = []
+    steps = []
     for k in range(n_steps):
         own = places == k
         n = int(own.sum())
-        is_told = n >= SMALLEST
-        told.append(
+        is_enough = n >= SMALLEST
+        steps.append(
             {
                 "since": (since + k * step).isoformat(),
                 "labelled": n,
-                "accuracy": float(is_right[own].mean()) if is_told else None,
-                "expected_accuracy": float(confidence[own].mean()) if is_told else None,
+                "accuracy": float(is_right[own].mean()) if is_enough else None,
+                "expected_accuracy": float(confidence[own].mean()) if is_enough else None,
                 "ece": _calibration_error(confidence[own], is_right[own]) if n >= LEAST_CALIBRATED else None,
             }
         )
-    return told
+    return steps
 
 
 def _calibration_error(confidence: Floats, is_right: Array) -> float:
@@ -251,7 +252,7 @@ def _calibration_error(confidence: Floats, is_right: Array) -> float:
     return float(gaps.sum() / n.sum())
 
 
-def _calibration(confidence: Floats, is_right: Array) -> list[dict[str, object]]:
+def _calibration(confidence: Floats, is_right: Array) -> list[JSONObject]:
     """Of predictions of about one confidence: how many there are, what they expect, and how many were right."""
     bins = np.minimum((confidence * TENTHS).astype(np.int64), TENTHS - 1)
     n, expected, right = (np.bincount(bins, weights, TENTHS) for weights in (None, confidence, is_right))
@@ -262,7 +263,7 @@ def _calibration(confidence: Floats, is_right: Array) -> list[dict[str, object]]
     ]
 
 
-def realised_of(watching: Watching, span: timedelta, until: datetime | None = None) -> dict[str, object]:
+def realised_of(watching: Watching, span: timedelta, until: datetime | None = None) -> JSONObject:
     """What labels say of the predictions that a version made in a time."""
     end = until or datetime.now(UTC)
     version = watching.version
@@ -270,7 +271,7 @@ def realised_of(watching: Watching, span: timedelta, until: datetime | None = No
     return realised(found, version.metrics)
 
 
-def performance(workspace: Workspace, reference: str, *, window: str = "7d", step: str = "24h") -> dict[str, object]:
+def performance(workspace: Workspace, reference: str, *, window: str = "7d", step: str = "24h") -> JSONObject:
     """What labels say of a version, beside what its predictions expected of themselves; in all and over time.
 
     Raises
@@ -286,8 +287,8 @@ def performance(workspace: Workspace, reference: str, *, window: str = "7d", ste
     if n_steps > MOST_WINDOWS:
         raise InvalidRequest(f"{n_steps} steps; the limit for one answer is {MOST_WINDOWS}.", field="step")
     found = labelled(watching.files, version.version, schema.classes, end - whole, end)
-    told = {"model": version.name, "version": version.version, "window": window, **realised(found, version.metrics)}
-    return told | {"step": step, "over_time": over_time(found, end - n_steps * each, each, n_steps)}
+    answer = {"model": version.name, "version": version.version, "window": window, **realised(found, version.metrics)}
+    return answer | {"step": step, "over_time": over_time(found, end - n_steps * each, each, n_steps)}
 
 
 def labelled_codes(

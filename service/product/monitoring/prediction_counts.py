@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.product.monitoring.windows import SMALLEST, Watching, hour_end, span
+from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 
@@ -14,7 +15,7 @@ MOST_CELLS = 20_000_000
 
 def monitoring_predictions(
     workspace: Workspace, reference: str, *, window: str = "24h", until: datetime | None = None
-) -> dict[str, object]:
+) -> JSONObject:
     """How often each class was predicted with how much confidence; counts below five are null.
 
     Parameters

@@ -12,6 +12,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from service.product.monitoring.inner_networks import inner_reason
+from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.telemetry import TRACEPARENT
 from service.workspace import Workspace
@@ -23,7 +24,7 @@ KEPT = 1000
 PREFIX = "whsec_"
 
 
-def create_webhook(workspace: Workspace, url: str, models: list[str], secret: str | None = None) -> dict[str, object]:
+def create_webhook(workspace: Workspace, url: str, models: list[str], secret: str | None = None) -> JSONObject:
     """Send alerts of some models (all, if none is named) to a URL; the answer alone tells the secret.
 
     Raises
@@ -32,23 +33,23 @@ def create_webhook(workspace: Workspace, url: str, models: list[str], secret: st
         If the URL is none, or leads to an address that is not allowed.
     """
     check_address(workspace, url)
-    made: WebhookRecord = {
+    webhook: WebhookRecord = {
         "id": secrets.token_hex(8),
         "url": url,
         "secret": secret or PREFIX + base64.b64encode(secrets.token_bytes(24)).decode(),
         "models": models,
         "created_at": _now(),
     }
-    if not made["secret"].startswith(PREFIX) or len(_key(made["secret"])) < 16:
+    if not webhook["secret"].startswith(PREFIX) or len(_key(webhook["secret"])) < 16:
         raise InvalidRequest(
             f"A secret is {PREFIX} and at least 16 bytes in base64; leave it out to get one.", field="secret"
         )
     with with_records(workspace.layout.root, "webhooks") as webhooks:
-        webhooks[made["id"]] = dict(made)
-    return dict(made)
+        webhooks[webhook["id"]] = dict(webhook)
+    return dict(webhook)
 
 
-def list_webhooks(workspace: Workspace) -> list[dict[str, object]]:
+def list_webhooks(workspace: Workspace) -> list[JSONObject]:
     """The webhooks, without their secrets."""
     webhooks = records_of(workspace.layout.root, "webhooks").values()
     return [{name: value for name, value in webhook.items() if name != "secret"} for webhook in webhooks]
@@ -87,11 +88,8 @@ def send(workspace: Workspace, change: str, alert: AlertRecord) -> list[Delivery
     """Tell every webhook that listens to the model that an alert was fired or resolved; muted ones are told to nobody."""
     if alert["is_muted"]:
         return []
-    listening = [
-        cast("WebhookRecord", one)
-        for one in records_of(workspace.layout.root, "webhooks").values()
-        if not one["models"] or alert["model"] in one["models"]
-    ]
+    webhooks = [cast("WebhookRecord", one) for one in records_of(workspace.layout.root, "webhooks").values()]
+    listening = [one for one in webhooks if not one["models"] or alert["model"] in one["models"]]
     return [deliver(workspace, one, f"fewpass.alert.{change}", alert["id"], dict(alert)) for one in listening]
 
 
@@ -103,18 +101,10 @@ def deliver(
     The id of an event depends on what it says, so a receiver knows again what it had before.
     """
     event_id = hashlib.sha256(f"{webhook['id']} {kind} {alert or secrets.token_hex(8)}".encode()).hexdigest()[:32]
-    event = {
-        "specversion": "1.0",
-        "id": event_id,
-        "source": "/fewpass",
-        "type": kind,
-        "time": _now(),
-        "datacontenttype": "application/json",
-        "data": content,
-    }
-    body = json.dumps(event).encode()
+    head = {"specversion": "1.0", "id": event_id, "source": "/fewpass", "type": kind, "time": _now()}
+    body = json.dumps(head | {"datacontenttype": "application/json", "data": content}).encode()
     attempts, status, error = _post(workspace, webhook, event_id, body)
-    told: DeliveryRecord = {
+    delivery: DeliveryRecord = {
         "id": event_id,
         "webhook": webhook["id"],
         "type": kind,
@@ -125,10 +115,10 @@ def deliver(
         "error": error,
     }
     with with_records(workspace.layout.root, "deliveries") as deliveries:
-        deliveries[f"{told['at']} {event_id}"] = dict(told)
+        deliveries[f"{delivery['at']} {event_id}"] = dict(delivery)
         for key in sorted(deliveries)[:-KEPT]:
             del deliveries[key]
-    return told
+    return delivery
 
 
 def signature(secret: str, event_id: str, timestamp: str, body: bytes) -> str:
@@ -189,7 +179,7 @@ def _post(
 
     waits = wait_random_exponential(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S)
     retrying = Retrying(
-        stop=stop_after_attempt(ATTEMPTS), wait=waits, retry=retry_if_result(lambda told: told[1] is not None)
+        stop=stop_after_attempt(ATTEMPTS), wait=waits, retry=retry_if_result(lambda answer: answer[1] is not None)
     )
 
     def once() -> tuple[int | None, str | None]:

@@ -16,11 +16,12 @@ from learners.registry.model_kinds import load_model
 from service.product.monitoring.settings import mode_of
 from service.product.training.scored_counts import scored_counts
 from service.product.versions.registry import find_version
+from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.models.compiled import map_compiled
 from storage.models.models import ModelVersion
-from storage.monitoring.counts import HOUR, MonitoringFiles, SliceFile, is_alive
+from storage.monitoring.counts import HOUR, MonitoringFiles, is_alive
 
 MOST_WINDOWS = 1000
 MOST_TESTED = 72
@@ -45,7 +46,7 @@ class Window:
     counts: ServedCounts
     since: datetime
     until: datetime
-    gaps: Sequence[dict[str, object]]
+    gaps: Sequence[JSONObject]
     n_left_out: int
 
 
@@ -67,27 +68,22 @@ class Watching:
     def window(self, since: datetime, until: datetime) -> Window:
         """The sum of all hours, of all processes, that begin within a time."""
         whole, n_left_out = ServedCounts(self.watched), 0
-        gaps: list[dict[str, object]] = []
+        gaps: list[JSONObject] = []
         for one in self.files.slices(self.version.version, since, until):
             if one.layout != self.watched.fingerprint:
                 n_left_out += 1
                 continue
             whole.merge(whole.from_arrow(one.counts()))
-            if self._is_gap(one):
-                missing_from = one.covered_until.isoformat()
-                gaps.append(
-                    {"process": one.process, "hour": one.start.isoformat(), "rows_may_be_missing_from": missing_from}
-                )
+            if not one.is_closed and not is_alive(self.workspace.layout.root, one.process):
+                end = one.covered_until.isoformat()
+                gaps.append({"process": one.process, "hour": one.start.isoformat(), "rows_may_be_missing_from": end})
         return Window(whole, since, until, gaps, n_left_out)
-
-    def _is_gap(self, one: SliceFile) -> bool:
-        return not one.is_closed and not is_alive(self.workspace.layout.root, one.process)
 
     def scored(self) -> ServedCounts | None:
         """Counts of the rows that the version was measured on, if it was, and by this release's layout."""
         return scored_counts(self.version, self.watched)
 
-    def reference(self, asked: str, window: Window) -> Reference:
+    def reference(self, against: str, window: Window) -> Reference:
         """What a window is compared with.
 
         Raises
@@ -95,7 +91,7 @@ class Watching:
         InvalidRequest
             If nothing is known under that name.
         """
-        kind, _, more = asked.partition(":")
+        kind, _, more = against.partition(":")
         if kind == "training" and not more:
             found = training_reference(self.watched, self.scored())
             if found is None:
@@ -106,9 +102,9 @@ class Watching:
                 )
             return found
         if kind == "window" and (span := span_of(more)) is not None:
-            return served_reference(asked, self.window(window.since - span, window.since).counts)
+            return served_reference(against, self.window(window.since - span, window.since).counts)
         if kind == "same-hour" and (span := span_of(more)) is not None and span >= timedelta(weeks=1):
-            return served_reference(asked, self._same_hours(window, span // timedelta(weeks=1)))
+            return served_reference(against, self._same_hours(window, span // timedelta(weeks=1)))
         if kind == "version" and more.isdecimal():
             other = Watching(self.workspace, f"{self.version.name}@{more}")
             if other.watched.fingerprint != self.watched.fingerprint:
@@ -116,9 +112,9 @@ class Watching:
                     f"Version {more} counts other columns or families, which cannot be compared value by value.",
                     field="against",
                 )
-            return served_reference(asked, other.window(window.since, window.until).counts)
+            return served_reference(against, other.window(window.since, window.until).counts)
         raise InvalidRequest(
-            f"The reference {asked!r} is unknown. Use training, window:7d, same-hour:4w or version:3.",
+            f"The reference {against!r} is unknown. Use training, window:7d, same-hour:4w or version:3.",
             field="against",
         )
 
@@ -168,7 +164,7 @@ def monitor(
     until: datetime | None = None,
     against: str = "training",
     limits: Limits | None = None,
-) -> dict[str, object]:
+) -> JSONObject:
     """What a version shows in the last hours: rows, tests, causes, estimates and gaps.
 
     Parameters
@@ -195,7 +191,7 @@ def monitor(
     watching = Watching(workspace, reference)
     end = hour_end(until)
     seen = watching.window(end - span("window", window), end)
-    head: dict[str, object] = {
+    head: JSONObject = {
         "model": watching.version.name,
         "version": watching.version.version,
         "mode": mode_of(workspace, watching.version.name),
@@ -247,7 +243,7 @@ def monitoring_windows(
     step: str = "1h",
     until: datetime | None = None,
     against: str = "training",
-) -> dict[str, object]:
+) -> JSONObject:
     """A timeline: for each step rows, rates, surprise, estimates, and whether it drifts.
 
     Parameters
@@ -266,22 +262,20 @@ def monitoring_windows(
     n_windows = -(-whole // each)
     if n_windows > MOST_WINDOWS:
         raise InvalidRequest(f"{n_windows} windows; the limit for one answer is {MOST_WINDOWS}.", field="step")
-    told = []
-    for k in reversed(range(n_windows)):
-        seen = watching.window(end - (k + 1) * each, end - k * each)
-        told.append(_told(watching, seen, against if n_windows <= MOST_TESTED else None))
+    tested = against if n_windows <= MOST_TESTED else None
+    windows = (watching.window(end - (k + 1) * each, end - k * each) for k in reversed(range(n_windows)))
     return {
         "model": watching.version.name,
         "version": watching.version.version,
         "step": step,
-        "reference": against if n_windows <= MOST_TESTED else None,
-        "windows": told,
+        "reference": tested,
+        "windows": [_of_window(watching, seen, tested) for seen in windows],
     }
 
 
-def _told(watching: Watching, seen: Window, against: str | None) -> dict[str, object]:
+def _of_window(watching: Watching, seen: Window, against: str | None) -> JSONObject:
     counts = seen.counts
-    head: dict[str, object] = {
+    head: JSONObject = {
         "since": seen.since.isoformat(),
         "until": seen.until.isoformat(),
         "rows": rows_of(counts),
@@ -310,7 +304,7 @@ def monitoring_families(
     window: str = "24h",
     until: datetime | None = None,
     against: str = "training",
-) -> dict[str, object]:
+) -> JSONObject:
     """Each column given its parents, by how much it has changed; for a picture of the model's graph.
 
     Raises
@@ -319,8 +313,7 @@ def monitoring_families(
     """
     found = monitor(workspace, reference, window=window, until=until, against=against)
     kept = ("model", "version", "since", "until", "is_drifting", "why", "drift_nats", "reference")
-    columns = found.get("columns", [])
-    return {name: found[name] for name in kept if name in found} | {"families": columns}
+    return {name: found[name] for name in kept if name in found} | {"families": found.get("columns", [])}
 
 
 def monitoring_column(
@@ -331,7 +324,7 @@ def monitoring_column(
     window: str = "24h",
     until: datetime | None = None,
     against: str = "training",
-) -> dict[str, object]:
+) -> JSONObject:
     """The values of one column in a window and in the reference; cells of fewer than five rows are null.
 
     Raises

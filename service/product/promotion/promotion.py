@@ -132,8 +132,8 @@ def decide(workspace: Workspace, run: Run) -> JSONObject:
     structlog.get_logger("jobs").info(
         "promotion decided", model=name, promoted=decision.is_promoted, reason=decision.reason
     )
-    told = vars(decision) | {"decided_at": str(decision.decided_at)}
-    return {**published, "promotion": told, "pruned": prune(workspace, name, job_id=run.job_id)}
+    record = vars(decision) | {"decided_at": str(decision.decided_at)}
+    return {**published, "promotion": record, "pruned": prune(workspace, name, job_id=run.job_id)}
 
 
 def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:
@@ -256,8 +256,8 @@ def _rows(workspace: Workspace, request: RefreshRequest, run: Run, schema: Schem
     own = kept_back(schema)
     newest = newest_files(own, rule.newest_files, rule.min_rows / train.holdout)
     files = [own.files[index].path for index in newest]
-    told: JSONMapping = {"dataset": train.dataset, "files": files, "holdout": train.holdout, "seed": train.seed}
-    return lambda schema: kept_back(schema).only(set(newest)).thinned(most), told
+    description: JSONMapping = {"dataset": train.dataset, "files": files, "holdout": train.holdout, "seed": train.seed}
+    return lambda schema: kept_back(schema).only(set(newest)).thinned(most), description
 
 
 def newest_files(source: Source, n_files: int, n_rows: float) -> list[int]:

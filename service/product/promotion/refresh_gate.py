@@ -1,7 +1,5 @@
 """Before a refresh trains: is there a reason to, and is the new data fit to be learned?"""
 
-from typing import cast
-
 from learners.errors import LearnerError
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift import drift_report
@@ -41,14 +39,11 @@ def inspect(workspace: Workspace, run: Run) -> JSONObject:
     champion = _champion(workspace, request)
     if champion is None or (request.quarantine_points is None and request.when == "always"):
         return {"is_skipped": False}
-    drifting: list[str] = []
-    if request.quarantine_points is not None:
-        drifting += _look_at_files(workspace, request, champion, run)
+    drifting = [] if request.quarantine_points is None else _look_at_files(workspace, request, champion, run)
     if request.when == "always":
         return {"is_skipped": False}
     served = monitor(workspace, f"{champion.name}@{champion.version}")
-    causes = cast("list[dict[str, object]]", served.get("causes", []))
-    drifting += [str(cause["words"]) for cause in causes] if served["is_drifting"] else []
+    drifting += [cause["words"] for cause in served["causes"]] if served["is_drifting"] else []
     if drifting:
         return {"is_skipped": False, "because": drifting}
     reason = f"nothing that version {champion.version} serves has changed; train with when=always to do it all the same"
@@ -69,13 +64,12 @@ def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: Mode
         reference = training_reference(counts.watched, scored_counts(champion, counts.watched))
         if reference is None or not counts.n_rows:
             return []
-        found = drift_report(counts, reference, Limits(points=float(request.quarantine_points or 0.0)))
+        found: JSONObject = drift_report(counts, reference, Limits(points=float(request.quarantine_points or 0.0)))
     except (CorruptFile, NotFound):  # of the champion: what is trained now may well be its repair
         return []
     except LearnerError as error:
         raise Quarantined(f"The newest file cannot be read as the champion reads it: {error}", file="") from error
-    causes = cast("list[dict[str, object]]", found["causes"])
-    broken = [str(cause["words"]) for cause in causes if cause["kind"] in BROKEN]
+    broken = [cause["words"] for cause in found["causes"] if cause["kind"] in BROKEN]
     if broken:
         path = whole.files[newest].path
         raise Quarantined(
@@ -83,7 +77,7 @@ def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: Mode
             f"{'; '.join(broken[:5])}. Mend the data; or, if it is right, refresh once with quarantine_points=null.",
             file=path,
         )
-    return [str(cause["words"]) for cause in causes]
+    return [cause["words"] for cause in found["causes"]]
 
 
 def _champion(workspace: Workspace, request: RefreshRequest) -> ModelVersion | None:

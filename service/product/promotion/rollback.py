@@ -9,6 +9,7 @@ import structlog
 from learners.schema import Chunk
 from service.product.monitoring.labels import LEAST, labelled_codes
 from service.product.monitoring.windows import Watching
+from service.requests.json_values import JSONObject
 from service.workspace import Workspace
 from storage.errors import NotFound
 from storage.models import aliases, models
@@ -18,7 +19,7 @@ LEAST_PROBABILITY = 0.99
 SPAN = timedelta(days=30)
 
 
-def judged(workspace: Workspace, name: str, min_labels: int, now: datetime | None = None) -> dict[str, object]:
+def judged(workspace: Workspace, name: str, min_labels: int, now: datetime | None = None) -> JSONObject:
     """Compare the champion with the version before it on labelled rows that the champion has served.
 
     Both predict the same rows, which are kept in mode "rows"; the posterior of the mean difference of their log losses,
@@ -57,7 +58,7 @@ def judged(workspace: Workspace, name: str, min_labels: int, now: datetime | Non
     difference = losses[0] - losses[1]
     error = float(difference.std(ddof=1) / np.sqrt(y.size))
     worse = float(scipy.special.ndtr(float(difference.mean()) / error)) if error else 0.5
-    told: dict[str, object] = {
+    figures: JSONObject = {
         "n_rows": int(y.size),
         "champion": own.version.version,
         "before": before,
@@ -69,11 +70,11 @@ def judged(workspace: Workspace, name: str, min_labels: int, now: datetime | Non
         f"log_loss {losses[0].mean():.6g} against {losses[1].mean():.6g} of version {before}, on {y.size} labelled rows"
     )
     if worse < LEAST_PROBABILITY:
-        return told | {"is_rolled_back": False, "reason": f"version {own.version.version} has {words}"}
+        return figures | {"is_rolled_back": False, "reason": f"version {own.version.version} has {words}"}
     reason = f"rolled back: version {own.version.version} has {words}; worse with probability {worse:.4f}"
     aliases.roll_back(workspace.control, name, CHAMPION, reason)
     structlog.get_logger("monitor").warning("champion rolled back", model=name, reason=reason)
-    return told | {"is_rolled_back": True, "reason": reason}
+    return figures | {"is_rolled_back": True, "reason": reason}
 
 
 def _before(workspace: Workspace, name: str, version: int) -> int:

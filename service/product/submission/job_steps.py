@@ -63,10 +63,7 @@ def train(workspace: Workspace, request: TrainRequest, report: Report = silent) 
 
 
 def train_with_passes(
-    workspace: Workspace,
-    request: TrainRequest,
-    report: Report = silent,
-    warn: Callable[[str], None] = silent,
+    workspace: Workspace, request: TrainRequest, report: Report = silent, warn: Callable[[str], None] = silent
 ) -> tuple[ModelVersion, list[JSONObject]]:
     """As `train`, with what was read and what was reused for each statistic.
 
@@ -100,14 +97,14 @@ def forget(workspace: Workspace, request: ForgetRequest, report: Report = silent
 
 
 def _run_here(workspace: Workspace, kind: str, request: TrainRequest | ForgetRequest, report: Report) -> JSONObject:
-    job_id, asked = f"{LOCAL}{uuid.uuid4().hex[:12]}", request.model_dump()
-    own = OwnLimits(limits_of(workspace.settings, asked))
+    job_id, fields = f"{LOCAL}{uuid.uuid4().hex[:12]}", request.model_dump()
+    own = OwnLimits(limits_of(workspace.settings, fields))
 
     def checked(progress: JSONObject) -> None:
         own.check()
         report(progress)
 
     try:
-        return run_now(job_kinds(workspace)[kind], job_id, asked, checked, own.limits.memory)
+        return run_now(job_kinds(workspace)[kind], job_id, fields, checked, own.limits.memory)
     finally:
         clean(workspace, job_id)

@@ -25,7 +25,7 @@ from service.jobs.limits import check_limits
 from service.product.datasets.data_roots import check_roots, files_of, plain, refuse_secrets
 from service.product.datasets.datasets import check_columns, get_dataset
 from service.product.forgetting.forgetting import check_condition
-from service.product.inference.queries import NoJoint, columns_asked, of_joint, of_structures
+from service.product.inference.queries import NoJoint, of_joint, of_structures, query_columns
 from service.product.promotion.promotion import checked_train
 from service.product.training.training import target_of
 from service.product.versions.registry import find_version
@@ -116,8 +116,8 @@ def check_files(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -
     train = request.train if isinstance(request, RefreshRequest) else request
     if isinstance(train, TrainRequest) and train.dataset is not None:
         named = [*train.columns, train.timestamp, target_of(workspace, train)]
-        asked = [name for name in named if name not in (None, ALL)]
-        check_columns(workspace, train.dataset, asked, train.at, is_remote=is_remote)
+        columns = [name for name in named if name not in (None, ALL)]
+        check_columns(workspace, train.dataset, columns, train.at, is_remote=is_remote)
 
 
 def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:
@@ -142,19 +142,19 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
     if isinstance(model, OrderModel):
         for about in of_structures(queries):
             model.asked.check(about)
-    asked = of_joint(model, queries)
-    check_all(model, asked)
+    joint = of_joint(model, queries)
+    check_all(model, joint)
     if isinstance(model, OrderModel):
-        if asked:
-            columns = columns_asked(model, asked)
-            check(columns.circuit, columns.schema, asked)
+        if joint:
+            columns = query_columns(model, joint)
+            check(columns.circuit, columns.schema, joint)
         return
     if isinstance(model, EnsembleModel):
         model = model.joint
     if isinstance(model, CircuitModel):
-        check(model.circuit, model.schema, asked)
+        check(model.circuit, model.schema, joint)
     elif isinstance(model, LookupModel):
-        for query in asked:
+        for query in joint:
             _check_of_network(model, query)
     else:
         raise NoJoint(model.kind)
@@ -200,9 +200,8 @@ def _check_of_network(model: LookupModel, query: Query) -> None:
                 raise never_had(name, value, schema.classes)
             continue
         attribute = schema.attributes[places[name]]
-        if isinstance(value, str) and (
-            value in labels_of(attribute) or (name in likely and attribute.kind == "numeric")
-        ):
+        is_range = name in likely and attribute.kind == "numeric"
+        if isinstance(value, str) and (is_range or value in labels_of(attribute)):
             continue
         # A rare value that shares its code with others has one.
         if encode_records([{name: value}], schema).x[places[name], 0] == attribute.n_values:

@@ -76,11 +76,11 @@ def _set_paused(workspace: Workspace, name: str, is_paused: bool) -> Schedule:
 
 def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = None) -> Job:
     """Submit the job of a schedule at once, also of a paused one; its times stay as they are."""
-    schedule, asked_at = get_schedule(workspace, name), now()
-    key = f"schedule {schedule.id} asked {idempotency_key or asked_at.isoformat()}"
+    schedule, moment = get_schedule(workspace, name), now()
+    key = f"schedule {schedule.id} asked {idempotency_key or moment.isoformat()}"
     job, is_new = submit_scheduled(workspace, schedule, key)
     if is_new:
-        run = Run(asked_at, "asked", job.id, "somebody asked for it")
+        run = Run(moment, "asked", job.id, "somebody asked for it")
         schedules.record_run(workspace.control, schedule, run)
     return job
 

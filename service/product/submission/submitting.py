@@ -24,8 +24,8 @@ def submit(
     """Queue a job after checking what can be checked without reading data; see JobQueue.submit."""
     check_request(workspace, request, is_remote=is_remote)
     check_files(workspace, request, is_remote=is_remote)
-    asked = request.model_dump(exclude={"kind"})
-    return job_queue(workspace).submit(request.kind, asked, idempotency_key=idempotency_key, priority=priority)
+    fields = request.model_dump(exclude={"kind"})
+    return job_queue(workspace).submit(request.kind, fields, idempotency_key=idempotency_key, priority=priority)
 
 
 def job_log(workspace: Workspace, job_id: str) -> str:

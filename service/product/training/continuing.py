@@ -118,7 +118,6 @@ def continuation(
 
 
 def _only(rows: TrainingRows, indices: Sequence[int]) -> Source:
-    """The chosen rows of some files."""
     return Selection(rows.learned.raw, {index: rows.learned.wanted[index] for index in indices}).source
 
 
@@ -132,8 +131,8 @@ def chosen(rows: TrainingRows, target: str | None, overrides: JSONMapping) -> st
     Not in words, as those of forgotten rows may name somebody, and models are carried elsewhere.
     """
     texts = sorted({condition.text for own in rows.learned.wanted.values() for condition in own})
-    told = json.dumps([texts, target, overrides], sort_keys=True, default=str)
-    return hashlib.sha256(told.encode()).hexdigest()
+    text = json.dumps([texts, target, overrides], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _digest(identity: tuple[Any, ...]) -> str:

@@ -31,7 +31,7 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
     dict of Table
         `metrics` (name, value), `provenance` (name, value as JSON), `source_files` and `libraries`.
     """
-    told = {
+    facts = {
         "learner": request.learner,
         "parameters": request.parameters,
         "dataset": request.dataset,
@@ -47,7 +47,7 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
     } | ({"snapshot": learned["snapshot"]} if learned.get("snapshot") else {})
     return {
         "metrics": _named(metrics),
-        "provenance": _named(told),
+        "provenance": _named(facts),
         "source_files": pa.Table.from_pylist(list(learned["files"]), FILES),
         "libraries": libraries(),
     }
@@ -65,8 +65,8 @@ def with_last_columns(workspace: Workspace, request: TrainRequest) -> TrainReque
     except NotFound:
         return request
     last = json.loads(read_pairs(version.duckdb_path, "provenance").get("request") or "{}")
-    said = last.get("columns", {}) if last.get("dataset") == request.dataset else {}
-    columns = {name: entry for name, entry in (said | request.columns).items() if entry != {}}
+    before = last.get("columns", {}) if last.get("dataset") == request.dataset else {}
+    columns = {name: entry for name, entry in (before | request.columns).items() if entry != {}}
     return request.model_copy(update={"columns": columns})
 
 

@@ -24,8 +24,8 @@ def keep_scored(model: Model, rows: Source, beside: Path) -> None:
     for batch in rows.thinned(MOST_ROWS).batches(counts.columns):
         counts.update(batch)
     with publish(_place(beside), replace=True) as draft:
-        told = {LAYOUT.encode(): counts.watched.fingerprint.encode()}
-        pq.write_table(counts.to_arrow().replace_schema_metadata(told), draft)
+        metadata = {LAYOUT.encode(): counts.watched.fingerprint.encode()}
+        pq.write_table(counts.to_arrow().replace_schema_metadata(metadata), draft)
 
 
 def scored_tables(beside: Path) -> dict[str, pa.Table]:

@@ -61,12 +61,8 @@ COMPILED = "model.arrow"
 
 def train_steps(workspace: Workspace) -> tuple[Step, ...]:
     """The steps of a job that trains."""
-    return (
-        Step("learn", partial(learn, workspace)),
-        Step("evaluate", partial(evaluate_learned, workspace)),
-        Step("reserve", partial(reserve, workspace)),
-        Step("publish", partial(publish, workspace)),
-    )
+    steps = {"learn": learn, "evaluate": evaluate_learned, "reserve": reserve, "publish": publish}
+    return tuple(Step(name, partial(step, workspace)) for name, step in steps.items())
 
 
 def _request_of(run: Run) -> TrainRequest:
@@ -196,8 +192,8 @@ def evaluate_learned(workspace: Workspace, run: Run) -> JSONObject:
     keep_scored(model, rows, Path(learned["path"]))
     # Of a rare class all rows may be kept back: the model does not know it, and is wrong there.
     metrics, report = scoring.measure_whole(model, rows, run.report, takes_unknown=request.keeps_back)
-    told = {"metrics": metrics | {"evaluated_on": where} | timing}
-    return told if report is None else told | {"report": report.to_dict()}
+    answer = {"metrics": metrics | {"evaluated_on": where} | timing}
+    return answer if report is None else answer | {"report": report.to_dict()}
 
 
 def reserve(workspace: Workspace, run: Run) -> JSONObject:
@@ -292,8 +288,8 @@ def _changed_names(kept: Kept, source: Source) -> list[str]:
     gone = [name for name in known if name not in names]
     if source.snapshot is None or not gone:
         return []
-    told = names_with_similar(gone, [name for name in names if name not in known])
+    words = names_with_similar(gone, [name for name in names if name not in known])
     return [
-        f"{source.snapshot.place}: columns were renamed or dropped since the last training: {told}. Attributes and cut points "
+        f"{source.snapshot.place}: columns were renamed or dropped since the last training: {words}. Attributes and cut points "
         "are chosen anew, and all rows are read."
     ]

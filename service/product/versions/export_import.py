@@ -122,21 +122,10 @@ def read_export(path: Path, draft: Path, max_bytes: int) -> tuple[Manifest, Mapp
 
 
 def _imported(manifest: Manifest, name: str, number: int, files: ModelFiles) -> ModelVersion:
-    return ModelVersion(
-        name=name,
-        version=number,
-        learner=manifest.learner,
-        parameters=manifest.parameters,
-        dataset=manifest.dataset,
-        metrics=manifest.metrics,
-        job_id=None,
-        files=tuple(manifest.files),
-        n_rows=manifest.n_rows,
-        sha256=files.sha256,
-        duckdb_path=files.duckdb_path,
-        arrow_path=files.arrow_path,
-        tags=manifest.tags | {"imported_from": f"{manifest.name}@{manifest.version}"},
-    )
+    tags = manifest.tags | {"imported_from": f"{manifest.name}@{manifest.version}"}
+    own = {"name": name, "version": number, "job_id": None, "files": tuple(manifest.files), "tags": tags}
+    paths = {"sha256": files.sha256, "duckdb_path": files.duckdb_path, "arrow_path": files.arrow_path}
+    return ModelVersion(**dict(manifest) | own | paths)
 
 
 def _checked(path: Path, manifest: JSONMapping) -> Manifest:

@@ -172,19 +172,15 @@ def plain_parameters(learner: str, parameters: Mapping[str, object]) -> JSONObje
     ------
     InvalidParameter
     """
-    told = recipes.parse_parameters(learner, parameters)
-    plain: JSONObject = TypeAdapter(type(told)).dump_python(told, mode="json")
+    record = recipes.parse_parameters(learner, parameters)
+    plain: JSONObject = TypeAdapter(type(record)).dump_python(record, mode="json")
     return plain
 
 
 def _written(fitted: Fitted, directory: Path, name: str, number: int) -> ModelFiles:
     header, arrays = fitted.model.to_arrays()
-    columns = pa.table(
-        {
-            "name": pa.array(fitted.columns, pa.string()),
-            "is_named": pa.array([fitted.is_named] * len(fitted.columns), pa.bool_()),
-        }
-    )
+    is_named = pa.array([fitted.is_named] * len(fitted.columns), pa.bool_())
+    columns = pa.table({"name": pa.array(fitted.columns, pa.string()), "is_named": is_named})
     tables = fitted.model.tables() | {"libraries": libraries(), INPUT: columns}
     return write_model(directory, name, number, header, arrays, tables)
 
@@ -216,8 +212,8 @@ def _columns(path: Path, schema: Schema) -> tuple[tuple[str, ...], bool]:
     attributes = [attribute.name for attribute in schema.attributes]
     if table is None:
         return (*attributes, *(entry.name for entry in schema.left_out if entry.name not in attributes)), True
-    told = table.to_pylist()
-    names = tuple(str(row.get("name")) for row in told)
+    rows = table.to_pylist()
+    names = tuple(str(row.get("name")) for row in rows)
     if not set(attributes) <= set(names) or len(set(names)) < len(names):
         raise CorruptFile(path, f"its table {INPUT!r} does not hold the columns of its model.")
-    return names, all(row.get("is_named") is True for row in told)
+    return names, all(row.get("is_named") is True for row in rows)

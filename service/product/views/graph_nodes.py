@@ -46,15 +46,15 @@ class Box(NamedTuple):
 
     Parameters
     ----------
-    told : str
-        Its title says this.
+    title : str
+        What it shows under the pointer.
     kind : str
         Its class: "class", "blamed" or nothing.
     """
 
     name: str
     bars: Bars | None
-    told: str
+    title: str
     kind: str = ""
 
     @property
@@ -85,7 +85,7 @@ def box_svg(box: Box, x: float, y: float, link: Callable[[str], str | None] | No
     inside = "" if box.bars is None else _bars(box.name, box.bars, left + EDGE, top + HEIGHT, box.width - 2 * EDGE)
     return (
         f'<g class="node {box.kind}" data-column="{escape(text_of(box.name))}">'
-        f"<title>{escape(': '.join(filter(None, (text_of(box.name), box.told))))}</title>"
+        f"<title>{escape(': '.join(filter(None, (text_of(box.name), box.title))))}</title>"
         f'<rect class="box" x="{left:.1f}" y="{top:.1f}" width="{box.width:.1f}" height="{box.height:.0f}" rx="5"/>'
         f"{title}{inside}</g>"
     )
@@ -96,32 +96,32 @@ def _bars(name: str, bars: Bars, x: float, y: float, width: float) -> str:
     if bars.is_upright:
         step = width / len(bars.words)
         places = [(x + step * n, y, step, UPRIGHT) for n in range(len(bars.words))]
-        told = [
+        parts = [
             _value(name, words, n, place, "upright")
             for n, (words, place) in enumerate(zip(bars.words, places, strict=True))
         ]
         ends = (bars.words[0], bars.words[-1])
-        return "".join([*told, _ends(ends, x, foot + ROW - 5, width)])
+        return "".join([*parts, _ends(ends, x, foot + ROW - 5, width)])
     rows = bars.words[:MOST_ROWS]
-    told = [_value(name, words, n, (x, y + ROW * n, width, ROW - 2), "") for n, words in enumerate(rows)]
+    parts = [_value(name, words, n, (x, y + ROW * n, width, ROW - 2), "") for n, words in enumerate(rows)]
     y += ROW * len(rows)
     if len(bars.words) > MOST_ROWS:
-        told.append(
+        parts.append(
             f'<text class="more" x="{x + 4:.1f}" y="{y + 12:.1f}">{len(bars.words) - MOST_ROWS} more values</text>'
         )
     if bars.ends is not None:
-        told.append(
+        parts.append(
             f'<g class="spread">{_rect("track", (x, y, width, ROW - 2))}{_rect("share", (x, y, 0, ROW - 2))}'
             f'{_rect("before", (x, y, 0, ROW - 2))}<text class="number" x="{x + 4:.1f}" y="{y + 12:.1f}"/></g>'
             f"{_ends(bars.ends, x, y + 2 * ROW - 5, width)}"
         )
-    return "".join(told)
+    return "".join(parts)
 
 
 def _value(name: str, words: str, number: int, place: tuple[float, float, float, float], kind: str) -> str:
     """A value that a click supposes. Its `share` and `before` have no size yet."""
     x, y, width, height = place
-    said = f"{text_of(name)}: {text_of(words)}"
+    label = f"{text_of(name)}: {text_of(words)}"
     text = (
         ""
         if kind
@@ -131,8 +131,8 @@ def _value(name: str, words: str, number: int, place: tuple[float, float, float,
         )
     )
     return (
-        f'<g class="value {kind}" role="button" tabindex="-1" aria-pressed="false" aria-label="{escape(said)}" '
-        f'data-words="{escape(said)}" data-value="{number}"><title>{escape(said)}</title>'
+        f'<g class="value {kind}" role="button" tabindex="-1" aria-pressed="false" aria-label="{escape(label)}" '
+        f'data-words="{escape(label)}" data-value="{number}"><title>{escape(label)}</title>'
         f"{_rect('track', place)}{_rect('share', (x, y, width if kind else 0, 0 if kind else height))}"
         f"{_rect('before', (x, y, 0, height))}{text}</g>"
     )

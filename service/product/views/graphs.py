@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup.lookup import LookupModel
@@ -14,7 +13,7 @@ from learners.models.query import Edges, Graph
 from learners.orders.model import OrderModel
 from learners.registry.networks.model import ArcModel
 from service.product.versions.registry import find_version
-from service.requests.json_values import JSONObject
+from service.requests.json_values import JSONMapping, JSONObject
 from service.serving.predictor import map_version
 from service.workspace import Workspace
 
@@ -132,16 +131,14 @@ def graph_of(model: Model) -> ColumnGraph:
             raise NoGraph(model.kind)
         return graph_of_structure(model.structure())
     names = [attribute.name for attribute in model.schema.attributes]
-    edges_found: list[GraphEdge] = []
+    edges: list[GraphEdge] = []
     of_class: dict[str, float] = {}
     for child, parents, tree in zip(model.network.order, model.network.parents, model.trees, strict=True):
         gains = information_of_parents(tree).tolist()
         of_class[names[child]] = gains[0] if gains else 0.0
-        edges_found += [
-            GraphEdge(names[parent], names[child], gain) for parent, gain in zip(parents, gains[1:], strict=True)
-        ]
+        edges += [GraphEdge(names[parent], names[child], gain) for parent, gain in zip(parents, gains[1:], strict=True)]
     columns = tuple(names[child] for child in model.network.order)
-    return ColumnGraph(model.schema.target, columns, tuple(edges_found), of_class, "log loss")
+    return ColumnGraph(model.schema.target, columns, tuple(edges), of_class, "log loss")
 
 
 def graph_of_posterior(model: OrderModel, present: Sequence[str] = (), absent: Sequence[str] = ()) -> ColumnGraph:
@@ -153,25 +150,22 @@ def graph_of_posterior(model: OrderModel, present: Sequence[str] = (), absent: S
     """
     known = tuple(present), tuple(absent)
     best = {(edge["from"], edge["to"]) for edge in model.asked.answer(Graph(*known))["edges"]}
-    told = model.asked.answer(Edges(*known))["edges"]
-    edges = [GraphEdge(edge["from"], edge["to"], edge["probability"] or 0.0) for edge in told]
+    every = model.asked.answer(Edges(*known))["edges"]
+    edges = [GraphEdge(edge["from"], edge["to"], edge["probability"] or 0.0) for edge in every]
     of_best = tuple(edge for edge in edges if (edge.source, edge.sink) in best)
     others = tuple(edge for edge in edges if edge.weight >= LEAST_DRAWN and (edge.source, edge.sink) not in best)
     return ColumnGraph(None, tuple(model.names), of_best, {}, "probability", others)
 
 
-def graph_of_structure(structure: Mapping[str, object]) -> ColumnGraph:
+def graph_of_structure(structure: JSONMapping) -> ColumnGraph:
     """The graph of `structure()`, of models that do not say what an edge tells.
 
     Edges from the class are left out. Those to it stay: of trees they come from the columns that are used.
     """
-    nodes = cast("Sequence[Mapping[str, object]]", structure["nodes"])
-    target = next((str(node["name"]) for node in nodes if node.get("role") == "class"), None)
-    pairs = [
-        (str(edge["from"]), str(edge["to"])) for edge in cast("Sequence[Mapping[str, object]]", structure["edges"])
-    ]
+    nodes, pairs = structure["nodes"], [(edge["from"], edge["to"]) for edge in structure["edges"]]
+    target = next((node["name"] for node in nodes if node.get("role") == "class"), None)
     is_drawn = any(sink == target for _, sink in pairs)
-    columns = tuple(str(node["name"]) for node in nodes if is_drawn or node["name"] != target)
+    columns = tuple(node["name"] for node in nodes if is_drawn or node["name"] != target)
     edges = tuple(GraphEdge(source, sink, 1.0) for source, sink in pairs if source != target)
     return ColumnGraph(None if is_drawn else target, columns, edges, {}, "")
 
@@ -204,13 +198,8 @@ def family_of(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObjec
         counts = model.class_counts.tolist()
         shares = [n / max(1, sum(counts)) for n in counts]
         context = {"given": {}, "n_rows": counts, "probability": shares}
-        return {
-            "column": column,
-            "parents": [],
-            "values": list(model.schema.classes),
-            "contexts": [context],
-            "n_contexts": 1,
-        }
+        values = list(model.schema.classes)
+        return {"column": column, "parents": [], "values": values, "contexts": [context], "n_contexts": 1}
     names = [attribute.name for attribute in attributes]
     if column not in names or names.index(column) not in model.network.order:
         raise UnknownColumn(column, [names[child] for child in model.network.order])
@@ -227,7 +216,8 @@ def family_of(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObjec
         "contexts": [
             {
                 "given": {
-                    name: _label(domain, code) for name, domain, code in zip(given, domains, context.codes, strict=True)
+                    name: domain[code] if code < len(domain) else "(unseen)"
+                    for name, domain, code in zip(given, domains, context.codes, strict=True)
                 },
                 "n_rows": context.n_rows.tolist(),
                 "probability": context.probability.tolist(),
@@ -235,10 +225,6 @@ def family_of(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObjec
             for context in contexts_of(tree, estimates, limit)
         ],
     }
-
-
-def _label(domain: Sequence[str], code: int) -> str:
-    return domain[code] if code < len(domain) else "(unseen)"
 
 
 def outline(found: ColumnGraph) -> list[JSONObject]:

@@ -51,7 +51,7 @@ def structure_of(model: Model, member: int | None) -> JSONObject:
 def lineage(workspace: Workspace, reference: str) -> JSONObject:
     """Which files, job, schema, request and libraries a version was made of."""
     version = find_version(workspace, reference)
-    told = model_file.read_pairs(version.duckdb_path, "provenance")
+    provenance = model_file.read_pairs(version.duckdb_path, "provenance")
     return {
         "name": version.name,
         "version": version.version,
@@ -62,7 +62,7 @@ def lineage(workspace: Workspace, reference: str) -> JSONObject:
         "n_rows": version.n_rows,
         "files": version.files,
         "schema": json.loads(map_version(version).schema.to_json()),
-        "provenance": {name: json.loads(text) for name, text in told.items()},
+        "provenance": {name: json.loads(text) for name, text in provenance.items()},
         "libraries": model_file.read_pairs(version.duckdb_path, "libraries"),
     }
 

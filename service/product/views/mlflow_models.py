@@ -86,8 +86,8 @@ def log_facts(learner: str, parameters: Mapping[str, object], n_rows: int, metri
     """Log to the active run what a training is remembered by; of the metrics those that are numbers."""
     mlflow = library()
     mlflow.log_params({"learner": learner} | {name: str(value) for name, value in parameters.items()})
-    told = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
-    mlflow.log_metrics({"n_rows": float(n_rows)} | told)
+    numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
+    mlflow.log_metrics({"n_rows": float(n_rows)} | numbers)
 
 
 @contextmanager

@@ -94,5 +94,5 @@ def _name(region: Region, number: int, columns: Sequence[str]) -> str:
     own = [columns[v] for v in region.variables]
     if len(own) == 1:
         return own[0]
-    said = ", ".join(own) if len(own) <= NAMED else f"{len(own)} columns"
-    return f"{number}: {said}"
+    names = ", ".join(own) if len(own) <= NAMED else f"{len(own)} columns"
+    return f"{number}: {names}"

@@ -50,13 +50,7 @@ def report_page(report: ModelReport, *, title: str, learner: str, call: str, whe
         Where the rows are from.
     """
     return _template().render(
-        report=report,
-        title=title,
-        learner=learner,
-        call=call,
-        where=where,
-        words=LOSSES,
-        most_columns=MOST_COLUMNS,
+        report=report, title=title, learner=learner, call=call, where=where, words=LOSSES, most_columns=MOST_COLUMNS
     )
 
 
@@ -70,9 +64,9 @@ def _template() -> "Template":
     return environment.get_template("report.html")
 
 
-def report_table(told: JSONMapping | None) -> dict[str, pa.Table]:
+def report_table(report: JSONMapping | None) -> dict[str, pa.Table]:
     """The table of a model file that keeps a report, as `ModelReport.to_dict` tells it; none without one."""
-    return {} if told is None else {REPORT: pa.table({"value": [json.dumps(told)]})}
+    return {} if report is None else {REPORT: pa.table({"value": [json.dumps(report)]})}
 
 
 def report(workspace: Workspace, reference: str) -> JSONObject:
@@ -129,13 +123,8 @@ def write_report(
     counted = column_counts(model)
     report = report_of(model, *probabilities_of(model, source, counted=counted), counted)
     name, files = f"{version.name}@{version.version}", " ".join(uris)
-    page = report_page(
-        report,
-        title=name,
-        learner=version.learner,
-        call=f"fewpass report {name} {files} --html {name_of(output)}",
-        where=files,
-    )
+    call = f"fewpass report {name} {files} --html {name_of(output)}"
+    page = report_page(report, title=name, learner=version.learner, call=call, where=files)
     with delivering(output, replace=replace) as draft:
         draft.write_text(page, encoding="utf-8")
     return report

@@ -12,7 +12,7 @@ MARGIN = 14.0
 # ALIKE: where nothing is known of what an edge tells.
 THINNEST, WIDEST, ALIKE = 1.0, 6.0, 1.5
 # What an edge tells, by the unit of the graph.
-TOLD = {"probability": "{:.3g} probability", "log loss": "saves {:.3g} of log loss a row"}
+WEIGHT_WORDS = {"probability": "{:.3g} probability", "log loss": "saves {:.3g} of log loss a row"}
 BEND = 0.12  # of what lies across the layers, as in boxes.js
 # By classes where a page has styles of its own; written out where the picture stands alone.
 STYLE = (
@@ -85,21 +85,19 @@ def _box(graph: ColumnGraph, name: str, blamed: Mapping[str, str], bars: Mapping
 
 def described(graph: ColumnGraph) -> str:
     """The graph in words, for who cannot see it."""
-    of_class = (
-        f" Every column has the class {text_of(graph.target)} as a parent, too." if graph.target is not None else ""
-    )
-    told = "; ".join(f"{text_of(edge.source)} to {text_of(edge.sink)}" for edge in graph.edges[:200])
+    of_class = "" if graph.target is None else f" Every column has the class {text_of(graph.target)} as a parent, too."
+    edges = "; ".join(f"{text_of(edge.source)} to {text_of(edge.sink)}" for edge in graph.edges[:200])
     more = f"; and {len(graph.edges) - 200} more" if len(graph.edges) > 200 else ""
-    return f"{len(graph.columns)} columns, {len(graph.edges)} edges.{of_class} {told}{more}".strip()
+    return f"{len(graph.columns)} columns, {len(graph.edges)} edges.{of_class} {edges}{more}".strip()
 
 
 def _edge(graph: ColumnGraph, edge: GraphEdge, path: str, most: float, kind: str = "edge-line") -> str:
     source, sink = text_of(edge.source), text_of(edge.sink)
     thick = THINNEST + (WIDEST - THINNEST) * edge.weight / most if graph.unit else ALIKE
-    told = f"{source} → {sink}" + (f": {TOLD[graph.unit].format(edge.weight)}" if graph.unit else "")
+    title = f"{source} → {sink}" + (f": {WEIGHT_WORDS[graph.unit].format(edge.weight)}" if graph.unit else "")
     return (
         f'<path class="{kind}" data-edge="{escape(f"{source}->{sink}")}" data-from="{escape(source)}" data-to="{escape(sink)}" '
-        f'd="{path}" stroke-width="{thick:.2f}" marker-end="url(#arrow)"><title>{escape(told)}</title></path>'
+        f'd="{path}" stroke-width="{thick:.2f}" marker-end="url(#arrow)"><title>{escape(title)}</title></path>'
     )
 
 

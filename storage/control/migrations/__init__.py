@@ -32,7 +32,7 @@ def upgrade(engine: Engine, writing: Callable[[], AbstractContextManager[Connect
         revision = _revision(connection)
         if revision == HEAD:
             return
-        if revision is not None and not _is_known(revision):
+        if revision is not None and not any((Path(__file__).parent / "versions").glob(f"{revision}_*.py")):
             raise NewerDatabase(engine.url.render_as_string(hide_password=True), revision, HEAD)
         _run(connection)
 
@@ -41,10 +41,6 @@ def _revision(connection: Connection) -> str | None:
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
     return connection.execute(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()
-
-
-def _is_known(revision: str) -> bool:
-    return any((Path(__file__).parent / "versions").glob(f"{revision}_*.py"))
 
 
 def _run(connection: Connection) -> None:

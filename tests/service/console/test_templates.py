@@ -133,7 +133,7 @@ edge = a(column="town", weight=maybe(0.5))
 PAGES: dict[str, Strategy] = {
     "overview.html": a(
         models=some(line),
-        wanted=st.sampled_from(["", "rain"]),
+        search=st.sampled_from(["", "rain"]),
         sort=st.sampled_from(["name", "loss"]),
         is_first=st.booleans(),
         states=states,

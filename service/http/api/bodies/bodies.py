@@ -85,7 +85,7 @@ def has_lone_surrogates(body: bytes) -> bool:
     return False
 
 
-def decoded(decode: Callable[[bytes], Decoded], body: bytes, wanted: str) -> Decoded:
+def decoded(decode: Callable[[bytes], Decoded], body: bytes, remedy: str) -> Decoded:
     """What a decoder of msgspec makes of a JSON body.
 
     Parameters
@@ -101,7 +101,7 @@ def decoded(decode: Callable[[bytes], Decoded], body: bytes, wanted: str) -> Dec
         return decode(body)
     except msgspec.ValidationError as error:
         words = long_number(body) if "out of range" in str(error) else ""
-        raise InvalidRequest(f"{words or with_column(str(error), body)}. {wanted}") from error
+        raise InvalidRequest(f"{words or with_column(str(error), body)}. {remedy}") from error
     except RecursionError as error:  # where anything may stand, as among the parameters of a protocol
         raise MalformedBody(TOO_DEEP) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -67,8 +67,8 @@ def row_reader(shape: type[Rows], max_rows: int) -> Callable[[bytes], Rows]:
     def read(body: bytes) -> Rows:
         if len(body) <= WHOLE_BYTES:
             return read_at_once(body)
-        told = msgspec.structs.asdict(read_raw(body))
-        return shape(**{name: _rows(name, raw, max_rows) if name in RAW else raw for name, raw in told.items()})
+        members = msgspec.structs.asdict(read_raw(body))
+        return shape(**{name: _rows(name, raw, max_rows) if name in RAW else raw for name, raw in members.items()})
 
     return read
 

@@ -26,7 +26,7 @@ DTYPES = {
     **{f"FP{8 * size}": f"<f{size}" for size in (2, 4, 8)},
 }
 BINARY_TIMES = 8  # a double takes 40 bytes as Python has it; smaller numbers are mostly the same ones again
-MOST_TOLD = 8  # dimensions
+MOST_DIMENSIONS = 8
 LENGTH = b"inference-header-content-length"
 
 
@@ -146,7 +146,7 @@ def n_rows_of(tensor: Tensor) -> int:
     """Rows of an input, which is one column: (n,) or (n, 1)."""
     shape = tensor.shape
     if not 1 <= len(shape) <= 2 or shape[0] < 0 or shape[1:] not in ([], [1]):
-        described = f"the shape {shape}" if len(shape) <= MOST_TOLD else f"a shape of {len(shape)} dimensions"
+        described = f"the shape {shape}" if len(shape) <= MOST_DIMENSIONS else f"a shape of {len(shape)} dimensions"
         raise InvalidRequest(
             f"Input {tensor.name!r} has {described}; send one input for each attribute, of shape [n] or [n, 1].",
             input=tensor.name,
@@ -204,16 +204,16 @@ def write_response(
         All there are; those that the request names are sent.
     """
     by_default = bool(request.parameters.get("binary_data_output", False))
-    wanted = {output.name: output.parameters for output in request.outputs or ()}
-    for name in wanted:
+    selection = {output.name: output.parameters for output in request.outputs or ()}
+    for name in selection:
         if name not in {known for known, _, _ in outputs}:
             raise InvalidRequest(f"There is no output {name!r}. The outputs are {', '.join(o[0] for o in outputs)}.")
     described, tail = [], []
     for name, datatype, values in outputs:
-        if (wanted and name not in wanted) or (not wanted and name == "classes"):
+        if (selection and name not in selection) or (not selection and name == "classes"):
             continue
         found: JSONObject = {"name": name, "shape": list(np.shape(values)), "datatype": datatype}
-        if wanted.get(name, {}).get("binary_data", by_default):
+        if selection.get(name, {}).get("binary_data", by_default):
             tail.append(to_bytes(datatype, values))
             found["parameters"] = {"binary_data_size": len(tail[-1])}
         else:

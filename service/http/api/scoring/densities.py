@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import anyio.to_thread
 import msgspec
@@ -34,6 +34,7 @@ from service.settings import Settings
 SCORE_PATH, IMPUTE_PATH = "/v1/models/{name}/score", "/v1/models/{name}/impute"
 ROWS_AT_ONCE = 256  # between two looks at the clock
 Overlooked = Annotated[bool, msgspec.Meta(description="Overlook columns that the model does not know.")]
+Rows = TypeVar("Rows")
 
 
 class OverGraphs(msgspec.Struct, forbid_unknown_fields=True):
@@ -121,17 +122,15 @@ class Densities:
 
     async def score(self, request: Request) -> Response:
         """How probable the model holds each row; what a row misses is summed out, unless graphs are averaged."""
-        return await self._answer(
-            request, lambda served, body: self._scored(served, decoded(self.read_score, body, ROWS))
-        )
+        return await self._answer(request, self.read_score, self._scored)
 
     async def impute(self, request: Request) -> Response:
         """Cells that are null or absent, filled by what is most probable given the rest of the row, by means, or by draws."""
-        return await self._answer(
-            request, lambda served, body: self._imputed(served, decoded(self.read_impute, body, ROWS))
-        )
+        return await self._answer(request, self.read_impute, self._imputed)
 
-    async def _answer(self, request: Request, work: Callable[[Served, bytes], JSONObject]) -> Response:
+    async def _answer(
+        self, request: Request, read: Callable[[bytes], Rows], work: Callable[[Served, Rows], JSONObject]
+    ) -> Response:
         content_type, _, _ = headers_of(request.scope)
         if content_type != JSON:
             raise UnsupportedMediaType(f"Content type {content_type!r} is not supported. Send {JSON}.")
@@ -140,15 +139,15 @@ class Densities:
 
         def answer() -> bytes:
             self.predict.held(body, JSON, hold)
-            return msgspec.json.encode(work(served, body))
+            return msgspec.json.encode(work(served, decoded(read, body, ROWS)))
 
         return Response(await anyio.to_thread.run_sync(answer), media_type=JSON)
 
-    def _scored(self, served: Served, asked: ScoreRequest) -> JSONObject:
+    def _scored(self, served: Served, request: ScoreRequest) -> JSONObject:
         pause = self._pause("score")
-        model, chunk, _ = self._rows(served, asked)
+        model, chunk, _ = self._rows(served, request)
         x, found = model.columns.rows_of_chunk(chunk), [np.empty(0)]
-        average = None if asked.average is None else asked.average.average()
+        average = None if request.average is None else request.average.average()
         over = graph_average(served.model, average, chunk.n_rows, pause)
         row_logs = model.row_logs if over is None else over.log_likelihood
         for first in range(0, chunk.n_rows, ROWS_AT_ONCE):
@@ -167,10 +166,10 @@ class Densities:
             "average": None if over is None else over.told(),
         }
 
-    def _imputed(self, served: Served, asked: ImputeRequest) -> JSONObject:
+    def _imputed(self, served: Served, request: ImputeRequest) -> JSONObject:
         pause = self._pause("impute")
-        model, chunk, records = self._rows(served, asked)
-        filling = Filling(asked.how, tuple(asked.only), asked.draws, asked.seed)
+        model, chunk, records = self._rows(served, request)
+        filling = Filling(request.how, tuple(request.only), request.draws, request.seed)
         most = self.settings.max_rows
         if len(records) * filling.draws > most:
             detail = f"{len(records)} rows of {filling.draws} draws each; at most {most} rows are answered at once."
@@ -184,12 +183,12 @@ class Densities:
         """What ends an answer that takes longer than a request may."""
         return until(time.monotonic() + self.settings.query_s, self.settings.query_s, kind)
 
-    def _rows(self, served: Served, asked: ScoreRequest | ImputeRequest) -> tuple[CircuitModel, Chunk, list[Record]]:
+    def _rows(self, served: Served, request: ScoreRequest | ImputeRequest) -> tuple[CircuitModel, Chunk, list[Record]]:
         """The model, the rows as it reads them, and as records."""
-        check_form(asked, self.settings.max_rows)
-        model, columns, records = queryable(served.model), asked.columns or {}, asked.records or []
-        served.check_names(records or [columns], asked.ignore_unknown, 'or send "ignore_unknown": true')
-        if asked.columns is None:
+        check_form(request, self.settings.max_rows)
+        model, columns, records = queryable(served.model), request.columns or {}, request.records or []
+        served.check_names(records or [columns], request.ignore_unknown, 'or send "ignore_unknown": true')
+        if request.columns is None:
             chunk = encode_records(records, model.schema)
         else:
             chunk = encode_columns(columns, model.schema)
@@ -202,9 +201,9 @@ def _completed(
 ) -> tuple[list[Record], int, int]:
     """Records with their cells filled, draw after draw; and how many cells were filled, and how many left."""
     columns = model.columns
-    asked = variables_to_fill(model, filling, columns.names)
+    variables = variables_to_fill(model, filling, columns.names)
     is_missing = np.zeros(x.shape, np.bool_)
-    for v in asked:
+    for v in variables:
         is_missing[v] = [row.get(columns.names[v]) is None for row in records]
     x = np.where(is_missing, np.nan if x.dtype.kind == "f" else -1, x).astype(x.dtype)
     options: JSONObject = {"nameable": nameable(columns), "seed": filling.seed, "n_draws": filling.draws}
@@ -219,7 +218,7 @@ def _completed(
         for place, row in enumerate(records):
             new = {
                 columns.names[v]: None if np.isnan(own[v, place]) else raw_value(columns, v, float(own[v, place]))
-                for v in asked
+                for v in variables
                 if is_missing[v, place]
             }
             completed.append(dict(row) | new)

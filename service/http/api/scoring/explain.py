@@ -79,14 +79,8 @@ def explained(served: Served, chunk: Any) -> JSONObject:
     found = explain(served.model, chunk)
     classes = served.classes
     names = [attribute.name for attribute in served.schema.attributes]
-    rows = zip(
-        found.predicted.tolist(),
-        found.against.tolist(),
-        found.log_odds.tolist(),
-        found.prior.tolist(),
-        found.contributions.tolist(),
-        strict=True,
-    )
+    parts = found.predicted, found.against, found.log_odds, found.prior, found.contributions
+    rows = zip(*(part.tolist() for part in parts), strict=True)
     served.count_rows(chunk.n_rows)
     return {
         "model": served.name,

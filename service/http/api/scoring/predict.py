@@ -213,10 +213,8 @@ class Predict:
     def _one(self, served: Served, record: Record) -> bytes:
         probabilities = served.classify(record).tolist()
         served.count_rows(1)
-        best = probabilities.index(max(probabilities))
-        return b"".join(
-            (served.json_head, served.json_classes[best], b'],"probabilities":[', self.encode(probabilities), b"]}")
-        )
+        best, text = probabilities.index(max(probabilities)), self.encode(probabilities)
+        return b"".join((served.json_head, served.json_classes[best], b'],"probabilities":[', text, b"]}"))
 
     def _json(self, served: Served, rows: Rows, options: Options) -> bytes:
         check_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
@@ -302,9 +300,9 @@ def headers_of(scope: Scope) -> tuple[str, str, int | None]:
     is_json = content_type == b"application/json"
     given = JSON if is_json else content_type.decode("latin-1").partition(";")[0].strip().lower()
     accept = headers.get(b"accept", b"")
-    wanted = ARROW if ARROW.encode() in accept else JSON if JSON.encode() in accept else ""
+    answer_type = ARROW if ARROW.encode() in accept else JSON if JSON.encode() in accept else ""
     length = headers.get(b"content-length")
-    return given, wanted, None if length is None else int(length)
+    return given, answer_type, None if length is None else int(length)
 
 
 def check_form(request: PredictRequest, max_rows: int) -> None:

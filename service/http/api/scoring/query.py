@@ -52,6 +52,6 @@ def query(name: str, body: QueryRequest, request: Request) -> QueryResponse:
     settings: Settings = request.app.state.settings
     pause = queries.until(time.monotonic() + settings.query_s, settings.query_s)
     served = served_of(request, name)
-    asked = queries.limited(served.model, body.queries, settings.max_rows, settings.query_s)
-    queries.check_size(served.model, asked, settings.max_rows)
-    return QueryResponse(model=served.name, version=served.version, answers=queries.answers(served.model, asked, pause))
+    batch = queries.limited(served.model, body.queries, settings.max_rows, settings.query_s)
+    queries.check_size(served.model, batch, settings.max_rows)
+    return QueryResponse(model=served.name, version=served.version, answers=queries.answers(served.model, batch, pause))

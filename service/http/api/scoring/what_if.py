@@ -69,8 +69,6 @@ def ask(name: str, body: WhatIfRequest, request: Request) -> WhatIfResponse:
     Each is what predict, explain and query answer; a part that this model has not is told with the reason.
     """
     settings: Settings = request.app.state.settings
-    served = served_of(request, name)
-    limit_s = min(body.time_limit_s, settings.query_s)
-    told = {name: getattr(body, name) for name in WhatIfRequest.model_fields}
-    case = Case(**(told | {"time_limit_s": limit_s}))
-    return WhatIfResponse.model_validate(what_if(served, case))
+    fields = {field: getattr(body, field) for field in WhatIfRequest.model_fields}
+    case = Case(**fields | {"time_limit_s": min(body.time_limit_s, settings.query_s)})
+    return WhatIfResponse.model_validate(what_if(served_of(request, name), case))
