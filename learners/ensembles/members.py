@@ -162,6 +162,6 @@ def _depth_within(family: Family, schema: Schema, drawn: Chunk, n_rows: int, mos
 def _expected_cells(codes: Integers, n_rows: int) -> float:
     """Distinct codes among so many rows, as their number grows from the first half of these to all."""
     whole = int(codes.max(initial=-1)) + 1
-    half = np.count_nonzero(np.bincount(codes[: codes.size // 2]))
+    half = int(np.count_nonzero(np.bincount(codes[: codes.size // 2])))
     growth = np.log2(max(1, whole) / max(1, half))
     return float(whole * (n_rows / max(1, codes.size)) ** growth)
