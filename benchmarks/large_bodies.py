@@ -5,7 +5,6 @@ python -m benchmarks.large_bodies --rounds 3
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import statistics
@@ -19,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.measuring import Figure, machine, report
+from benchmarks.measuring import machine, median_figure, options, report
 from service import product
 from service.processes.local_server import local_server
 from service.requests.requests import TrainRequest
@@ -104,11 +103,8 @@ def post(client: http.client.HTTPConnection, path: str, body: bytes) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=249_000)
+    parser = options(__doc__, rounds=3, rows=249_000)
     parser.add_argument("--only", default="", help="bodies whose name begins so")
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     figures = []
     with tempfile.TemporaryDirectory() as name, local_server(trained(Path(name))) as server:
@@ -120,7 +116,7 @@ def main() -> None:
             runs = [wait_beside(address, path, body) for _ in range(args.rounds)]
             waits = [wait for _, _, wait in runs]
             detail = f"{len(body) / 2**20:.1f} MiB, {runs[0][0]}, {statistics.median(s for _, s, _ in runs):.2f} s"
-            figures.append(Figure(what, statistics.median(waits), min(waits), max(waits), "100", "50", detail))
+            figures.append(median_figure(what, waits, "100", "50", detail))
     report("A prediction beside a large body: longest wait, ms", figures, {"machine": machine()}, args.json)
 
 

@@ -1,4 +1,4 @@
-"""A refresh that adds 1 % of the files, against training from scratch; and a job killed two hundred times.
+"""A refresh that adds 1 % of the files, against training from scratch.
 
 python -m benchmarks.refresh --rows 20000000 --files 100
 python -m benchmarks.refresh --rows 20000000 --files 100 --lake delta    # or iceberg: a table that is followed by its log
@@ -6,7 +6,6 @@ python -m benchmarks.refresh --rows 20000000 --files 100 --lake delta    # or ic
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import statistics
 import subprocess
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import tables
-from benchmarks.measuring import figure, machine, report
+from benchmarks.measuring import figure, machine, options, report
 from service import product
 
 
@@ -33,14 +32,9 @@ def parts(n_rows: int, n_attributes: int, n_files: int, seed: int = 0) -> Path:
         aside.mkdir()
         whole = pq.ParquetFile(tables.table(n_rows, n_attributes, seed))
         size = n_rows // n_files
-        rest = None
-        number = 0
+        rest, number = whole.schema_arrow.empty_table(), 0
         for batch in whole.iter_batches(size):
-            rest = (
-                pa.Table.from_batches([batch])
-                if rest is None
-                else pa.concat_tables([rest, pa.Table.from_batches([batch])])
-            )
+            rest = pa.concat_tables([rest, pa.Table.from_batches([batch])])
             while rest.num_rows >= size:
                 pq.write_table(rest.slice(0, size), aside / f"{number:05d}.parquet", row_group_size=262_144)
                 rest, number = rest.slice(size), number + 1
@@ -83,15 +77,8 @@ def import_s() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=20_000_000)
-    parser.add_argument("--attributes", type=int, default=40)
-    parser.add_argument("--files", type=int, default=100)
-    parser.add_argument("--k", type=int, default=2)
-    parser.add_argument("--estimator", default="m")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = options(__doc__, rows=20_000_000, attributes=40, files=100, k=2, estimator="m", rounds=3)
     parser.add_argument("--lake", choices=("delta", "iceberg"))
-    parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
 
     from service.requests.requests import TrainRequest
@@ -100,13 +87,8 @@ def main() -> None:
 
     data = parts(asked.rows, asked.attributes, asked.files)
     paths = sorted(str(path) for path in data.glob("*.parquet"))
-    request = {
-        "target": "class",
-        "learner": "kdb",
-        "parameters": {"k": asked.k, "estimator": asked.estimator},
-        "holdout": 0,
-        "update": True,
-    }
+    request = {"target": "class", "learner": "kdb", "holdout": 0, "update": True}
+    request["parameters"] = {"k": asked.k, "estimator": asked.estimator}
     seconds: dict[str, list[float]] = {"scratch": [], "refresh": []}
     equal = []
     n_new = max(1, asked.files // 100)
@@ -132,16 +114,8 @@ def main() -> None:
         if round_number:
             seconds["refresh"].append(refresh_s)
             seconds["scratch"].append(scratch_s)
-    figures = [
-        figure(
-            f"scratch ÷ refresh of {n_new} in {asked.files} files",
-            seconds["scratch"],
-            seconds["refresh"],
-            "20",
-            "60",
-            f"equal models: {all(equal)}",
-        )
-    ]
+    what = f"scratch ÷ refresh of {n_new} in {asked.files} files"
+    figures = [figure(what, seconds["scratch"], seconds["refresh"], "20", "60", f"equal models: {all(equal)}")]
     facts = {
         "rows": asked.rows,
         "rows_per_s_from_scratch": asked.rows / statistics.median(seconds["scratch"]),

@@ -5,12 +5,11 @@ python -m benchmarks.scale --rows 5000000 20000000 50000000
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from pathlib import Path
 
 from benchmarks import tables
-from benchmarks.measuring import Figure, alternated_apart, machine, ratio, report, seconds_once_warm
+from benchmarks.measuring import Figure, alternated_apart, machine, options, ratio, report, seconds_once_warm
 
 
 def train(path: Path, small: Path, threads: int) -> float:
@@ -27,12 +26,7 @@ def train(path: Path, small: Path, threads: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, nargs="+", default=[5_000_000, 20_000_000, 50_000_000])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
+    asked = options(__doc__, rows=[5_000_000, 20_000_000, 50_000_000], threads=2, rounds=3).parse_args()
     small = tables.table(100_000)
     paths = {n: tables.table(n) for n in asked.rows}
     runs = alternated_apart(asked.rounds, **{str(n): (train, path, small, asked.threads) for n, path in paths.items()})
