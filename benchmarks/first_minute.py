@@ -10,8 +10,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import real_tables
+import numpy as np
+import pyarrow.parquet as pq
+
 from benchmarks.measuring import CommandRun, machine, median_figure, options, report, run_command
+from benchmarks.real_tables import TARGET, arrow_table
 from benchmarks.serving import free_port, running
 
 ROWS = 20_000
@@ -23,10 +26,10 @@ def command(*arguments: str | Path, cache: Path, workspace: Path) -> CommandRun:
     return run_command([sys.executable, "-m", "service.cli", *arguments], environment)
 
 
-def first_model(cache: Path, workspace: Path) -> CommandRun:
+def first_model(table: Path, cache: Path, workspace: Path) -> CommandRun:
     """`fewpass train`: kDB-2 with `hdp-map` of 20,000 rows of the real table."""
-    options = ["--target", real_tables.TARGET, "--name", "first", "--learner", "kdb", "--k", "2"]
-    return command("train", *real_tables.files(ROWS), *options, cache=cache, workspace=workspace)
+    options = ["--target", TARGET, "--name", "first", "--learner", "kdb", "--k", "2"]
+    return command("train", table, *options, cache=cache, workspace=workspace)
 
 
 def seconds_to_ready(cache: Path, workspace: Path) -> float:
@@ -40,11 +43,11 @@ def seconds_to_ready(cache: Path, workspace: Path) -> float:
 
 def main() -> None:
     args = options(__doc__).parse_args()
-    real_tables.files(ROWS)
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
-        cold = first_model(root / "of-the-model", root / "workspace")
-        warm = first_model(root / "of-the-model", root / "workspace")
+        pq.write_table(arrow_table(ROWS, np.random.default_rng(0)), root / "table.parquet")
+        cold = first_model(root / "table.parquet", root / "of-the-model", root / "workspace")
+        warm = first_model(root / "table.parquet", root / "of-the-model", root / "workspace")
         ready_cold = seconds_to_ready(root / "of-the-server", root / "workspace")
         all_kernels = command("precompile", cache=root / "of-all", workspace=root / "workspace")
         ready_warm = [seconds_to_ready(root / "of-all", root / "workspace") for _ in range(3)]

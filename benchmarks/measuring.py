@@ -60,14 +60,6 @@ def alternated(
     return seconds
 
 
-def seconds_once_warm(task: Callable[[Path], Any], small: Path, path: Path) -> float:
-    """Seconds of a task on a file, after it has run on a small one."""
-    task(small)
-    started = time.perf_counter()
-    task(path)
-    return time.perf_counter() - started
-
-
 def figure(
     what: str, over: Sequence[float], under: Sequence[float], at_least: str, aim: str, detail: str = ""
 ) -> Figure:

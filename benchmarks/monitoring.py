@@ -8,7 +8,6 @@ Both go on where they were stopped: each month or drift is one line of a file.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.measuring import options
 from learners.monitoring.causes import causes
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift import drift_report
@@ -230,15 +230,10 @@ def report(found: list[dict]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(
+        __doc__, months=1, days=30, rows_per_hour=500, repeats=2, rows=20_000, out=Path("build/benchmarks")
+    )
     parser.add_argument("what", choices=["false-alarms", "power"])
-    parser.add_argument("--months", type=int, default=1)
-    parser.add_argument("--days", type=int, default=30, help="Of a month; fewer for a quick look.")
-    parser.add_argument("--rows-per-hour", type=int, default=500)
-    parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--out", type=Path, default=Path("build/benchmarks"))
-    parser.add_argument("--json", type=Path, help="Where to copy what is found.")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     path = asked.out / f"{asked.what}.jsonl"
