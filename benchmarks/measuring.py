@@ -123,10 +123,15 @@ def _run(arguments: list[str], environment: dict[str, str], timeout_s: float) ->
     timer = threading.Timer(max(0.0, timeout_s), os.killpg, (process.pid, signal.SIGKILL))
     timer.start()
     assert process.stderr is not None
-    errors = process.stderr.read().decode(errors="replace")
-    _, status, used = os.wait4(process.pid, 0)
-    is_late = not timer.is_alive()
-    timer.cancel()
+    try:
+        errors = process.stderr.read().decode(errors="replace")
+        _, status, used = os.wait4(process.pid, 0)
+    except KeyboardInterrupt:  # which the terminal does not send to another session
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    finally:
+        is_late = not timer.is_alive()
+        timer.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise NotDone(f"more than {timeout_s:.0f} s" if is_late else " ".join(errors.split())[-200:])
