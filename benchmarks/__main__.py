@@ -1,7 +1,7 @@
 """Run all benchmarks one after another; each is a command of its own.
 
-python -m benchmarks                  # as large as the published figures: about two hours
-python -m benchmarks --quick          # smaller tables: a quarter of an hour
+python -m benchmarks                  # as large as the published figures: at most two hours
+python -m benchmarks --quick          # smaller tables: at most a quarter of an hour
 """
 
 from __future__ import annotations
@@ -13,50 +13,36 @@ from pathlib import Path
 
 FULL = {
     "passes": ["--threads", "1"],
-    "training": [],
-    "prediction": [],
     "one_row": [],
     "first_minute": [],
     "serving": [],
     "hdp_sampler": [],
-    "splice": [],
     "refresh": [],
     "scale": [],
-    "resume": [],
     "circuits": [],
     "map": [],
     "service": [],
     "large_bodies": [],
-    "averaged_tan": [],
     "structures": [],
     "density": [],
     "bayesian_circuits": [],
-    "bayesian_calibration": [],
-    "real_table": [],
     "monitoring": ["power", "--repeats", "20"],
     "sql": [],
     "clicks": [],
 }
 QUICK = {
     "passes": ["--rows", "1000000", "--rounds", "3"],
-    "training": ["--rows", "500000", "--rounds", "2"],
-    "prediction": ["--rows", "100000", "--rounds", "3"],
     "one_row": ["--rows", "10000", "--rounds", "2"],
     "serving": ["--rounds", "2", "--seconds", "1"],
-    "splice": ["--rows", "200000", "--test-rows", "100000", "--iterations", "500"],
     "refresh": ["--rows", "1000000", "--rounds", "1"],
     "scale": ["--rows", "500000", "1000000", "--rounds", "1"],
-    "resume": ["--rows", "500000", "--kills", "5"],
-    "averaged_tan": ["--repetitions", "1"],
     "structures": ["--columns", "16", "--rounds", "2", "--rows", "500000", "--nominal-rows", "100000"],
     "service": ["--rounds", "1", "--seconds", "1", "--jobs", "300"],
     "large_bodies": ["--rounds", "1", "--rows", "50000"],
     "clicks": ["--rows", "5000", "--clicks", "40", "--rounds", "1"],
-    "real_table": ["--rows", "100000", "--rounds", "2", "--command-rounds", "1"],
     "monitoring": ["power", "--repeats", "1"],
     "sql": ["--models", "7", "--rows", "500", "--speed-rows", "20000", "--rounds", "1"],
     "bayesian_circuits": ["--quick", "sweeps", "growth", "query"],
-    "bayesian_calibration": ["--sets", "50", "--rows", "20"],
 }
 
 

@@ -1,147 +1,102 @@
-"""Samplers of Bayesian circuits: effective samples per second, seconds a sweep, growth with the rows, queries of many draws.
+"""The sampler of Bayesian circuits: seconds a sweep, growth with the rows, queries of many draws.
 
-Seconds are those of the processor: the samplers run on one thread, and other work on the machine does not count.
+Seconds are those of the processor: the sampler runs on one thread, and other work on the machine does not count.
 
-    python -m benchmarks.bayesian_circuits                       # everything; the reference sampler of Ailerons takes an hour
+    python -m benchmarks.bayesian_circuits                       # everything
     python -m benchmarks.bayesian_circuits --quick               # few sweeps
     python -m benchmarks.bayesian_circuits sweeps growth query   # parts
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from benchmarks.bayesian_problems import problem_of, table_of
-from benchmarks.measuring import Figure, apart, machine, report
+from benchmarks.measuring import Figure, alternated, apart, figure, machine, median_figure, options, report
+from learners.circuits.bayesian.sampler.columns import Coding, coded
+from learners.circuits.bayesian.sampler.learning import sampled_rows
 from learners.circuits.bayesian.sampler.priors import Prior
-from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, RowBlocks, SamplingAlgorithm, State, lazy
+from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, RowBlocks, lazy
+from learners.circuits.bayesian.sampler.settings import GibbsParameters
+from learners.circuits.bayesian.sampler.shape import complete_shape
 from learners.circuits.bayesian.sampler.store import FileStore
-from tests.naive.reference_sampler import reference
+from learners.circuits.bayesian.sampler.tuning import given
+from learners.kernels.arrays import Float32s
+from learners.passes.engine import collect
+from learners.passes.sources.source import Source
+from learners.schema import Schema
+from learners.schema.encoding.encode import encode
+from learners.schema.inference.binned_schema import binned_schema
+from learners.schema.inference.summaries import ColumnSummaries
 
-Make = Callable[[Prior, RowBlocks], SamplingAlgorithm]
-SAMPLERS: dict[str, Make] = {
-    "lazy": lambda prior, rows: lazy(prior, rows, Moves(1, 4)),
-    "lazy, whole trees alone": lambda prior, rows: lazy(prior, rows, Moves(1, 0)),
-    "reference": reference,
-}
-# Set, children, sweeps of the lazy and the paper's sampler after a burn-in by the lazy one.
-RUNS = {
-    "effective": [
-        ("abalone", 2, 2000, 1000),
-        ("abalone", 4, 2000, 500),
-        ("cpu_act", 4, 1000, 200),
-        ("ailerons", 4, 500, 60),
-    ],
-    "quick": [("abalone", 2, 200, 100), ("abalone", 4, 200, 50)],
-}
-GOALS = {
-    ("abalone", 4, "reference"): ("5", "10"),
-    ("cpu_act", 4, "reference"): ("10", "30"),
-    ("ailerons", 4, "reference"): ("20", "100"),
-}
-BURN_IN = {"abalone": 500, "cpu_act": 300, "ailerons": 150}
+MIXED = Path(__file__).resolve().parents[1] / "../shared/data/mixed"
+MOVES = {"lazy, whole trees alone": Moves(1, 0), "lazy": Moves(1, 4)}
 
 
-def swept(make: Make, prior: Prior, rows: RowBlocks, state: State, n: int) -> tuple[np.ndarray, float]:
-    """The log joint of n sweeps from a state, and the processor seconds of one."""
-    sampler, random = make(prior, rows), np.random.default_rng(1)
-    if make is reference:  # which needs a child at every sum of every row
-        begun = sampler.init(np.random.default_rng(2))
-        state = _at_all_sums(prior, state, begun)
-    state, _ = sampler.step(random, state)  # compiles, and fills caches
-    logs, started = [], time.process_time()
+def table_of(name: str) -> pa.Table:
+    """A set of the folder `mixed`."""
+    return pq.read_table(MIXED / f"{name}.parquet")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a sampler works on.
+
+    Parameters
+    ----------
+    schema : Schema
+    coding : Coding
+    x : (n_rows, n_columns) float32
+    """
+
+    schema: Schema
+    coding: Coding
+    x: Float32s
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Problem:
+        """The rows of a table without a class."""
+        summaries = collect(ColumnSummaries(None, {}), Source.of_table(table), threads=1)
+        schema, histograms = binned_schema(summaries, 8), {n: c.histogram for n, c in summaries.found.items()}
+        schema, coding = coded(schema, histograms, "by-column", seed=0)
+        return cls(schema, coding, coding.rows(schema, encode(table, schema), 0))
+
+    def prior(self, children: int) -> Prior:
+        """The prior that is fitted to the rows, as a user gets it who says nothing."""
+        n_columns, rows = self.x.shape[1], sampled_rows(InMemory(self.x), 0).astype(np.float64)
+        return given(GibbsParameters(), n_columns).prior(complete_shape(n_columns, children, 0), self.coding, rows, 0)
+
+    def rows(self, table: pa.Table, first_row: int) -> Float32s:
+        """(n_rows, n_columns) float32 of other rows, coded alike."""
+        return self.coding.rows(self.schema, encode(table, self.schema), first_row)
+
+
+def seconds_a_sweep(prior: Prior, rows: RowBlocks, moves: Moves, n: int) -> float:
+    """Processor seconds of one of n sweeps."""
+    sampler, random = lazy(prior, rows, moves), np.random.default_rng(1)
+    state, _ = sampler.step(random, sampler.init(np.random.default_rng(0)))  # compiles, and fills caches
+    started = time.process_time()
     for _ in range(n):
         state, _ = sampler.step(random, state)
-        logs.append(state.log_joint)
-    return np.array(logs), (time.process_time() - started) / n
-
-
-def _at_all_sums(prior: Prior, state: State, begun: State) -> State:
-    """The reached sums as they are, the others at random."""
-    states, sums = begun.states, np.zeros(state.choices.shape, np.int64)
-    row = np.arange(len(state.choices))
-    for p in range(prior.shape.n_positions):
-        states[row, sums[:, p]] = state.choices[:, p]
-        size, right, stride, right_sum = prior.shape.place[p, :4].tolist()
-        if size > 1:
-            sums[:, p + 1] = sums[:, p] + 1 + state.choices[:, p].astype(np.int64) * stride
-            sums[:, right] = sums[:, p + 1] + right_sum
-    return begun._replace(**state._asdict(), states=states)
-
-
-def effective(logs: np.ndarray) -> float:
-    """Effective sample size of the log joint; at least one."""
-    from arviz_stats.base.array import array_stats
-
-    return max(1.0, float(array_stats.ess(logs[np.newaxis], method="bulk")))
-
-
-def effective_samples(name: str, children: int, sweeps: dict[str, int]) -> list[Figure]:
-    """Effective samples per second of the lazy sampler over those of the others, all from one burned-in state."""
-    problem = problem_of(table_of(name))
-    prior, rows = problem.prior(children), InMemory(problem.x)
-    state, random = lazy(prior, rows).init(np.random.default_rng(0)), np.random.default_rng(0)
-    step = SAMPLERS["lazy"](prior, rows).step
-    for _ in range(min(BURN_IN[name], 2 * sweeps["lazy"])):
-        state, _ = step(random, state)
-    found = {}
-    for kind, n in sweeps.items():
-        if n:
-            logs, seconds = swept(SAMPLERS[kind], prior, rows, state, n)
-            found[kind] = effective(logs) / n, seconds
-            print(
-                f"{name}, C_s = {children}, {kind}: {found[kind][0]:.3g} effective a sweep, {seconds:.4g} s a sweep",
-                flush=True,
-            )
-    per_second = {kind: share / seconds for kind, (share, seconds) in found.items()}
-    figures = []
-    for kind in ("reference",):
-        if kind in found:
-            ratio = per_second["lazy"] / per_second[kind]
-            at_least, aim = GOALS.get((name, children, kind), ("", ""))
-            detail = "; ".join(f"{k} {s:.3g} a sweep of {t:.4g} s" for k, (s, t) in found.items())
-            figures.append(
-                Figure(
-                    f"effective samples per second, lazy ÷ {kind}: {name}, C_s = {children}",
-                    ratio,
-                    ratio,
-                    ratio,
-                    at_least,
-                    aim,
-                    detail,
-                )
-            )
-    return figures
+    return (time.process_time() - started) / n
 
 
 def sweep_seconds(n: int) -> list[Figure]:
-    """Milliseconds of a sweep by the default sampler."""
+    """Milliseconds of a sweep."""
     figures = []
     for name, at_least, aim in (("abalone", "15", "6"), ("ailerons", "500", "150")):
-        problem = problem_of(table_of(name))
+        problem = Problem.of(table_of(name))
         prior, rows = problem.prior(4), InMemory(problem.x)
-        for kind in ("lazy, whole trees alone", "lazy"):
-            state = SAMPLERS[kind](prior, rows).init(np.random.default_rng(0))
-            seconds = [1000 * swept(SAMPLERS[kind], prior, rows, state, 5)[1] for _ in range(n)]
-            middle = float(np.median(seconds))
-            figures.append(
-                Figure(
-                    f"milliseconds a sweep, {kind}: {name}, C_s = 4",
-                    middle,
-                    min(seconds),
-                    max(seconds),
-                    at_least,
-                    aim,
-                    f"{len(problem.x):,} rows",
-                )
-            )
+        for kind, moves in MOVES.items():
+            ms = [1000 * seconds_a_sweep(prior, rows, moves, 5) for _ in range(n)]
+            what = f"milliseconds a sweep, {kind}: {name}, C_s = 4"
+            figures.append(median_figure(what, ms, at_least, aim, f"{len(problem.x):,} rows"))
     return figures
 
 
@@ -159,89 +114,68 @@ def mixed_rows(n: int, seed: int = 0) -> pa.Table:
 
 def file_sweeps(n_rows: int, n_sweeps: int) -> float:
     """Processor seconds a sweep of rows in a file, with a state in mapped files."""
-    problem = problem_of(mixed_rows(10_000))
+    problem = Problem.of(mixed_rows(10_000))
     with tempfile.TemporaryDirectory() as folder:
         blocks = (problem.rows(mixed_rows(min(50_000, n_rows - at), at), at) for at in range(0, n_rows, 50_000))
         store = FileStore.written(Path(folder) / "run", blocks, 20)
-        prior, rows = problem.prior(2), store.rows(0)
-        sampler, random = lazy(prior, rows), np.random.default_rng(0)
-        state = sampler.init(random)
-        state, _ = sampler.step(random, state)
-        started = time.process_time()
-        for _ in range(n_sweeps):
-            state, _ = sampler.step(random, state)
-        return (time.process_time() - started) / n_sweeps
+        return seconds_a_sweep(problem.prior(2), store.rows(0), MOVES["lazy"], n_sweeps)
 
 
 def growth(n_sweeps: int, n_large: int) -> list[Figure]:
     """Seconds a row at many rows over those at few, and the peak beyond the state file."""
     (small, base), (large, peak) = apart(file_sweeps, 10_000, 5 * n_sweeps), apart(file_sweeps, n_large, n_sweeps)
     ratio = (large / n_large) / (small / 10_000)
-    detail = f"{1e6 * large / n_large:.3g} µs / {1e6 * small / 10_000:.3g} µs"
-    state_bytes = 2 * n_large * 39
-    beyond = (peak - state_bytes) / 2**20
+    sizes = f"{1e6 * large / n_large:.3g} µs / {1e6 * small / 10_000:.3g} µs"
+    beyond = (peak - 2 * n_large * 39) / 2**20  # the two state files
+    peaks = f"peak {peak / 2**20:.0f} MiB, of 10,000 rows {base / 2**20:.0f} MiB"
     return [
-        Figure(f"seconds a row and sweep, {n_large:,} rows × 20 ÷ 10,000", ratio, ratio, ratio, "1.5", "1.1", detail),
-        Figure(
-            f"MiB of peak memory beyond the two state files of {n_large:,} rows × 20",
-            beyond, beyond, beyond, "400", "200", f"peak {peak / 2**20:.0f} MiB, of 10,000 rows {base / 2**20:.0f} MiB",
+        median_figure(f"seconds a row and sweep, {n_large:,} rows × 20 ÷ 10,000", [ratio], "1.5", "1.1", sizes),
+        median_figure(
+            f"MiB of peak memory beyond the two state files of {n_large:,} rows × 20", [beyond], "400", "200", peaks
         ),
-    ]  # fmt: skip
+    ]
 
 
 def queries(rounds: int) -> list[Figure]:
     """One row over a hundred draws against one circuit."""
     from learners.circuits.evaluation.evaluate import log_values
     from learners.passes.learner import drive
-    from learners.passes.sources.source import Source
     from learners.registry import recipes
 
     settings = {"learning": "gibbs", "iterations": 20, "draws": 100, "children": 4}
     model = drive(recipes.learner("spn", settings, None), Source.of_table(table_of("abalone")), threads=1)
     x = np.full((model.circuit.n_variables, 1), np.nan)
     x[1:5, 0] = [0.5, 0.4, 0.1, 0.8]
-    seconds: dict[str, list[float]] = {"draws": [], "one": []}
-    asks = {"draws": lambda: model.draws.log_likelihoods(x), "one": lambda: log_values(model.circuit, x)}
-    for number in range(rounds + 1):
-        for name, ask in asks.items():
-            started = time.process_time()
-            for _ in range(50):
-                ask()
-            if number:
-                seconds[name].append((time.process_time() - started) / 50)
-    ratios = np.array(seconds["draws"]) / np.array(seconds["one"])
-    detail = f"{1000 * np.median(seconds['draws']):.3g} ms / {1000 * np.median(seconds['one']):.3g} ms"
+    seconds = alternated(
+        rounds,
+        time.process_time,
+        draws=lambda: [model.draws.log_likelihoods(x) for _ in range(50)],
+        one=lambda: [log_values(model.circuit, x) for _ in range(50)],
+    )
     return [
-        Figure(
-            "one row over 100 draws ÷ over one circuit: abalone, C_s = 4",
-            float(np.median(ratios)),
-            ratios.min(),
-            ratios.max(),
+        figure(
+            "one row over 100 draws ÷ over one circuit: abalone, C_s = 4, 50 times",
+            seconds["draws"],
+            seconds["one"],
             "40",
             "15",
-            detail,
         )
     ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["effective", "sweeps", "growth", "query"])
+    parser = options(__doc__)
+    parser.add_argument("parts", nargs="*", default=["sweeps", "growth", "query"])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", type=Path, default=None)
-    args = parser.parse_args()
+    asked = parser.parse_args()
     figures: list[Figure] = []
-    if "sweeps" in args.parts:
-        figures += sweep_seconds(3 if args.quick else 15)
-    if "query" in args.parts:
-        figures += queries(5 if args.quick else 21)
-    if "growth" in args.parts:
-        figures += growth(1 if args.quick else 5, 200_000 if args.quick else 1_000_000)
-    if "effective" in args.parts:
-        for name, children, *sweeps in RUNS["quick" if args.quick else "effective"]:
-            of_kind = dict(zip(("lazy", "reference"), sweeps, strict=True))
-            figures += effective_samples(name, children, of_kind)
-    report("Bayesian circuits", figures, machine(), args.json)
+    if "sweeps" in asked.parts:
+        figures += sweep_seconds(3 if asked.quick else 15)
+    if "query" in asked.parts:
+        figures += queries(5 if asked.quick else 21)
+    if "growth" in asked.parts:
+        figures += growth(1 if asked.quick else 5, 200_000 if asked.quick else 1_000_000)
+    report("Bayesian circuits", figures, machine(), asked.json)
 
 
 if __name__ == "__main__":

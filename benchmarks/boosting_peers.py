@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.scoreboard.peers import fit
 from learners.errors import InvalidParameter
 from learners.evaluation.folds import stratified_folds
 from learners.evaluation.peers import PEERS, Peer
 from learners.evaluation.raw_columns import Predict, RawColumns
-from learners.kernels.arrays import Codes, Floats, Integers
+from learners.kernels.arrays import Codes, Floats
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -31,15 +32,7 @@ EQUAL_START = 0.5
 
 @dataclass(frozen=True)
 class SlowXGBoostParameters:
-    """XGBoost with small steps, its number of rounds chosen by cross-validation.
-
-    Parameters
-    ----------
-    rounds : int
-        At most.
-    depth, learning_rate, subsample
-        As XGBoost's.
-    """
+    """XGBoost with small steps; as many rounds as cross-validation finds, at most `rounds`."""
 
     rounds: int = 300
     depth: int = 4
@@ -49,14 +42,7 @@ class SlowXGBoostParameters:
 
 @dataclass(frozen=True)
 class TunedXGBoostParameters:
-    """XGBoost whose settings Optuna searches by cross-validated log loss.
-
-    Parameters
-    ----------
-    trials : int
-    rounds : int
-        At most; chosen in each trial.
-    """
+    """XGBoost whose settings Optuna searches by cross-validated log loss; each trial chooses its rounds, at most `rounds`."""
 
     trials: int = 30
     rounds: int = 300
@@ -64,12 +50,7 @@ class TunedXGBoostParameters:
 
 @dataclass(frozen=True)
 class CatBoostParameters:
-    """CatBoost's own defaults but for the number of its trees, which is 1,000.
-
-    Parameters
-    ----------
-    rounds : int
-    """
+    """CatBoost's own defaults but for the number of its trees, which is 1,000."""
 
     rounds: int = 300
 
@@ -82,11 +63,7 @@ class DefaultParameters:
 def fit_slow_xgboost(table: pa.Table, y: Codes, parameters: SlowXGBoostParameters, seed: int, threads: int) -> Predict:
     """XGBoost of depth 4, learning rate 0.1 and subsample 0.8, with as many rounds as 5-fold cross-validation finds."""
     data = _XGBoostData(table, y, seed, threads)
-    settings = {
-        "max_depth": parameters.depth,
-        "learning_rate": parameters.learning_rate,
-        "subsample": parameters.subsample,
-    }
+    settings = {name: value for name, value in asdict(parameters).items() if name != "rounds"}  # in XGBoost's names
     n_rounds, _ = data.cross_validated(settings, parameters.rounds)
     return data.trained(settings, n_rounds)
 
@@ -124,7 +101,7 @@ class _XGBoostData:
         import xgboost
 
         self.raw = RawColumns(table)
-        self.n_classes, self.seed = int(np.max(y)) + 1, seed
+        self.n_classes = int(np.max(y)) + 1
         kinds = ["c" if name in self.raw.values else "q" for name in self.raw.names]
         self.matrix = xgboost.DMatrix(
             self.raw.numbers_of(table), y, feature_types=kinds, enable_categorical=True, nthread=threads
@@ -135,7 +112,7 @@ class _XGBoostData:
         else:
             self.settings["objective"] = "binary:logistic"
         self.metric = "mlogloss" if self.n_classes > 2 else "logloss"
-        self.folds = _folds(np.asarray(y, np.int64), seed)
+        self.folds = stratified_folds(np.asarray(y, np.int64), min(N_FOLDS, len(y)), seed)
 
     def cross_validated(self, settings: Mapping[str, object], most: int) -> tuple[int, float]:
         """The best number of rounds, and its mean log loss."""
@@ -167,49 +144,17 @@ class _XGBoostData:
         return predict
 
 
-def _folds(y: Integers, seed: int) -> list[tuple[Integers, Integers]]:
-    """Stratified where the classes allow it."""
-    return stratified_folds(y, min(N_FOLDS, y.size), seed)
-
-
 def fit_lightgbm(table: pa.Table, y: Codes, parameters: DefaultParameters, seed: int, threads: int) -> Predict:
     """LightGBM with default settings, nominal columns as categories."""
     del parameters
-    lightgbm = _extra("lightgbm")
-    raw = RawColumns(table)
-    nominal = [position for position, name in enumerate(raw.names) if name in raw.values]
-    model = lightgbm.LGBMClassifier(random_state=seed, n_jobs=threads, verbose=-1)
-    model.fit(raw.numbers_of(table), y, categorical_feature=nominal)
-    return lambda rows: np.asarray(model.predict_proba(raw.numbers_of(rows)), np.float64)
+    _extra("lightgbm")
+    return fit("lightgbm", table, y, seed=seed, threads=threads)
 
 
 def fit_catboost(table: pa.Table, y: Codes, parameters: CatBoostParameters, seed: int, threads: int) -> Predict:
     """CatBoost, nominal columns as categories."""
-    catboost = _extra("catboost")
-    raw = RawColumns(table)
-    nominal = [position for position, name in enumerate(raw.names) if name in raw.values]
-    model = catboost.CatBoostClassifier(
-        iterations=parameters.rounds,
-        random_seed=seed,
-        thread_count=threads,
-        verbose=False,
-        allow_writing_files=False,
-        loss_function="MultiClass" if np.max(y) > 1 else "Logloss",
-    )
-    model.fit(_with_categories(raw, table), y, cat_features=nominal)
-    return lambda rows: np.asarray(model.predict_proba(_with_categories(raw, rows)), np.float64)
-
-
-def _with_categories(raw: RawColumns, table: pa.Table) -> object:
-    """Rows for CatBoost: nominal columns as text, numbers as they are."""
-    import pandas
-
-    numbers = raw.numbers_of(table)
-    columns: dict[str, object] = {}
-    for position, name in enumerate(raw.names):
-        column = numbers[:, position]
-        columns[name] = np.nan_to_num(column, nan=-1).astype(np.int64).astype(str) if name in raw.values else column
-    return pandas.DataFrame(columns)
+    _extra("catboost")
+    return fit("catboost", table, y, seed=seed, threads=threads, rounds=parameters.rounds)
 
 
 def fit_ebm(table: pa.Table, y: Codes, parameters: DefaultParameters, seed: int, threads: int) -> Predict:

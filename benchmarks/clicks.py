@@ -5,9 +5,7 @@ python -m benchmarks.clicks --rows 20000
 
 from __future__ import annotations
 
-import argparse
 import shutil
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.measuring import Figure, machine, report
+from benchmarks.measuring import Figure, machine, median_figure, options, report
 from benchmarks.real_tables import TARGET, arrow_table
 from service import product
 from service.processes.local_server import local_server
@@ -73,12 +71,7 @@ def paint(what: str, ms: list[float], at_least: str) -> Figure:
 def main() -> None:
     from playwright.sync_api import sync_playwright
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--clicks", type=int, default=120)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    args = options(__doc__, rows=20_000, clicks=120, rounds=3).parse_args()
     figures, seconds = [], []
     with tempfile.TemporaryDirectory(prefix="fewpass-clicks-") as folder, sync_playwright() as driver:
         table = Path(folder) / "table.parquet"
@@ -99,12 +92,8 @@ def main() -> None:
             with local_server(Settings(workspace=Path(folder) / f"example{number}")) as server:
                 seconds.append(from_example_to_what_if(browser.new_page(), server.url))
         browser.close()
-    middle = statistics.median(seconds)
-    spread = min(seconds) / THREE_CLICKS_S, max(seconds) / THREE_CLICKS_S
-    detail = f"{middle:.1f} s"
-    figures.append(
-        Figure(f"example, train, what-if ÷ {THREE_CLICKS_S} s", middle / THREE_CLICKS_S, *spread, "≤ 1", "", detail)
-    )
+    shares = [each / THREE_CLICKS_S for each in seconds]
+    figures.append(median_figure(f"example, train, what-if ÷ {THREE_CLICKS_S} s", shares, "≤ 1"))
     report("The console in a browser", figures, {"machine": machine(), "rows": args.rows}, args.json)
 
 

@@ -5,7 +5,6 @@ python -m benchmarks.density --json docs/results/density.json --write    # docs/
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.measuring import keep, read_kept
+from benchmarks.measuring import keep, options, read_kept
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import batch_em
 from learners.circuits.evaluation.evaluate import log_values
@@ -111,13 +110,13 @@ def results(
     train, valid, test = (rows_of(name, split) for split in ("train", "valid", "test"))
     for structure, make in structures(train, states, seed).items():
         trained = [] if structure in ("independent", "chow-liu") else learners
-        missing = [learner for learner in ["as made", *trained] if (structure, learner) not in done]
-        if not missing or (only and structure.split()[0] not in only):
+        wanted = [learner for learner in ["as made", *trained] if (structure, learner) not in done]
+        if not wanted or (only and structure.split()[0] not in only):
             continue
         started = time.perf_counter()
         start = make()
         built = time.perf_counter() - started
-        for learner in missing:
+        for learner in wanted:
             if learner == "as made":
                 yield Result(
                     name, structure, learner, start.n_edges, None, mean(start, valid), mean(start, test), built
@@ -199,14 +198,8 @@ def _columns(found: list[Result]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sets", nargs="+", default=list(COMPLETE))
+    parser = options(__doc__, sets=list(COMPLETE), learners=["em", "adf", "bmm"], states=16, passes=50, seed=0)
     parser.add_argument("--structures", nargs="+", default=[], help="by default all")
-    parser.add_argument("--learners", nargs="+", default=["em", "adf", "bmm"])
-    parser.add_argument("--states", type=int, default=16, help="of hclt")
-    parser.add_argument("--passes", type=int, default=50, help="of EM, at most")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, help="where results are kept, and read from when the run goes on")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/results/density.md")
     args = parser.parse_args()
     found: list[Result] = read_kept(args.json, Result)
@@ -215,11 +208,8 @@ def main() -> None:
         for result in results(name, args.states, args.passes, args.seed, args.structures, args.learners, done):
             found.append(result)
             keep(args.json, found)
-            print(
-                f"{result.name} {result.structure}, {result.learner}: {result.n_edges:,} edges, "
-                f"test {result.test:.3f}, {result.seconds:.1f} s",
-                flush=True,
-            )
+            text = f"{result.n_edges:,} edges, test {result.test:.3f}, {result.seconds:.1f} s"
+            print(f"{result.name} {result.structure}, {result.learner}: {text}", flush=True)
     if args.write:
         write_page("density.md", report(found))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from learners.evaluation.comparison import Comparison
 from learners.evaluation.crossvalidation import TrialProgress
 from learners.evaluation.datasets import DataSet, find_data_sets
 from learners.evaluation.log import OutcomeLog
+from learners.evaluation.trial import Outcome
 
 LEARNERS = ("auto", "eskdb", "xgboost-raw", "xgboost-slow", "random-forest")
 OURS = ("auto", "eskdb")
@@ -39,50 +41,42 @@ def half_of(data_sets: list[DataSet], half: str) -> list[DataSet]:
     return ordered if half == "all" else ordered[0 if half == "development" else 1 :: 2]
 
 
-def ratios(comparison: Comparison, ours: str, peer: str, least_rows: int) -> list[dict[str, Any]]:
-    """Of each score: sets, wins, draws, losses, and the median ratio."""
-    found = []
-    large = comparison.n_rows >= least_rows
-    for score in SCORES:
-        a, b = comparison.column(score, ours)[large], comparison.column(score, peer)[large]
-        known = ~(np.isnan(a) | np.isnan(b))
-        a, b = a[known], b[known]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = float(np.nanmedian(a / b)) if a.size else float("nan")
-        draws = int(np.sum(np.round(a, 4) == np.round(b, 4)))
-        wins = int(np.sum(np.round(a, 4) < np.round(b, 4)))
-        found.append(
-            {"ours": ours, "peer": peer, "least_rows": least_rows, "score": score, "sets": int(a.size), "wins": wins,
-             "draws": draws, "losses": int(a.size) - wins - draws, "median_ratio": round(ratio, 4)}
-        )  # fmt: skip
-    return found
+def ratios(outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
+    """Of ours and each peer, on all sets and on those of 1,000 rows and more: sets, wins, draws, losses, the median ratio."""
+    for least_rows in (0, 1000):
+        large = [one for one in outcomes if one.n_train + one.n_test >= least_rows]
+        if not large:
+            return
+        comparison = compare(large)
+        ours = [name for name in OURS if name in comparison.learners]
+        pairs = [(a, b) for a in ours for b in comparison.learners if b not in ours]
+        for a, b in [*pairs, *zip(ours, ours[1:], strict=False)]:
+            for score in SCORES:
+                found = comparison.versus(score, a, b)
+                counts = {"wins": found.wins, "draws": found.draws, "losses": found.losses}
+                start = {"ours": a, "peer": b, "least_rows": least_rows, "score": score, "sets": sum(counts.values())}
+                yield start | counts | {"median_ratio": round(found.median_ratio, 4)}
 
 
-def written(comparison: Comparison, folder: Path) -> list[dict[str, Any]]:
-    """Tables of every mean and, if ours and peers are there, of ratios, as CSV."""
-    folder.mkdir(parents=True, exist_ok=True)
-    ours = [name for name in OURS if name in comparison.learners]
-    peers = [name for name in comparison.learners if name not in ours]
-    pairs = [(a, b) for a in ours for b in peers] + ([("auto", "eskdb")] if len(ours) == 2 else [])
-    lines = [line for a, b in pairs for least in (0, 1000) for line in ratios(comparison, a, b, least)]
-    if lines:
-        with (folder / "ratios.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(lines[0]))
-            writer.writeheader()
-            writer.writerows(lines)
-    with (folder / "data-sets.csv").open("w", newline="") as file:
-        means = csv.writer(file)
-        means.writerow(["data_set", "n_rows", "learner", *SCORES, "train_s", "predict_s"])
-        for i, name in enumerate(comparison.data_sets):
-            for learner in comparison.learners:
-                scores = [comparison.column(score, learner)[i] for score in (*SCORES, "train_s", "predict_s")]
-                if np.isnan(scores[0]):  # not run
-                    continue
-                means.writerow([name, int(comparison.n_rows[i]), learner, *(f"{value:.5g}" for value in scores)])
-    return lines
+def means(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """Every mean of every learner that was run on a set."""
+    for i, name in enumerate(comparison.data_sets):
+        for learner in comparison.learners:
+            own = {score: comparison.column(score, learner)[i] for score in (*SCORES, "train_s", "predict_s")}
+            if not np.isnan(own[SCORES[0]]):
+                start = {"data_set": name, "n_rows": int(comparison.n_rows[i]), "learner": learner}
+                yield start | {score: f"{value:.5g}" for score, value in own.items()}
 
 
-def print_trial(progress: TrialProgress) -> None:
+def write(path: Path, lines: Sequence[dict[str, Any]]) -> None:
+    """A CSV file."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(lines[0]))
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+def show(progress: TrialProgress) -> None:
     """One line for each trial."""
     latest = progress.latest
     if latest is not None:
@@ -105,32 +99,35 @@ def main() -> None:
     parser.add_argument("--most-rows", type=int)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--any-code", action="store_true")
-    args = parser.parse_args()
-    chosen = half_of(find_data_sets([args.folder], None), args.half)
-    if args.dozen:
+    asked = parser.parse_args()
+    chosen = half_of(find_data_sets([asked.folder], None), asked.half)
+    if asked.dozen:
         chosen = [one for one in chosen if one.name in DOZEN]
-    if args.sets:
-        chosen = [one for one in chosen if one.name in args.sets]
-    if args.most_rows:
-        chosen = [one for one in chosen if one.n_rows <= args.most_rows]
+    if asked.sets:
+        chosen = [one for one in chosen if one.name in asked.sets]
+    if asked.most_rows:
+        chosen = [one for one in chosen if one.n_rows <= asked.most_rows]
     cross_validate(
         [one.path for one in chosen],
-        args.learner or list(LEARNERS),
-        log=args.log,
-        repetitions=args.repetitions,
-        threads=args.threads,
-        any_code=args.any_code,
-        on_progress=print_trial,
+        asked.learner or list(LEARNERS),
+        log=asked.log,
+        repetitions=asked.repetitions,
+        threads=asked.threads,
+        any_code=asked.any_code,
+        on_progress=show,
     )
     names = {one.name for one in chosen}
     # All that the log has of them, from this run and from those before.
-    logged = {(one.data, one.learner, one.seed, one.fold): one for one in OutcomeLog(args.log) if one.data in names}
-    lines = written(compare(logged.values()), args.out or args.log.with_suffix(""))
+    logged = {(one.data, one.learner, one.seed, one.fold): one for one in OutcomeLog(asked.log) if one.data in names}
+    folder = asked.out or asked.log.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    outcomes = list(logged.values())
+    write(folder / "data-sets.csv", list(means(compare(outcomes))))
+    lines = list(ratios(outcomes))
     if not lines:
         return
-    table = Table(title=f"{args.half} half, {len(chosen)} sets")
-    for column in lines[0]:
-        table.add_column(column)
+    write(folder / "ratios.csv", lines)
+    table = Table(*lines[0], title=f"{asked.half} half, {len(chosen)} sets")
     for line in lines:
         table.add_row(*map(str, line.values()))
     Console(width=140).print(table)

@@ -8,7 +8,6 @@ those that the authors' Java program reached on one thread of such a machine (is
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.measuring import Figure, apart, machine, report
+from benchmarks.measuring import apart, machine, median_figure, options, report
 
 DATA = Path(__file__).resolve().parents[1] / "../shared/data/classification"
 SETS = {"nursery": (6480, 2.1e6), "adult": (24_421, 1.26e6), "letter": (10_000, 1.07e6)}
@@ -62,10 +61,7 @@ def measure(name: str, n_rows: int, rounds: int) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    args = options(__doc__, rounds=3).parse_args()
     if not DATA.is_dir():
         raise SystemExit("The public data sets (../shared/data/classification) are not here: nothing to measure.")
     figures, facts = [], {}
@@ -75,41 +71,16 @@ def main() -> None:
         one, two, fixed = (found["seconds"][kind] for kind in ("one", "two", "map"))
         rates = [found["n_cells"] * SWEEPS / value for value in one]
         size = f"{found['n_nodes']:,} nodes, {found['n_cells']:,} cells"
-        ratios = [rate / java for rate in rates]
         detail = f"{statistics.median(rates) / 1e6:.1f} M/s against {java / 1e6:.2f} M/s; {size}"
-        figures.append(
-            Figure(
-                f"{name}: cell-samples/s ÷ Java",
-                statistics.median(ratios),
-                min(ratios),
-                max(ratios),
-                "10",
-                "25",
-                detail,
-            )
-        )
         scaling = [a / b for a, b in zip(one, two, strict=True)]
-        figures.append(
-            Figure(f"{name}: two threads", statistics.median(scaling), min(scaling), max(scaling), "1.9", "", "")
-        )
         share = [100 * a / (b / SWEEPS * PAPER_SWEEPS) for a, b in zip(fixed, one, strict=True)]
-        figures.append(
-            Figure(
-                f"{name}: hdp-map, % of 50,000 sweeps", statistics.median(share), min(share), max(share), "1", "0.1", ""
-            )
-        )
+        figures += [
+            median_figure(f"{name}: cell-samples/s ÷ Java", [rate / java for rate in rates], "10", "25", detail),
+            median_figure(f"{name}: two threads", scaling, "1.9"),
+            median_figure(f"{name}: hdp-map, % of 50,000 sweeps", share, "1", "0.1"),
+            median_figure(f"{name}: peak RSS of the whole process, MiB", [rss / 2**20]),
+        ]
         facts[name] = found | {"peak_rss_mib": rss / 2**20, "above_bare_process_mib": (rss - empty_rss) / 2**20}
-        figures.append(
-            Figure(
-                f"{name}: peak RSS, MiB",
-                rss / 2**20,
-                rss / 2**20,
-                rss / 2**20,
-                "",
-                "",
-                "whole process, data and libraries included",
-            )
-        )
     report("HDP sampling of kDB-5 trees", figures, machine() | facts, args.json)
 
 

@@ -5,12 +5,12 @@ python -m benchmarks.interval_coverage --learners auto eskdb kdb nb
 
 from __future__ import annotations
 
-import argparse
 from itertools import product
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.measuring import Figure, machine, options, report
 from learners.kernels.arrays import Codes, Floats
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
@@ -40,41 +40,37 @@ def table_of(x: Codes, attributes: list[int]) -> dict[str, pa.Array]:
     return {f"a{a}": pa.array(x[a].astype(str)) for a in attributes}
 
 
-def held(learner: str, seed: int, n_rows: int, n_test: int, n_classes: int) -> tuple[float, float]:
+def held(learner: str, seed: int, n_rows: int, n_asked: int, n_classes: int) -> tuple[float, float]:
     """The shares of intervals that hold the truth: of whole rows, and of 1 to 6 known columns, as many rows of each."""
-    network, random = (
-        KnownNetwork.random(N_ATTRIBUTES, N_VALUES, n_classes, N_PARENTS, seed),
-        np.random.default_rng(seed),
-    )
+    network = KnownNetwork.random(N_ATTRIBUTES, N_VALUES, n_classes, N_PARENTS, seed)
+    random = np.random.default_rng(seed)
     every = list(range(N_ATTRIBUTES))
     x, y = network.draw(n_rows, random)
     rows = pa.table(table_of(x, every) | {"class": pa.array(y.astype(str))})
     model = drive(recipes.learner(learner, {}, "class"), Source.of_table(rows), threads=2)
-    sample, _ = network.draw(n_test, random)
+    asked, _ = network.draw(n_asked, random)
     shares = []
     for n_known in range(1, N_ATTRIBUTES + 1):
         known = sorted(random.choice(every, n_known, replace=False).tolist())
-        (batch,) = pa.table(table_of(sample, known)).to_batches()
+        (batch,) = pa.table(table_of(asked, known)).to_batches()
         low, high = model.credible_intervals(encode(batch, model.schema), LEVEL)
-        expected = truth(network, sample, known)
+        expected = truth(network, asked, known)
         shares.append(float(np.mean((low <= expected) & (expected <= high))))
     return shares[-1], float(np.mean(shares[:-1]))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--learners", nargs="+", default=["auto", "eskdb", "kdb", "nb"])
-    parser.add_argument("--networks", type=int, default=20)
-    parser.add_argument("--rows", type=int, nargs="+", default=[1000, 12_000])
-    parser.add_argument("--asked", type=int, default=500)
-    options = parser.parse_args()
-    for learner, n_rows in product(options.learners, options.rows):
-        found = [held(learner, seed, n_rows, options.asked, 2 + seed % 2) for seed in range(options.networks)]
-        whole, missing = np.mean(found, axis=0)
-        print(
-            f"{learner}, {n_rows} rows, {options.networks} networks: whole {whole:.3f}, missing {missing:.3f}",
-            flush=True,
-        )
+    asked = options(
+        __doc__, learners=["auto", "eskdb", "kdb", "nb"], networks=20, rows=[1000, 12_000], asked=500
+    ).parse_args()
+    figures = []
+    for learner, n_rows in product(asked.learners, asked.rows):
+        found = [held(learner, seed, n_rows, asked.asked, 2 + seed % 2) for seed in range(asked.networks)]
+        for what, shares in zip(("whole", "missing"), zip(*found, strict=True), strict=True):
+            mean = float(np.mean(shares))
+            print(f"{learner}, {n_rows} rows, {asked.networks} networks: {what} {mean:.3f}", flush=True)
+            figures.append(Figure(f"{learner}, {n_rows} rows: {what}", mean, min(shares), max(shares), ".85–.97"))
+    report("90 % intervals that hold the truth: mean over the networks", figures, machine(), asked.json)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ python -m benchmarks.large_bodies --rounds 3
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import statistics
@@ -19,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.measuring import Figure, machine, report
+from benchmarks.measuring import machine, median_figure, options, report
 from service import product
 from service.processes.local_server import local_server
 from service.requests.requests import TrainRequest
@@ -56,7 +55,7 @@ def bodies(n: int) -> dict[str, tuple[str, bytes]]:
     queries = [{"kind": "marginal", "evidence": {"b": row % 9}} for row in range(10_000)]
     labels = [{"id": f"{row:032x}", "label": "y"} for row in range(10_000)]
     split = {"columns": ["a", "b"], "data": [["xyz"[row % 3], row % 9] for row in range(n)]}
-    requests: dict[str, tuple[str, object]] = {
+    bodies: dict[str, tuple[str, object]] = {
         "score, records": ("/v1/models/circuit/score", {"records": records}),
         "score, columns": ("/v1/models/circuit/score", {"columns": columns}),
         "impute, records": ("/v1/models/circuit/impute", {"records": records}),
@@ -71,7 +70,7 @@ def bodies(n: int) -> dict[str, tuple[str, bytes]]:
         "labels, 10,000": ("/v1/models/nb/labels", {"labels": labels}),
         "jobs, names": ("/v1/jobs", {"kind": "train", "model": "m", "uris": ["x"], "columns": ["x"] * n}),
     }
-    return {name: (path, json.dumps(body).encode()) for name, (path, body) in requests.items()}
+    return {name: (path, json.dumps(body).encode()) for name, (path, body) in bodies.items()}
 
 
 def wait_beside(address: tuple[str, int], path: str, body: bytes) -> tuple[int, float, float]:
@@ -104,11 +103,8 @@ def post(client: http.client.HTTPConnection, path: str, body: bytes) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=249_000)
+    parser = options(__doc__, rounds=3, rows=249_000)
     parser.add_argument("--only", default="", help="bodies whose name begins so")
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     figures = []
     with tempfile.TemporaryDirectory() as name, local_server(trained(Path(name))) as server:
@@ -120,7 +116,7 @@ def main() -> None:
             runs = [wait_beside(address, path, body) for _ in range(args.rounds)]
             waits = [wait for _, _, wait in runs]
             detail = f"{len(body) / 2**20:.1f} MiB, {runs[0][0]}, {statistics.median(s for _, s, _ in runs):.2f} s"
-            figures.append(Figure(what, statistics.median(waits), min(waits), max(waits), "100", "50", detail))
+            figures.append(median_figure(what, waits, "100", "50", detail))
     report("A prediction beside a large body: longest wait, ms", figures, {"machine": machine()}, args.json)
 
 

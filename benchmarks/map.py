@@ -2,23 +2,18 @@
 
     python -m benchmarks.map --problems 100 --json map.json
     python -m benchmarks.map --finishing --large --split 5/1/4
-    python -m benchmarks.map --wins --large --problems 1000
 
 Times are of a solver on a reduced problem, one thread, as the authors' program measures. Theirs are figures of another machine.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import time
 from functools import partial
-from pathlib import Path
 
 from benchmarks.map_circuits import circuit, n_arcs, random_query
-from benchmarks.map_wins import APPROXIMATE, PAPER, compare, tables
-from benchmarks.measuring import Figure, report
+from benchmarks.measuring import Figure, median_figure, options, report
 from learners.circuits.map import approximate, map_query
 from learners.circuits.map.exact import exact
 from learners.circuits.map.prepared_circuit import whole_circuit
@@ -36,8 +31,15 @@ PAPER_RATIO = {
     "accidents": {"ng": ("bt", 1.34), "beam 10": ("kbt 10", 1.18), "beam 100": ("kbt 100", 1.63)},
 }
 REQUIRED = {"bt": ("3", "5"), "ng": ("3", "5"), "kbt": ("8", "15"), "beam": ("8", "15"), "amap": ("20", "50")}
-SOLVERS = {label: solver for label, solver in APPROXIMATE.items() if label != "beam 1"} | {
-    "exact": lambda problem, seed: exact(problem, 10.0)
+SOLVERS = {
+    "bt": lambda problem, seed: approximate.best_tree(problem),
+    "ng": lambda problem, seed: approximate.greedy_tree(problem),
+    "beam 10": lambda problem, seed: approximate.beam_search(problem, 10, seed),
+    "beam 100": lambda problem, seed: approximate.beam_search(problem, 100, seed),
+    "kbt 10": lambda problem, seed: approximate.k_best_tree(problem, 10),
+    "kbt 100": lambda problem, seed: approximate.k_best_tree(problem, 100),
+    "amap": lambda problem, seed: approximate.argmax_product(problem),
+    "exact": lambda problem, seed: exact(problem, 10.0),
 }
 
 
@@ -48,13 +50,13 @@ def mean_ms(tasks, rounds) -> tuple[list[float], list[float]]:
     """
     means, medians = [], []
     for _ in range(rounds):
-        times = []
+        taken = []
         for task in tasks:
             started = time.thread_time()
             task()
-            times.append(1e3 * (time.thread_time() - started))
-        means.append(statistics.mean(times))
-        medians.append(statistics.median(times))
+            taken.append(1e3 * (time.thread_time() - started))
+        means.append(statistics.mean(taken))
+        medians.append(statistics.median(taken))
     return means, medians
 
 
@@ -73,11 +75,9 @@ def speed(name, n_problems, split, rounds) -> list[Figure]:
         means, medians = mean_ms([partial(solver, problem, number) for number, problem in enumerate(problems)], rounds)
         peer = go.get(label, float("nan"))
         least, aim = REQUIRED.get(label.split()[0], ("20", "100"))
-        middle = statistics.median(means)
-        detail = f"mean {middle:.4f} ms, median {statistics.median(medians):.4f} ms; Go {peer:.3g} ms"
-        figures.append(
-            Figure(f"{name} {label}", peer / middle, peer / max(means), peer / min(means), least, aim, detail)
-        )
+        middles = f"mean {statistics.median(means):.4f} ms, median {statistics.median(medians):.4f} ms"
+        ratios = [peer / each for each in means]
+        figures.append(median_figure(f"{name} {label}", ratios, least, aim, f"{middles}; Go {peer:.3g} ms"))
     return figures
 
 
@@ -90,38 +90,6 @@ def whole_queries(name, n_problems, split, rounds) -> dict[str, float]:
         _, of_rounds = mean_ms([partial(map_query, whole, q, e, solver) for q, e in queries], rounds)
         medians[solver] = round(statistics.median(of_rounds), 4)
     return medians
-
-
-def whole_calls(name, n_problems, split, rounds) -> list[Figure]:
-    """Whole calls beside the solver alone on the reduced problem, one after the other."""
-    whole_one = circuit(name)
-    whole = whole_circuit(whole_one)
-    figures = []
-    for solver, alone in (("bt", approximate.best_tree), ("ng", approximate.greedy_tree)):
-        calls, solves = [], []
-        for number in range(min(n_problems, 30)):
-            query, evidence = random_query(name, whole_one.n_variables, number, split)
-            problem = whole.reduced(query, evidence)
-            tasks = partial(map_query, whole_one, query, evidence, solver), partial(alone, problem)
-            for _ in range(3):
-                tasks[0]()
-            seconds = [[seconds_of(task) for task in tasks] for _ in range(rounds)]
-            calls.append(statistics.median(each for each, _ in seconds))
-            solves.append(statistics.median(each for _, each in seconds))
-        call, solve = 1e6 * statistics.median(calls), 1e6 * statistics.median(solves)
-        allowed = 2 * solve + 50
-        detail = f"call {call:.1f} µs, solver {solve:.1f} µs, allowed {allowed:.1f} µs"
-        spread = 1e6 * min(calls) / allowed, 1e6 * max(calls) / allowed
-        figures.append(Figure(f"{name} {solver}: call ÷ allowed", call / allowed, *spread, "1", "", detail))
-    return figures
-
-
-def seconds_of(task, n=50) -> float:
-    """Seconds of computation of one call."""
-    started = time.thread_time()
-    for _ in range(n):
-        task()
-    return (time.thread_time() - started) / n
 
 
 def finishing(name, is_large, n_problems, split, limit_s) -> tuple[Figure, dict]:
@@ -148,21 +116,15 @@ def finishing(name, is_large, n_problems, split, limit_s) -> tuple[Figure, dict]
     }
     share = counts["finished"] / n_problems
     what = f"{name}, {counts['arcs']:,} arcs, {'/'.join(map(str, split))}, share that finishes in {limit_s:g} s"
-    return Figure(what, share, share, share, "1", "1", f"of {n_problems}, {counts['mean_ms']:.3g} ms each"), counts
+    return median_figure(what, [share], "1", "1", f"of {n_problems}, {counts['mean_ms']:.3g} ms each"), counts
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--problems", type=int, default=100)
+    parser = options(__doc__, problems=100, limit=2.0, rounds=5)
     parser.add_argument("--split", default="3/3/4", help="query/evidence/hidden; 1/0/0 asks for all variables")
     parser.add_argument("--circuits", nargs="+")
     parser.add_argument("--finishing", action="store_true", help="count problems finished instead of timing")
-    parser.add_argument("--whole", action="store_true", help="whole calls beside the solver alone")
-    parser.add_argument("--wins", action="store_true", help="the paper's tables: times, wins, finishing counts")
     parser.add_argument("--large", action="store_true", help="circuits of the paper's size")
-    parser.add_argument("--limit", type=float, default=2.0)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     split = tuple(int(part) for part in args.split.split("/"))
     if args.finishing:
@@ -174,19 +136,7 @@ def main() -> None:
             # Each circuit takes minutes: what is done is written.
             report("Exact MAP", [figure for figure, _ in done], {"counts": [c for _, c in done]}, args.json)
         return
-    if args.wins:
-        results = []
-        for name in args.circuits or PAPER:
-            results.append(compare(name, args.large, args.problems, split, args.limit))
-            if args.json:
-                args.json.write_text(json.dumps(results, indent=2))
-        print(tables(results))
-        return
     names = args.circuits or ["nltcs", "plants", "accidents"]
-    if args.whole:
-        calls = [figure for name in names for figure in whole_calls(name, args.problems, split, args.rounds)]
-        report("Whole MAP calls ÷ (2 × the solver + 50 µs)", calls, {}, args.json)
-        return
     figures = [figure for name in names for figure in speed(name, args.problems, split, args.rounds)]
     n_whole = min(args.problems, 30)
     facts = {"whole_query_median_ms": {name: whole_queries(name, n_whole, split, args.rounds) for name in names}}

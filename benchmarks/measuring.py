@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,9 +29,21 @@ class Figure:
     ratio: float
     low: float
     high: float
-    at_least: str
-    aim: str
-    detail: str
+    at_least: str = ""
+    aim: str = ""
+    detail: str = ""
+
+
+def options(text: str, **defaults: Any) -> argparse.ArgumentParser:
+    """A command line: `--json`, and an option for each default, of its type; where it is a list, of one or more of its elements."""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="where to write the figures")
+    for name, default in defaults.items():
+        n, one = ("+", default[0]) if isinstance(default, list) else (None, default)
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", type=type(one), nargs=n, default=default, help=f"by default {default}"
+        )
+    return parser
 
 
 def alternated(
@@ -45,20 +60,17 @@ def alternated(
     return seconds
 
 
-def seconds_once_warm(task: Callable[[Path], Any], small: Path, path: Path) -> float:
-    """Seconds of a task on a file, after it has run on a small one."""
-    task(small)
-    started = time.perf_counter()
-    task(path)
-    return time.perf_counter() - started
-
-
 def figure(
     what: str, over: Sequence[float], under: Sequence[float], at_least: str, aim: str, detail: str = ""
 ) -> Figure:
     """The ratio over ÷ under with the medians of both."""
     text = f"{statistics.median(over):.4g} s / {statistics.median(under):.4g} s"
     return Figure(what, *ratio(over, under), at_least, aim, f"{text} {detail}".strip())
+
+
+def median_figure(what: str, values: Sequence[float], at_least: str = "", aim: str = "", detail: str = "") -> Figure:
+    """The median of the rounds with its spread."""
+    return Figure(what, statistics.median(values), min(values), max(values), at_least, aim, detail)
 
 
 def alternated_apart(rounds: int, **tasks: tuple[Any, ...]) -> dict[str, list[tuple[Any, int]]]:
@@ -79,34 +91,50 @@ class CommandRun:
     peak_bytes: int
 
 
-def run_command(arguments: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> CommandRun:
-    """Run a command to its end, whose output is not shown.
+class NotDone(Exception):
+    """A command took longer than it may, or failed; the text says which."""
+
+
+def run_command(
+    arguments: Sequence[str | Path], environment: Mapping[str, str] | None = None, timeout_s: float = 86_400
+) -> CommandRun:
+    """Run a command to its end, whose output is not shown; its children count too.
 
     A small process starts it: on Linux the peak of a new process begins with what the one held that started it.
 
     Raises
     ------
-    RuntimeError
-        With what it wrote to its standard error, if it failed.
+    NotDone
+        With the end of its standard error, if it failed.
     """
-    run: CommandRun = apart(_run, [str(argument) for argument in arguments], dict(environment or {}))[0]
+    run: CommandRun = apart(_run, [str(word) for word in arguments], dict(environment or {}), timeout_s)[0]
     return run
 
 
-def _run(arguments: Sequence[str], environment: Mapping[str, str]) -> CommandRun:
+def _run(arguments: list[str], environment: dict[str, str], timeout_s: float) -> CommandRun:
     started = time.perf_counter()
-    with subprocess.Popen(
+    process = subprocess.Popen(
         arguments,
         env={**os.environ, **environment},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-    ) as process:
-        assert process.stderr is not None
+        start_new_session=True,
+    )
+    timer = threading.Timer(max(0.0, timeout_s), os.killpg, (process.pid, signal.SIGKILL))
+    timer.start()
+    assert process.stderr is not None
+    try:
         errors = process.stderr.read().decode(errors="replace")
         _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+    except KeyboardInterrupt:  # which the terminal does not send to another session
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    finally:
+        is_late = not timer.is_alive()
+        timer.cancel()
+    process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise RuntimeError(f"{arguments[0]} failed: {errors[-2000:]}")
+        raise NotDone(f"more than {timeout_s:.0f} s" if is_late else " ".join(errors.split())[-200:])
     seconds = time.perf_counter() - started
     return CommandRun(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 

@@ -5,14 +5,13 @@ python -m benchmarks.missing_columns ../shared/data/classification --learners au
 
 from __future__ import annotations
 
-import argparse
 import json
-import statistics
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.measuring import machine, median_figure, options, report
 from learners.evaluation.datasets import DataSet, find_data_sets, load
 from learners.evaluation.folds import stratified_folds
 from learners.evaluation.metrics import evaluate
@@ -23,27 +22,10 @@ from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 
 SETS = [
-    "abalone_3class",
-    "adult",
-    "anneal",
-    "breast_w",
-    "cardiotocography_10class",
-    "crx",
-    "electricity",
-    "german",
-    "heart_cleveland",
-    "hypothyroid",
-    "mushroom",
-    "nursery",
-    "optdigits",
-    "page_blocks",
-    "segment",
-    "soybean",
-    "vehicle",
-    "vowel",
-    "wall_following",
-    "waveform5000",
-]
+    "abalone_3class", "adult", "anneal", "breast_w", "cardiotocography_10class", "crx", "electricity", "german",
+    "heart_cleveland", "hypothyroid", "mushroom", "nursery", "optdigits", "page_blocks", "segment", "soybean",
+    "vehicle", "vowel", "wall_following", "waveform5000",
+]  # fmt: skip
 MOST_ROWS = 20_000
 
 
@@ -53,10 +35,8 @@ def trained(learner: str, table: pa.Table, target: str) -> Model:
 
 def loss(model: Model, rows: pa.Table, y: np.ndarray, classes: list[object]) -> float:
     (batch,) = rows.combine_chunks().to_batches()
-    spread = np.zeros((y.size, len(classes)))
-    spread[:, [classes.index(value) for value in model.schema.class_values()]] = model.predict_proba(
-        encode(batch, model.schema)
-    )
+    spread, places = np.zeros((y.size, len(classes))), [classes.index(value) for value in model.schema.class_values()]
+    spread[:, places] = model.predict_proba(encode(batch, model.schema))
     return evaluate(spread, y).log_loss
 
 
@@ -75,30 +55,30 @@ def measured(data_set: DataSet, learners: list[str], seed: int) -> dict[str, lis
     for learner in learners:
         whole = trained(learner, table, data_set.target)
         again = trained(learner, table.select([*known, data_set.target]), data_set.target)
-        cases = ((whole, rows.select(known)), (again, rows.select(known)), (whole, nulls), (whole, rows))
-        found[learner] = [loss(model, part, y, list(data.classes)) for model, part in cases]
+        asked = ((whole, rows.select(known)), (again, rows.select(known)), (whole, nulls), (whole, rows))
+        found[learner] = [loss(model, part, y, list(data.classes)) for model, part in asked]
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__, learners=["auto", "kdb"], sets=SETS, seed=0)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--learners", nargs="+", default=["auto", "kdb"])
-    parser.add_argument("--sets", nargs="+", default=SETS)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    ratios: dict[str, list[tuple[float, float]]] = {learner: [] for learner in options.learners}
-    for data_set in find_data_sets([options.folder]):
-        if data_set.name not in options.sets:
+    asked = parser.parse_args()
+    ratios: dict[str, list[tuple[float, float]]] = {learner: [] for learner in asked.learners}
+    for data_set in find_data_sets([asked.folder]):
+        if data_set.name not in asked.sets:
             continue
-        found = measured(data_set, options.learners, options.seed)
+        found = measured(data_set, asked.learners, asked.seed)
         print(json.dumps({"set": data_set.name, **found}), flush=True)
-        for learner in options.learners:
+        for learner in asked.learners:
             sent, again, nulls, _ = found[learner]
             ratios[learner].append((sent / max(again, 1e-4), nulls / max(sent, 1e-4)))
-    for learner, pairs in ratios.items():
-        for what, of in zip(("not sent ÷ retrained", "nulls ÷ not sent"), zip(*pairs, strict=True), strict=True):
-            print(f"{learner}: {what}: median {statistics.median(of):.3f}, worst {max(of):.3f} of {len(of)} sets")
+    figures = [
+        median_figure(f"{learner}: {what}, {len(of)} sets", of)
+        for learner, pairs in ratios.items()
+        for what, of in zip(("not sent ÷ retrained", "nulls ÷ not sent"), zip(*pairs, strict=True), strict=True)
+    ]
+    report("Log loss with columns missing", figures, machine(), asked.json)
 
 
 if __name__ == "__main__":

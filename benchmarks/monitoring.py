@@ -1,26 +1,21 @@
-"""How often monitoring is wrong, what it finds, and what it costs.
+"""How often monitoring is wrong, and what it finds.
 
 python -m benchmarks.monitoring false-alarms --months 100     # 40 columns, hourly looks at the last day, a daily cycle of traffic and classes, bursts
 python -m benchmarks.monitoring power --repeats 20            # ten kinds of drift, three sizes
-python -m benchmarks.monitoring serving --seconds 10          # requests/s with counts ÷ without
 
-The first two go on where they were stopped: each month or drift is one line of a file.
+Both go on where they were stopped: each month or drift is one line of a file.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import json
-import os
-import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from benchmarks.measuring import options
 from learners.monitoring.causes import causes
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift import drift_report
@@ -121,10 +116,10 @@ def false_alarms(months: int, days: int, rows_per_hour: int, path: Path) -> None
                 lasting = {one for one in seen if sum(one in some for some in last) >= PERSISTENCE}
                 alarms += [(24 * day + hour, one) for one in sorted(lasting - open_subjects)]
                 open_subjects = (open_subjects & seen) | lasting
-        entry = {"month": month, "days": days, "alarms": alarms, "cpu_s": time.process_time() - started}
+        line = {"month": month, "days": days, "alarms": alarms, "cpu_s": time.process_time() - started}
         with path.open("a") as file:
-            file.write(json.dumps(entry) + "\n")
-        print(entry, flush=True)
+            file.write(json.dumps(line) + "\n")
+        print(line, flush=True)
     found = done(path)
     n_months = sum(one["days"] for one in found) / 30
     n_alarms = sum(len(one["alarms"]) for one in found)
@@ -155,10 +150,8 @@ def covariate(rng, n, size):
 
 def mechanism(rng, n, size):
     table = table_of(rng, n)
-    return _mixed(rng, table, "c11", rng.permutation(np.array(table["c11"].to_pylist())), min(1, 3 * np.sqrt(size))), (
-        None,
-        ("c11",),
-    )
+    shuffled = rng.permutation(np.array(table["c11"].to_pylist()))
+    return _mixed(rng, table, "c11", shuffled, min(1, 3 * np.sqrt(size))), (None, ("c11",))
 
 
 def unseen(rng, n, size):
@@ -215,29 +208,19 @@ def power(repeats: int, n_rows: int, path: Path) -> None:
                 table, (cause, columns) = kind(rng, n_rows, size)
                 found = drift_report(counts_of(watched, table), reference)
                 first = found["causes"][0] if found["causes"] else None
-                named = first is not None and (
-                    (cause is None or first["kind"] == cause)
-                    and (not columns or bool(set(columns) & set(first["columns"])))
-                )
-                entry = {
-                    "kind": kind.__name__,
-                    "size": size,
-                    "repeat": repeat,
-                    "found": found["is_drifting"],
-                    "named": named,
-                }
-                entry["first"] = None if first is None else [first["kind"], *first["columns"]]
+                named = first is not None and cause in (None, first["kind"])
+                named = named and (not columns or bool(set(columns) & set(first["columns"])))
+                line = {"kind": kind.__name__, "size": size, "repeat": repeat, "found": found["is_drifting"]}
+                line |= {"named": named, "first": None if first is None else [first["kind"], *first["columns"]]}
                 # The default rules of others on the same codes: any column above 0.1 in PSI or in Jensen-Shannon distance.
-                entry |= {f"{name}_0.1": any(one[name] > 0.1 for one in found["columns"]) for name in ("psi", "js")}
+                line |= {f"{name}_0.1": any(one[name] > 0.1 for one in found["columns"]) for name in ("psi", "js")}
                 with path.open("a") as file:
-                    file.write(json.dumps(entry) + "\n")
+                    file.write(json.dumps(line) + "\n")
     report(done(path))
 
 
 def report(found: list[dict]) -> None:
-    print(
-        "| drift | size | found | cause named first | any PSI > 0.1 | any JS > 0.1 |\n| --- | --- | --- | --- | --- | --- |"
-    )
+    print("| drift | size | found | cause named first | any PSI > 0.1 | any JS > 0.1 |\n|" + " --- |" * 6)
     for kind in KINDS:
         for size in SIZES:
             own = [one for one in found if (one["kind"], one["size"]) == (kind.__name__, size)]
@@ -246,109 +229,20 @@ def report(found: list[dict]) -> None:
                 print(f"| {kind.__name__} | {size} | " + " | ".join(f"{share:.0%}" for share in shares) + " |")
 
 
-def serving(seconds: float, rounds: int, path: Path) -> None:
-    """Single records over loopback, and 1,000-row Arrow batches: off, counts, rows, turn by turn."""
-    from service import product
-    from service.processes.local_server import local_server
-    from service.requests.requests import TrainRequest
-    from service.settings import Settings
-    from service.workspace import Workspace
-
-    with tempfile.TemporaryDirectory() as folder:
-        train = Path(folder) / "train.parquet"
-        table = table_of(np.random.default_rng(1), 20_000)
-        pq.write_table(table, train)
-        base = Settings(workspace=Path(folder) / "workspace", job_workers=0)
-        with Workspace(base) as opened:
-            product.train(
-                opened,
-                TrainRequest(uris=[str(train)], target="class", learner="kdb", parameters={"k": 2}, model="m"),
-            )
-        inputs = table.drop_columns(["class"])
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, inputs.schema) as writer:
-            writer.write_table(inputs.slice(0, 1000).combine_chunks())
-        bodies = [json.dumps({"records": [row]}).encode() for row in inputs.slice(0, 200).to_pylist()]
-        batch = [sink.getvalue().to_pybytes()]
-        kinds = {"records": (bodies, "application/json"), "batches": (batch, "application/vnd.apache.arrow.stream")}
-        found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-        for _ in range(rounds):
-            for mode in ("off", "counts", "rows"):
-                settings = base.model_copy(update={"monitoring": mode})
-                with local_server(settings) as server:
-                    for kind, (sent, content_type) in kinds.items():
-                        _rate(f"{server.url}/v1/models/m/predict", sent, content_type, 1.0)
-                        time.sleep(2 * base.monitoring_fold_s)  # its kernels are loaded
-                        before = _cpu_s(server.pid)
-                        rate, n = _rate(f"{server.url}/v1/models/m/predict", sent, content_type, seconds)
-                        time.sleep(2 * base.monitoring_fold_s)  # what waits is counted, and paid for
-                        found.setdefault((kind, mode), []).append((rate, 1e6 * (_cpu_s(server.pid) - before) / n))
-        for (kind, mode), measured in found.items():
-            rate, cpu_us = np.median(measured, axis=0)
-            rate_off, cpu_off = np.median(found[kind, "off"], axis=0)
-            entry = {"kind": kind, "mode": mode, "requests_per_s": rate, "of_off": rate / rate_off}
-            entry |= {"cpu_us": cpu_us, "off_cpu_of_own": cpu_off / cpu_us}
-            print(
-                f"{kind} {mode}: {rate:,.0f} requests/s, {rate / rate_off:.3f} of off; {cpu_us:,.0f} us CPU, {cpu_off / cpu_us:.3f}"
-            )
-            with path.open("a") as file:
-                file.write(json.dumps(entry) + "\n")
-
-
-def _cpu_s(pid: int) -> float:
-    """Processor seconds of a process and all that it has started, which other work on the machine hardly changes."""
-    stats = {}
-    for place in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = place.read_text().rpartition(")")[2].split()
-            stats[int(place.parent.name)] = int(fields[1]), int(fields[11]) + int(fields[12])
-    tree, ticks = {pid}, os.sysconf("SC_CLK_TCK")
-    while more := {one for one, (parent, _) in stats.items() if parent in tree} - tree:
-        tree |= more
-    return sum(stats[one][1] for one in tree if one in stats) / ticks
-
-
-def _rate(url: str, bodies: list[bytes], content_type: str, seconds: float) -> tuple[float, int]:
-    import http.client
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80)
-    n, ends = 0, time.perf_counter() + seconds
-    headers = {"content-type": content_type}
-    started = time.perf_counter()
-    while time.perf_counter() < ends:
-        connection.request("POST", parts.path, bodies[n % len(bodies)], headers)
-        answer = connection.getresponse()
-        answer.read()
-        assert answer.status == 200
-        n += 1
-    return n / (time.perf_counter() - started), n
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["false-alarms", "power", "serving"])
-    parser.add_argument("--months", type=int, default=1)
-    parser.add_argument("--days", type=int, default=30, help="Of a month; fewer for a quick look.")
-    parser.add_argument("--rows-per-hour", type=int, default=500)
-    parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("build/benchmarks"))
-    parser.add_argument("--json", type=Path, help="Where to copy what is found.")
-    args = parser.parse_args(arguments)
-    args.out.mkdir(parents=True, exist_ok=True)
-    path = args.out / f"{args.what}.jsonl"
-    if args.what == "false-alarms":
-        false_alarms(args.months, args.days, args.rows_per_hour, path)
-    elif args.what == "power":
-        power(args.repeats, args.rows, path)
+def main() -> None:
+    parser = options(
+        __doc__, months=1, days=30, rows_per_hour=500, repeats=2, rows=20_000, out=Path("build/benchmarks")
+    )
+    parser.add_argument("what", choices=["false-alarms", "power"])
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    path = asked.out / f"{asked.what}.jsonl"
+    if asked.what == "false-alarms":
+        false_alarms(asked.months, asked.days, asked.rows_per_hour, path)
     else:
-        serving(args.seconds, args.rounds, path)
-    if args.json is not None:
-        args.json.write_text(json.dumps(done(path), indent=1) + "\n")
+        power(asked.repeats, asked.rows, path)
+    if asked.json is not None:
+        asked.json.write_text(json.dumps(done(path), indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,16 +5,14 @@ python -m benchmarks.one_row --rows 50000
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
-from pathlib import Path
 
 import numpy as np
 import pandas
 import xgboost
 
-from benchmarks.measuring import Figure, machine, ratio, report
+from benchmarks.measuring import Figure, machine, options, ratio, report
 from benchmarks.real_tables import TARGET, arrow_table
 from learners import KDB
 
@@ -22,16 +20,8 @@ TREES, DEPTH = 100, 6
 CALLS = 300
 
 
-def p50(latencies: list[float]) -> float:
-    return statistics.median(latencies)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    args = options(__doc__, rows=50_000, rounds=5).parse_args()
     table = arrow_table(args.rows, np.random.default_rng(0))
     model = KDB(k=2, estimator="hdp-map").fit(table, TARGET)
     rows = table.drop_columns(TARGET).slice(0, CALLS)
@@ -55,25 +45,24 @@ def main() -> None:
     }
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
     for number in range(args.rounds + 1):
-        latencies: dict[str, list[float]] = {name: [] for name in tasks}
         for name, task in tasks.items():
+            latencies = []
             for row in range(CALLS):
                 started = time.perf_counter()
                 task(row)
-                latencies[name].append(time.perf_counter() - started)
-        for name, of in latencies.items():
-            if number:
-                seconds[name].append(p50(of))
+                latencies.append(time.perf_counter() - started)
+            if number:  # the first round warms up
+                seconds[name].append(statistics.median(latencies))
 
-    def line(what: str, peer: str, ours: str, at_least: str, aim: str) -> Figure:
-        detail = f"{p50(seconds[peer]) * 1e6:.3g} µs / {p50(seconds[ours]) * 1e6:.3g} µs"
+    def line(what: str, peer: str, ours: str, at_least: str = "", aim: str = "") -> Figure:
+        detail = " / ".join(f"{statistics.median(seconds[name]) * 1e6:.3g} µs" for name in (peer, ours))
         return Figure(what, *ratio(seconds[peer], seconds[ours]), at_least, aim, detail)
 
     figures = [
         line("one dict, p50: XGBoost's encoded row ÷ predict_proba", "xgboost", "dict", "3", "8"),
         line("one-row DataFrame: XGBoost's encoded row ÷ predict_proba", "xgboost", "frame", "1", "2"),
-        line("one-row DataFrame: XGBoost's frame of codes ÷ predict_proba", "xgboost frame", "frame", "", ""),
-        line("one dict: predict_proba ÷ record_classifier()", "dict", "inner", "", ""),
+        line("one-row DataFrame: XGBoost's frame of codes ÷ predict_proba", "xgboost frame", "frame"),
+        line("one dict: predict_proba ÷ record_classifier()", "dict", "inner"),
     ]
     facts = machine() | {"p50_s": seconds}
     report(f"one row of {table.num_columns - 1} raw columns, kDB-2 and {TREES} trees", figures, facts, args.json)

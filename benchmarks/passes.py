@@ -5,14 +5,11 @@ python -m benchmarks.passes --rows 5000000 --threads 2
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import duckdb
 import pyarrow as pa
 
 from benchmarks import tables
-from benchmarks.measuring import alternated, figure, machine, report
+from benchmarks.measuring import alternated, figure, machine, options, report
 from learners.classifiers.structure import naive_structure
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
@@ -27,13 +24,7 @@ SAMPLED_PAIRS = 20
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--attributes", type=int, default=40)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    args = options(__doc__, rows=5_000_000, attributes=40, threads=1, rounds=5).parse_args()
     pa.set_cpu_count(args.threads)
     path = tables.table(args.rows, args.attributes)
     source = Source.open(str(path))

@@ -1,4 +1,4 @@
-"""A table as people have them: orders of a retail chain, in Parquet files of several layouts, kept between benchmarks.
+"""A table as people have them: orders of a retail chain.
 
 Forty columns beside the class: a `shop` of 5,000 values, twenty skewed texts of 2 to 200 values, seven small integers, four booleans, seven
 floats of which five have nulls, and a date. The class (`outcome`, at 70, 20, 8 and 2 %) follows from thresholds and interactions of
@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-
-from benchmarks.tables import scratch
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Columns = dict[str, Array]
@@ -25,10 +21,7 @@ TARGET = "outcome"
 CLASSES = ("kept", "returned", "disputed", "fraud")
 SHARES = (0.70, 0.20, 0.08, 0.02)
 N_SHOPS, N_DAYS, FIRST_DAY = 5000, 1096, 19_358  # the first of January 2023
-BLOCK_ROWS, FILE_ROWS, LEAST_FILES = 50_000, 500_000, 4
 PILOT_ROWS = 200_000
-# Compression and rows of a row group, file after file.
-LAYOUTS = (("zstd", 65_536), ("snappy", 20_000), ("zstd", 131_072), ("snappy", 250_000))
 
 
 @dataclass(frozen=True)
@@ -284,26 +277,3 @@ def arrow_table(n: int, rng: np.random.Generator) -> pa.Table:
         else:
             arrays[name] = pa.array(column)
     return pa.table(arrays | {TARGET: pa.array(CLASSES).take(pa.array(y))})
-
-
-def files(n_rows: int, seed: int = 0) -> list[Path]:
-    """The Parquet files of a table of so many rows: other seeds, other rows of the same truth."""
-    folder = scratch() / f"orders-{n_rows}-{seed}"
-    n_files = max(LEAST_FILES, -(-n_rows // FILE_ROWS))
-    edges = np.linspace(0, n_rows, n_files + 1).astype(int)
-    paths = [folder / f"part-{i:02d}.parquet" for i in range(n_files)]
-    folder.mkdir(exist_ok=True)
-    for i, path in enumerate(paths):
-        if not path.exists():
-            _write(path, int(edges[i + 1] - edges[i]), (seed, i), *LAYOUTS[i % len(LAYOUTS)])
-    return paths
-
-
-def _write(path: Path, n_rows: int, seed: tuple[int, int], compression: str, group_rows: int) -> None:
-    blocks = [
-        arrow_table(min(BLOCK_ROWS, n_rows - start), np.random.default_rng([*seed, start]))
-        for start in range(0, n_rows, BLOCK_ROWS)
-    ]
-    aside = path.with_suffix(".partial")
-    pq.write_table(pa.concat_tables(blocks), aside, compression=compression, row_group_size=group_rows)
-    aside.rename(path)

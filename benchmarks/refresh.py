@@ -1,4 +1,4 @@
-"""A refresh that adds 1 % of the files, against training from scratch; and a job killed two hundred times.
+"""A refresh that adds 1 % of the files, against training from scratch.
 
 python -m benchmarks.refresh --rows 20000000 --files 100
 python -m benchmarks.refresh --rows 20000000 --files 100 --lake delta    # or iceberg: a table that is followed by its log
@@ -6,7 +6,6 @@ python -m benchmarks.refresh --rows 20000000 --files 100 --lake delta    # or ic
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import statistics
 import subprocess
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import tables
-from benchmarks.measuring import figure, machine, report
+from benchmarks.measuring import figure, machine, options, report
 from service import product
 
 
@@ -33,14 +32,9 @@ def parts(n_rows: int, n_attributes: int, n_files: int, seed: int = 0) -> Path:
         aside.mkdir()
         whole = pq.ParquetFile(tables.table(n_rows, n_attributes, seed))
         size = n_rows // n_files
-        rest = None
-        number = 0
+        rest, number = whole.schema_arrow.empty_table(), 0
         for batch in whole.iter_batches(size):
-            rest = (
-                pa.Table.from_batches([batch])
-                if rest is None
-                else pa.concat_tables([rest, pa.Table.from_batches([batch])])
-            )
+            rest = pa.concat_tables([rest, pa.Table.from_batches([batch])])
             while rest.num_rows >= size:
                 pq.write_table(rest.slice(0, size), aside / f"{number:05d}.parquet", row_group_size=262_144)
                 rest, number = rest.slice(size), number + 1
@@ -83,39 +77,27 @@ def import_s() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=20_000_000)
-    parser.add_argument("--attributes", type=int, default=40)
-    parser.add_argument("--files", type=int, default=100)
-    parser.add_argument("--k", type=int, default=2)
-    parser.add_argument("--estimator", default="m")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = options(__doc__, rows=20_000_000, attributes=40, files=100, k=2, estimator="m", rounds=3)
     parser.add_argument("--lake", choices=("delta", "iceberg"))
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    asked = parser.parse_args()
 
     from service.requests.requests import TrainRequest
     from service.settings import Settings
     from service.workspace import Workspace
 
-    data = parts(args.rows, args.attributes, args.files)
+    data = parts(asked.rows, asked.attributes, asked.files)
     paths = sorted(str(path) for path in data.glob("*.parquet"))
-    request = {
-        "target": "class",
-        "learner": "kdb",
-        "parameters": {"k": args.k, "estimator": args.estimator},
-        "holdout": 0,
-        "update": True,
-    }
+    request = {"target": "class", "learner": "kdb", "holdout": 0, "update": True}
+    request["parameters"] = {"k": asked.k, "estimator": asked.estimator}
     seconds: dict[str, list[float]] = {"scratch": [], "refresh": []}
     equal = []
-    n_new = max(1, args.files // 100)
+    n_new = max(1, asked.files // 100)
     old, new = {"uris": paths[:-n_new]}, {"uris": paths}
-    if args.lake is not None:
-        table, versions = lake_table(args.lake, data)
+    if asked.lake is not None:
+        table, versions = lake_table(asked.lake, data)
         new = {"uris": [table]}
         old = new | {"at": versions[-n_new - 1]}
-    for round_number in range(args.rounds + 1):
+    for round_number in range(asked.rounds + 1):
         with tempfile.TemporaryDirectory() as folder, Workspace(Settings(workspace=Path(folder))) as workspace:
             before = TrainRequest(**request, model="grows", **old)
             product.train(workspace, before)
@@ -128,29 +110,21 @@ def main() -> None:
             ours, theirs = product.served(workspace, "grows").model, product.served(workspace, "fresh").model
             (_, a), (_, b) = ours.to_arrays(), theirs.to_arrays()
             equal.append(all(np.array_equal(a[name], b[name], equal_nan=True) for name in b))
-            assert refreshed.n_rows == fresh.n_rows == args.rows
+            assert refreshed.n_rows == fresh.n_rows == asked.rows
         if round_number:
             seconds["refresh"].append(refresh_s)
             seconds["scratch"].append(scratch_s)
-    figures = [
-        figure(
-            f"scratch ÷ refresh of {n_new} in {args.files} files",
-            seconds["scratch"],
-            seconds["refresh"],
-            "20",
-            "60",
-            f"equal models: {all(equal)}",
-        )
-    ]
+    what = f"scratch ÷ refresh of {n_new} in {asked.files} files"
+    figures = [figure(what, seconds["scratch"], seconds["refresh"], "20", "60", f"equal models: {all(equal)}")]
     facts = {
-        "rows": args.rows,
-        "rows_per_s_from_scratch": args.rows / statistics.median(seconds["scratch"]),
+        "rows": asked.rows,
+        "rows_per_s_from_scratch": asked.rows / statistics.median(seconds["scratch"]),
         "seconds": seconds,
         "import_s": import_s(),
         "machine": machine(),
     }
-    kind = {"delta": "Delta Lake", "iceberg": "Iceberg", None: "loose files"}[args.lake]
-    report(f"Refresh of {kind}, kDB-{args.k}, {args.attributes} attributes", figures, facts, args.json)
+    kind = {"delta": "Delta Lake", "iceberg": "Iceberg", None: "loose files"}[asked.lake]
+    report(f"Refresh of {kind}, kDB-{asked.k}, {asked.attributes} attributes", figures, facts, asked.json)
 
 
 if __name__ == "__main__":

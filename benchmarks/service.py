@@ -5,11 +5,7 @@ python -m benchmarks.service                 # all; or name some: batches traini
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import json
-import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -23,24 +19,11 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.measuring import Figure, machine, report
-from benchmarks.serving import free_port, measure, running, trained_workspace
+from benchmarks.measuring import Figure, machine, median_figure, options, report
+from benchmarks.serving import ECHO, detail, in_turn, measure, peer, ratios, serving, trained_workspace
 from service import product
 
 ARROW = "application/vnd.apache.arrow.stream"
-RAW_ECHO = """
-import sys
-import uvicorn
-from starlette.applications import Starlette
-from starlette.responses import Response
-from starlette.routing import Route
-
-async def echo(request):
-    return Response(await request.body(), media_type="application/octet-stream")
-
-uvicorn.run(Starlette(routes=[Route("/echo", echo, methods=["POST"])]), host="127.0.0.1", port=int(sys.argv[1]),
-            log_level="warning", access_log=False, loop="uvloop", http="httptools")
-"""
 # As `mlflow models serve` does it: JSON to a data frame, categories as in training, predict, JSON.
 SCORING = """
 import sys
@@ -70,34 +53,6 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning", a
 """
 
 
-def serve(port: int, *more: str) -> list[str]:
-    return [sys.executable, "-m", "service.cli", "serve", "--port", str(port), *more]
-
-
-def alternated(rounds: int, seconds: float, **servers: tuple[int, int, str, bytes, str, int]) -> dict[str, list[dict]]:
-    """Figures of each server in each round, all in turn; one unmeasured round warms up."""
-    found: dict[str, list[dict]] = {name: [] for name in servers}
-    for number in range(rounds + 1):
-        for name, (pid, port, path, body, content_type, connections) in servers.items():
-            figures = measure(pid, port, path, body, content_type, connections, seconds)
-            if number:
-                found[name].append(figures)
-    return found
-
-
-def ratio_of(found: dict[str, list[dict]], ours: str, peer: str, key: str) -> tuple[float, float, float]:
-    ratios = [a[key] / b[key] for a, b in zip(found[ours], found[peer], strict=True)]
-    return statistics.median(ratios), min(ratios), max(ratios)
-
-
-def detail_of(found: dict[str, list[dict]]) -> str:
-    return "; ".join(
-        f"{name}: {statistics.median(f['cpu_us'] for f in figures):.0f} µs CPU, p50 {statistics.median(f['p50_ms'] for f in figures):.2f} ms, "
-        f"p99 {statistics.median(f['p99_ms'] for f in figures):.2f} ms"
-        for name, figures in found.items()
-    )
-
-
 def batches(folder: Path, args: Any) -> list[Figure]:
     """1,000 rows as Arrow IPC against an echo, as JSON columns against XGBoost behind FastAPI and pandas."""
     trained_workspace(folder, 40, 20_000)
@@ -107,41 +62,23 @@ def batches(folder: Path, args: Any) -> list[Figure]:
         writer.write_table(rows)
     arrow = sink.getvalue().to_pybytes()
     columns = json.dumps({"columns": {name: rows[name].to_pylist() for name in rows.column_names}}).encode()
-    ports = [free_port() for _ in range(3)]
-    environment = {
-        "FEWPASS_WORKSPACE": str(folder / "workspace"),
-        "FEWPASS_JOB_WORKERS": "0",
-        "FEWPASS_LOG_LEVEL": "warning",
-    }
-    scoring = [sys.executable, "-c", SCORING, str(ports[2]), str(folder / "train.parquet")]
-    with contextlib.ExitStack() as stack:
-        ours = stack.enter_context(running(serve(ports[0]), ports[0], "/readyz", environment))
-        echo = stack.enter_context(running([sys.executable, "-c", RAW_ECHO, str(ports[1])], ports[1], "/echo", {}))
-        peer = stack.enter_context(running(scoring, ports[2], "/ping", {}))
-        predict = "/v1/models/m/predict"
-        found = alternated(
-            args.rounds,
-            args.seconds,
-            fewpass=(ours, ports[0], predict, arrow, ARROW, 1),
-            echo=(echo, ports[1], "/echo", arrow, ARROW, 1),
+    predict = "/v1/models/m/predict"
+    with (
+        serving(folder / "workspace") as ours,
+        peer(ECHO, "/echo") as echo,
+        peer(SCORING, "/ping", str(folder / "train.parquet")) as xgboost,
+    ):
+        beside_echo = in_turn(
+            args.rounds, args.seconds, fewpass=(ours, predict, arrow, ARROW, 1), echo=(echo, "/raw", arrow, ARROW, 1)
         )
-        with_columns = alternated(
-            args.rounds,
-            args.seconds,
-            fewpass=(ours, ports[0], predict, columns, "application/json", 1),
-            xgboost=(peer, ports[2], "/invocations", columns, "application/json", 1),
+        request = columns, "application/json", 1
+        beside_xgboost = in_turn(
+            args.rounds, args.seconds, fewpass=(ours, predict, *request), xgboost=(xgboost, "/invocations", *request)
         )
+    what = "1,000 rows, JSON columns: CPU ÷ XGBoost behind FastAPI and pandas"
     return [
-        Figure(
-            "1,000 rows, Arrow: CPU ÷ echo", *ratio_of(found, "fewpass", "echo", "cpu_us"), "3", "1.5", detail_of(found)
-        ),
-        Figure(
-            "1,000 rows, JSON columns: CPU ÷ XGBoost behind FastAPI and pandas",
-            *ratio_of(with_columns, "fewpass", "xgboost", "cpu_us"),
-            "0.2",
-            "0.1",
-            detail_of(with_columns),
-        ),
+        median_figure("1,000 rows, Arrow: CPU ÷ echo", ratios(beside_echo, "cpu_us"), "3", "1.5", detail(beside_echo)),
+        median_figure(what, ratios(beside_xgboost, "cpu_us"), "0.2", "0.1", detail(beside_xgboost)),
     ]
 
 
@@ -151,42 +88,29 @@ def training(folder: Path, args: Any) -> list[Figure]:
     table = pq.read_table(folder / "train.parquet")
     data = folder / "large.parquet"
     pq.write_table(pa.concat_tables([table] * 200), data, row_group_size=262_144)  # four million rows
-    body, port = json.dumps({"records": [record]}).encode(), free_port()
-    environment = {
-        "FEWPASS_WORKSPACE": str(folder / "workspace"),
-        "FEWPASS_THREADS": "1",
-        "FEWPASS_LOG_LEVEL": "warning",
-    }
+    body = json.dumps({"records": [record]}).encode()
     job = {"kind": "train", "uris": [str(data)], "target": "class", "learner": "kdb", "model": "other", "holdout": 0}
     quiet, busy = [], []
     with (
-        running(serve(port), port, "/readyz", environment) as pid,
+        serving(folder / "workspace", JOB_WORKERS="1", THREADS="1") as (pid, port),
         httpx.Client(base_url=f"http://127.0.0.1:{port}") as client,
     ):
         ask = (pid, port, "/v1/models/m/predict", body, "application/json", 1, args.seconds)
         measure(*ask)
         for _ in range(args.rounds):
             quiet.append(measure(*ask))
-            job_id = client.post("/v1/jobs", json=job).json()["id"]
-            while client.get(f"/v1/jobs/{job_id}").json()["state"] == "queued":
+            made = client.post("/v1/jobs", json=job).json()["id"]
+            while client.get(f"/v1/jobs/{made}").json()["state"] == "queued":
                 time.sleep(0.05)
             time.sleep(0.5)
             busy.append(measure(*ask))
-            assert client.get(f"/v1/jobs/{job_id}").json()["state"] == "running", "the job outlasts the measurement"
-            client.post(f"/v1/jobs/{job_id}/cancel")
-            while client.get(f"/v1/jobs/{job_id}").json()["state"] == "running":
+            assert client.get(f"/v1/jobs/{made}").json()["state"] == "running", "the job outlasts the measurement"
+            client.post(f"/v1/jobs/{made}/cancel")
+            while client.get(f"/v1/jobs/{made}").json()["state"] == "running":
                 time.sleep(0.05)
             time.sleep(1.5)
     found = {"training": busy, "quiet": quiet}
-    return [
-        Figure(
-            "p99 while training ÷ without",
-            *ratio_of(found, "training", "quiet", "p99_ms"),
-            "3",
-            "1.5",
-            detail_of(found),
-        )
-    ]
+    return [median_figure("p99 while training ÷ without", ratios(found, "p99_ms"), "3", "1.5", detail(found))]
 
 
 def start(folder: Path, args: Any) -> list[Figure]:
@@ -204,22 +128,11 @@ def start(folder: Path, args: Any) -> list[Figure]:
             product.train(workspace, request)
     seconds = []
     for number in range(args.rounds + 1):
-        port = free_port()
-        environment = {
-            "FEWPASS_WORKSPACE": str(folder / "workspace"),
-            "FEWPASS_JOB_WORKERS": "0",
-            "FEWPASS_LOG_LEVEL": "warning",
-        }
         started = time.perf_counter()
-        with running(serve(port), port, "/readyz", environment):
+        with serving(folder / "workspace"):
             if number:
                 seconds.append(time.perf_counter() - started)
-    low, high = min(seconds), max(seconds)
-    return [
-        Figure(
-            "cold start to ready, 100 models, s", statistics.median(seconds), low, high, "5", "2", "polled every 0.1 s"
-        )
-    ]
+    return [median_figure("cold start to ready, 100 models, s", seconds, "5", "2", "polled every 0.1 s")]
 
 
 def memory(folder: Path, args: Any) -> list[Figure]:
@@ -240,14 +153,8 @@ def memory(folder: Path, args: Any) -> list[Figure]:
         )  # fmt: skip
         version = product.train(workspace, request)
         size = version.arrow_path.stat().st_size
-    port = free_port()
-    environment = {
-        "FEWPASS_WORKSPACE": str(folder / "workspace"),
-        "FEWPASS_JOB_WORKERS": "0",
-        "FEWPASS_LOG_LEVEL": "warning",
-    }
     bodies = [{"records": [{name: int(rng.integers(0, values)) for name in columns}]} for _ in range(500)]
-    with running(serve(port, "--workers", "3"), port, "/readyz", environment) as pid:
+    with serving(folder / "workspace", "--workers", "3") as (pid, port):
 
         def ask() -> None:
             with httpx.Client() as client:
@@ -261,19 +168,15 @@ def memory(folder: Path, args: Any) -> list[Figure]:
             thread.join()
         family = psutil.Process(pid).children(recursive=True)
         loaders = [process for process in family if process.ppid() == pid]
-        serving = [process.memory_full_info() for process in family if process.ppid() != pid]
+        processes = [process.memory_full_info() for process in family if process.ppid() != pid]
         others = [process.memory_full_info().uss / 2**20 for process in (psutil.Process(pid), *loaders)]
-    own = sorted(info.uss / 2**20 for info in serving)
-    resident = ", ".join(f"{info.rss / 2**20:.0f}" for info in serving)
-    detail = (
+    resident = ", ".join(f"{info.rss / 2**20:.0f}" for info in processes)
+    text = (
         f"model {size / 2**20:.0f} MiB; private memory of each; resident with shared pages: {resident} MiB; private memory of "
         f"the command and of the process that loads: {', '.join(f'{mib:.0f}' for mib in others)} MiB"
     )
-    return [
-        Figure(
-            "memory of a further serving process, MiB", statistics.median(own), own[0], own[-1], "150", "100", detail
-        )
-    ]
+    own = [info.uss / 2**20 for info in processes]
+    return [median_figure("memory of a further serving process, MiB", own, "150", "100", text)]
 
 
 def lists(folder: Path, args: Any) -> list[Figure]:
@@ -289,17 +192,8 @@ def lists(folder: Path, args: Any) -> list[Figure]:
                 "evaluate", {"model": "m", "uris": [str(folder / "train.parquet")]}
             )
             product.job_queue(workspace).cancel(job.id)
-    port = free_port()
-    environment = {
-        "FEWPASS_WORKSPACE": str(folder / "workspace"),
-        "FEWPASS_JOB_WORKERS": "0",
-        "FEWPASS_LOG_LEVEL": "warning",
-    }
     seconds: dict[str, list[float]] = {name: [] for name in ("list jobs", "list schedules", "submit a job")}
-    with (
-        running(serve(port), port, "/readyz", environment),
-        httpx.Client(base_url=f"http://127.0.0.1:{port}") as client,
-    ):
+    with serving(folder / "workspace") as (_, port), httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
         job = {"kind": "evaluate", "model": "m", "uris": [str(folder / "train.parquet")]}
         for number in range(300):
             schedule = {"name": f"s{number}", "cron": "0 3 * * *", "timezone": "Europe/Berlin", "job": job}
@@ -315,16 +209,8 @@ def lists(folder: Path, args: Any) -> list[Figure]:
                 call().raise_for_status()
                 seconds[name].append(time.perf_counter() - started)
     return [
-        Figure(
-            f"{name}: p95, ms",
-            statistics.quantiles(times, n=20)[-1] * 1e3,
-            min(times) * 1e3,
-            max(times) * 1e3,
-            "50",
-            "20",
-            "",
-        )
-        for name, times in seconds.items()
+        Figure(f"{name}: p95, ms", *(1e3 * np.percentile(taken, [95, 0, 100])), "50", "20")
+        for name, taken in seconds.items()
     ]
 
 
@@ -332,12 +218,8 @@ PARTS = {part.__name__: part for part in (batches, training, start, memory, list
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, rounds=3, seconds=2.0, jobs=10_000)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="all unless named")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     figures = []
     for name in args.parts or PARTS:

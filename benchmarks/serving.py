@@ -8,7 +8,6 @@ measured alternately in the same run. CPU time of the server process is the figu
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -26,20 +25,24 @@ from typing import Any
 import httpx
 import psutil
 
-from benchmarks.measuring import Figure, machine, report
+from benchmarks.measuring import machine, median_figure, options, report
 from service import product
 
 ECHO = """
 import sys
 import uvicorn
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 async def echo(request):
     return JSONResponse(await request.json())
 
-uvicorn.run(Starlette(routes=[Route("/echo", echo, methods=["POST"])]), host="127.0.0.1", port=int(sys.argv[1]),
+async def raw(request):
+    return Response(await request.body(), media_type="application/octet-stream")
+
+routes = [Route("/echo", echo, methods=["POST"]), Route("/raw", raw, methods=["POST"])]
+uvicorn.run(Starlette(routes=routes), host="127.0.0.1", port=int(sys.argv[1]),
             log_level="warning", access_log=False, loop="uvloop", http="httptools")
 """
 
@@ -134,52 +137,60 @@ def running(command: list[str], port: int, path: str, environment: dict[str, str
         process.wait(timeout=20)
 
 
-def compare(
-    ours: tuple[int, int, str], echo: tuple[int, int, str], body: bytes, content_type: str, connections: int, args: Any
-) -> dict[str, Any]:
-    """Alternate the two servers and report medians over the rounds, and ratios of medians."""
-    rounds: dict[str, list[dict]] = {"fewpass": [], "echo": []}
-    for number in range(args.rounds + 1):
-        for name, (pid, port, path) in (("fewpass", ours), ("echo", echo)):
-            figures = measure(pid, port, path, body, content_type, connections, args.seconds)
-            if number:  # the first round warms up both
-                rounds[name].append(figures)
-    medians = {
-        name: {key: statistics.median(figures[key] for figures in all_figures) for key in all_figures[0]}
-        for name, all_figures in rounds.items()
-    }
-    pairs = list(zip(rounds["fewpass"], rounds["echo"], strict=True))
-    return medians | {
-        "requests_ratios": [ours["requests_per_s"] / echo["requests_per_s"] for ours, echo in pairs],
-        "cpu_ratios": [ours["cpu_us"] / echo["cpu_us"] for ours, echo in pairs],
-    }
+@contextlib.contextmanager
+def serving(workspace: Path, *options: str, **settings: str) -> Iterator[tuple[int, int]]:
+    """`fewpass serve` over a workspace, without job workers unless the settings ask for some; its process id and port."""
+    port = free_port()
+    settings = {"WORKSPACE": str(workspace), "JOB_WORKERS": "0", "LOG_LEVEL": "warning"} | settings
+    environment = {f"FEWPASS_{name}": value for name, value in settings.items()}
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", str(port), *options]
+    with running(command, port, "/readyz", environment) as pid:
+        yield pid, port
 
 
-def as_figures(name: str, result: dict[str, Any]) -> list[Figure]:
-    """Requests per second and CPU time of a comparison as ratios."""
-    ours, echo = result["fewpass"], result["echo"]
-    rates, cpu = result["requests_ratios"], result["cpu_ratios"]
-    latency = f"p50 {ours['p50_ms']:.3g}/{echo['p50_ms']:.3g} ms, p99 {ours['p99_ms']:.3g}/{echo['p99_ms']:.3g} ms"
-    return [
-        Figure(
-            f"{name}: requests/s ÷ echo",
-            statistics.median(rates),
-            min(rates),
-            max(rates),
-            "0.6",
-            "0.85",
-            f"{ours['requests_per_s']:.0f} / {echo['requests_per_s']:.0f}, {latency}",
-        ),
-        Figure(
-            f"{name}: CPU ÷ echo",
-            statistics.median(cpu),
-            min(cpu),
-            max(cpu),
-            "1.3",
-            "1.12",
-            f"{ours['cpu_us']:.0f} / {echo['cpu_us']:.0f} µs a request",
-        ),
-    ]
+@contextlib.contextmanager
+def peer(program: str, path: str, *arguments: str) -> Iterator[tuple[int, int]]:
+    """A server of another library, as the text of a program that gets its port; its process id and port."""
+    port = free_port()
+    with running([sys.executable, "-c", program, str(port), *arguments], port, path, {}) as pid:
+        yield pid, port
+
+
+def in_turn(
+    rounds: int, seconds: float, **servers: tuple[tuple[int, int], str, bytes, str, int]
+) -> dict[str, list[dict]]:
+    """Figures of each server in each round, all in turn; one unmeasured round warms up.
+
+    A server is its process id and port, the path, the body and its type, and how many connections ask it.
+    """
+    found: dict[str, list[dict]] = {name: [] for name in servers}
+    for number in range(rounds + 1):
+        for name, ((pid, port), *request) in servers.items():
+            figures = measure(pid, port, *request, seconds)
+            if number:
+                found[name].append(figures)
+    return found
+
+
+def ratios(found: dict[str, list[dict]], key: str) -> list[float]:
+    """A figure of the first server ÷ that of the second, round by round."""
+    ours, theirs = found.values()
+    return [a[key] / b[key] for a, b in zip(ours, theirs, strict=True)]
+
+
+def detail(found: dict[str, list[dict]]) -> str:
+    """The medians of all servers."""
+    forms = {
+        "requests_per_s": "{:.0f} requests/s",
+        "cpu_us": "{:.0f} µs CPU",
+        "p50_ms": "p50 {:.2f} ms",
+        "p99_ms": "p99 {:.2f} ms",
+    }
+    texts = []
+    for name, figures in found.items():
+        medians = [form.format(statistics.median(each[key] for each in figures)) for key, form in forms.items()]
+        texts.append(f"{name}: {', '.join(medians)}")
+    return "; ".join(texts)
 
 
 def trained_workspace(root: Path, attributes: int, rows: int, model: str = "m") -> dict[str, str]:
@@ -210,32 +221,25 @@ def trained_workspace(root: Path, attributes: int, rows: int, model: str = "m") 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--connections", type=int, nargs="+", default=[1, 16])
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    args = options(__doc__, rounds=5, seconds=3.0, rows=20_000, connections=[1, 16]).parse_args()
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         record = trained_workspace(Path(directory), 40, args.rows)
         body = json.dumps({"records": [record]}).encode()
-        our_port, echo_port = free_port(), free_port()
-        environment = {"FEWPASS_WORKSPACE": f"{directory}/workspace", "FEWPASS_JOB_WORKERS": "0"}
-        serve = [sys.executable, "-m", "service.cli", "serve", "--port", str(our_port)]
-        our_pid = stack.enter_context(running(serve, our_port, "/readyz", environment))
-        echo_pid = stack.enter_context(running([sys.executable, "-c", ECHO, str(echo_port)], echo_port, "/echo", {}))
-        results = {}
+        ours = stack.enter_context(serving(Path(directory) / "workspace", LOG_LEVEL="info"))
+        echo = stack.enter_context(peer(ECHO, "/echo"))
+        figures, results = [], {}
         for connections in args.connections:
-            results[f"1 row JSON, {connections} connections"] = compare(
-                (our_pid, our_port, "/v1/models/m/predict"),
-                (echo_pid, echo_port, "/echo"),
-                body,
-                "application/json",
-                connections,
-                args,
+            request = body, "application/json", connections
+            found = in_turn(
+                args.rounds,
+                args.seconds,
+                fewpass=(ours, "/v1/models/m/predict", *request),
+                echo=(echo, "/echo", *request),
             )
-    figures = [entry for name, result in results.items() for entry in as_figures(name, result)]
+            name = f"1 row JSON, {connections} connections"
+            figures.append(median_figure(f"{name}: requests/s ÷ echo", ratios(found, "requests_per_s"), "0.6", "0.85"))
+            figures.append(median_figure(f"{name}: CPU ÷ echo", ratios(found, "cpu_us"), "1.3", "1.12", detail(found)))
+            results[name] = found
     report("POST predict against a bare Starlette echo", figures, machine() | {"results": results}, args.json)
 
 

@@ -7,7 +7,6 @@ PostgreSQL runs where initdb and postgres are on the PATH.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import fewpass
-from benchmarks.measuring import alternated
+from benchmarks.measuring import Figure, alternated, figure, machine, median_figure, options, report
 from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier
 from learners.registry.sql.script import sql_script
 from learners.schema.encoding.encode import encode
@@ -62,7 +61,8 @@ def table_of(seed: int, n_rows: int, nulls: float = 0.1) -> pa.Table:
     return pa.table(columns | {"class": np.array(["no", "perhaps", "yes"])[(y + (rng.random(n_rows) < 0.2)) % 3]})
 
 
-def differences(n_models: int, n_rows: int) -> None:
+def differences(n_models: int, n_rows: int) -> list[Figure]:
+    """The greatest over all models and rows, engine by engine."""
     from tests.registry import test_sql as engines
 
     server = postgres_server()
@@ -75,17 +75,18 @@ def differences(n_models: int, n_rows: int) -> None:
         rows = table_of(1000 + seed, n_rows, nulls=0.05 * (seed % 5)).drop_columns(["class", *["other"][: seed % 2]])
         expected = model.predict_proba(encode(rows, model.schema, with_class=False))
         absent = ["other"] if seed % 2 and "other" in {each.name for each in model.schema.attributes} else []
-        details = []
+        differences = []
         for engine in greatest:
             started = time.perf_counter()
             _, found = engines.answers_of(model, rows, engine, absent)
             difference = float(np.abs(found - expected).max())
             greatest[engine] = max(greatest[engine], difference)
-            details.append(f"{engine} {difference:.1e} ({time.perf_counter() - started:.1f} s)")
-        print(f"{seed + 1:3} {learner:6} {', '.join(details)}", flush=True)
-    print(f"greatest difference over {n_models} models of {n_rows:,} rows:", greatest)
+            differences.append(f"{engine} {difference:.1e} ({time.perf_counter() - started:.1f} s)")
+        print(f"{seed + 1:3} {learner:6} {', '.join(differences)}", flush=True)
     if server is not None:
         server.close()
+    what = f"greatest difference over {n_models} models of {n_rows:,} rows"
+    return [median_figure(f"{engine}: {what}", [value]) for engine, value in greatest.items()]
 
 
 def postgres_server():
@@ -94,8 +95,9 @@ def postgres_server():
     return postgres.__wrapped__() if shutil.which("initdb") and shutil.which("postgres") else None
 
 
-def speed(n_rows: int, rounds: int) -> None:
+def speed(n_rows: int, rounds: int) -> list[Figure]:
     """From a Parquet file to a Parquet file, as the command does it; and `predict_proba` of the rows in memory."""
+    figures = []
     for name, make in MEASURED.items():
         for nulls in (0.0, 0.1):
             estimator = make().fit(table_of(0, 20_000, nulls), "class")
@@ -123,26 +125,21 @@ def speed(n_rows: int, rounds: int) -> None:
                     command=partial(subprocess.run, predict, check=True, capture_output=True),
                     memory=partial(estimator.predict_proba, rows),
                 )
-            per_s = {task: rows.num_rows / min(own) for task, own in seconds.items()}
-            print(
-                f"{name:10} nulls {nulls:.0%}: DuckDB {per_s['sql']:,.0f} rows/s, fewpass predict {per_s['command']:,.0f} "
-                f"({per_s['sql'] / per_s['command']:.2f}), predict_proba {per_s['memory']:,.0f}",
-                flush=True,
+            per_s = {task: f"{rows.num_rows / min(own):,.0f}" for task, own in seconds.items()}
+            detail = (
+                f"rows/s: DuckDB {per_s['sql']}, fewpass predict {per_s['command']}, predict_proba {per_s['memory']}"
             )
+            what = f"{name}, nulls {nulls:.0%}: fewpass predict ÷ DuckDB"
+            figures.append(figure(what, seconds["command"], seconds["sql"], "", "", detail))
+    return figures
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", type=int, default=30)
-    parser.add_argument("--rows", type=int, default=10_000, help="answered by each model on each engine")
-    parser.add_argument("--speed-rows", type=int, default=500_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    given = options(__doc__, models=30, rows=10_000, speed_rows=500_000, rounds=3).parse_args()
     warnings.simplefilter("ignore")
-    if given.models:
-        differences(given.models, given.rows)
-    if given.rounds:
-        speed(given.speed_rows, given.rounds)
+    figures = differences(given.models, given.rows) if given.models else []
+    figures += speed(given.speed_rows, given.rounds) if given.rounds else []
+    report("Models as SQL", figures, machine(), given.json)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ python -m benchmarks.structures
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import time
@@ -20,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.measuring import Figure, alternated, figure, machine, report
+from benchmarks.measuring import Figure, alternated, figure, machine, median_figure, options, report
 from benchmarks.tables import ROW_GROUP_ROWS, scratch
 from service.operations.measuring import apart, bare_scan
 
@@ -31,7 +30,7 @@ Array = np.ndarray[Any, Any]
 
 N_ROWS = 100
 # The authors' program, measured by the project: fit and all edge marginals of d = 16, and Gadget alone.
-GOALS = {
+WANTED = {
     16: ("0.6 s, 300 MiB", "0.2 s"),
     20: ("20 s, 1.5 GiB", "6 s"),
     32: ("60 s, 1 GiB", "15 s"),
@@ -95,15 +94,12 @@ def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
     run(26, 200, 0) if d > 24 else None  # every kernel has been loaded
     seconds, cpu_seconds, queries, coverage = [], [], [], {}
     for seed in range(rounds):
-        posterior, elapsed, cpu = run(d, n_sets, seed)
-        seconds.append(elapsed)
+        posterior, taken, cpu = run(d, n_sets, seed)
+        seconds.append(taken)
         cpu_seconds.append(cpu)
         coverage = posterior.coverage.facts()
-        known = [
-            e
-            for e in known_edges(linear_gaussian(d, N_ROWS, seed), 16, seed)
-            if e[0] in posterior.scores.candidates[e[1]]
-        ]
+        edges = known_edges(linear_gaussian(d, N_ROWS, seed), 16, seed)
+        known = [edge for edge in edges if edge[0] in posterior.scores.candidates[edge[1]]]
         started = time.perf_counter()
         edge_probabilities(posterior.sums(Edges(present=frozenset(known))))
         queries.append(time.perf_counter() - started)
@@ -115,22 +111,15 @@ def of_posteriors(columns: Sequence[int], n_sets: int, rounds: int) -> tuple[lis
     figures, facts = [], {}
     for d in columns:
         found, peak = apart(posterior_seconds, d, n_sets, rounds)
-        own, queries = found["seconds"], found["queries"]
-        covered = "" if found["coverage"]["is_exact"] else f", orders {found['coverage']['orders']:.1%} covered"
-        kind = "exact" if found["coverage"]["is_exact"] else f"blocks, {n_sets:,} sets"
-        figures.append(
-            Figure(
-                f"d = {d}, {kind}: moments to all edge marginals, s",
-                statistics.median(own),
-                min(own),
-                max(own),
-                *GOALS.get(d, ("", "")),
-                f"{statistics.median(found['cpu_seconds']):.3g} s of CPU time, peak {peak / 2**20:.0f} MiB{covered}",
-            )
-        )
-        goals = OF_QUERIES.get(d, ("", ""))
-        middle, low, high = statistics.median(queries), min(queries), max(queries)
-        figures.append(Figure(f"d = {d}: all edge marginals given 16 edges, s", middle, low, high, *goals, ""))
+        coverage, middle = found["coverage"], statistics.median(found["cpu_seconds"])
+        covered = "" if coverage["is_exact"] else f", orders {coverage['orders']:.1%} covered"
+        kind = "exact" if coverage["is_exact"] else f"blocks, {n_sets:,} sets"
+        detail = f"{middle:.3g} s of CPU time, peak {peak / 2**20:.0f} MiB{covered}"
+        wanted, of_queries = WANTED.get(d, ("", "")), OF_QUERIES.get(d, ("", ""))
+        figures += [
+            median_figure(f"d = {d}, {kind}: moments to all edge marginals, s", found["seconds"], *wanted, detail),
+            median_figure(f"d = {d}: all edge marginals given 16 edges, s", found["queries"], *of_queries),
+        ]
         facts[f"d={d}"] = found | {"peak_bytes": peak}
     return figures, facts
 
@@ -142,7 +131,7 @@ def numeric_table(n_rows: int, d: int) -> Path:
         names, aside = [f"x{i:02d}" for i in range(d)], path.with_suffix(".partial")
         with pq.ParquetWriter(aside, pa.schema([(name, pa.float64()) for name in names])) as writer:
             for start in range(0, n_rows, ROW_GROUP_ROWS):
-                rows = linear_gaussian(d, min(ROW_GROUP_ROWS, n_rows - start), start).train
+                rows = linear_gaussian(d, min(ROW_GROUP_ROWS, n_rows - start), start).rows
                 writer.write_table(pa.table(list(rows.T), names=names), row_group_size=ROW_GROUP_ROWS)
         aside.rename(path)
     return path
@@ -183,9 +172,9 @@ def bdeu_seconds(n_rows: int, d: int) -> dict[str, Any]:
     BDeu(counted, schema.domain_sizes, 1.0).potentials(np.array([3], np.uint64))
     score, started = BDeu(counted, schema.domain_sizes, 1.0), time.perf_counter()
     tables = score.tables(all_candidates(d, StructurePrior()), MAX_PARENTS)
-    elapsed = time.perf_counter() - started
+    taken = time.perf_counter() - started
     n_families = sum(int(np.isfinite(table).sum()) for table in tables)
-    return {"seconds": elapsed, "count_seconds": of_rows, "n_families": n_families, "n_distinct": counted.n_distinct}
+    return {"seconds": taken, "count_seconds": of_rows, "n_families": n_families, "n_distinct": counted.n_distinct}
 
 
 def nominal_rows(n_rows: int, d: int) -> Array:
@@ -206,19 +195,19 @@ def of_scores(n_rows: int, d: int) -> Figure:
         f"distinct rows included; peak {peak / 2**20:.0f} MiB"
     )
     what = f"BDeu of {d} nominal columns, {n_rows:,} rows, at most {MAX_PARENTS} parents, s"
-    return Figure(what, seconds, seconds, seconds, "", "", detail)
+    return median_figure(what, [seconds], detail=detail)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--columns", type=int, nargs="*", default=[16, 20, 32])
-    parser.add_argument("--sets", type=int, default=400_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=5_000_000, help="of the pass; 0 leaves it out")
-    parser.add_argument("--nominal-rows", type=int, default=1_000_000, help="of BDeu; 0 leaves it out")
-    parser.add_argument("--nominal-columns", type=int, default=20)
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    args = options(
+        __doc__,
+        columns=[16, 20, 32],
+        sets=400_000,
+        rounds=3,
+        rows=5_000_000,
+        nominal_rows=1_000_000,
+        nominal_columns=20,
+    ).parse_args()
     figures, facts = of_posteriors(args.columns, args.sets, args.rounds)
     if args.rows:
         figures.append(of_pass(args.rows, args.rounds))

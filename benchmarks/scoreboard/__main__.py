@@ -85,10 +85,10 @@ def boards(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _commit() -> str:
-    description = subprocess.run(
+    command = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, check=False, capture_output=True, text=True
     )
-    return description.stdout.strip() or "unknown"
+    return command.stdout.strip() or "unknown"
 
 
 def main(given: list[str] | None = None) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,19 +11,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.measuring import CommandRun
+from benchmarks.measuring import NotDone, run_command
 from benchmarks.scoreboard.peers import PEERS
 from benchmarks.scoreboard.tables import Split
 from learners.distributions.kernels import TOLERANCE
 from learners.evaluation.metrics import evaluate
 from learners.kernels.arrays import Floats
-from service.operations.measuring import apart
 
 FEWPASS = ("auto", "eskdb", "kdb", "skdb", "nb")
-
-
-class NotDone(Exception):
-    """A process took longer than it may, or failed; the text says which."""
 
 
 @dataclass
@@ -60,39 +51,6 @@ class Entry:
     size_ratio: float | None = None
     rows_per_cpu_s: float | None = None
     note: str = ""
-
-
-def run(command: Sequence[str | Path], timeout_s: float) -> CommandRun:
-    """Run a command to its end; its children count too.
-
-    A small process starts it: on Linux the peak of a new process begins with what the one held that started it.
-
-    Raises
-    ------
-    NotDone
-    """
-    found, message = apart(_run, [str(word) for word in command], timeout_s)[0]
-    if found is None:
-        raise NotDone(message)
-    done: CommandRun = found
-    return done
-
-
-def _run(command: list[str], timeout_s: float) -> tuple[CommandRun | None, str]:
-    started = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
-    timer = threading.Timer(max(0.0, timeout_s), os.killpg, (process.pid, signal.SIGKILL))
-    timer.start()
-    assert process.stderr is not None
-    errors = process.stderr.read().decode(errors="replace")
-    _, status, used = os.wait4(process.pid, 0)
-    is_late = not timer.is_alive()
-    timer.cancel()
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        return None, f"more than {timeout_s:.0f} s" if is_late else " ".join(errors.split())[-200:]
-    seconds = time.perf_counter() - started
-    return CommandRun(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024), ""
 
 
 class Commands:
@@ -150,8 +108,8 @@ def measured(learner: str, files: Split, folder: Path, timeout_s: float) -> Entr
     commands, entry = Commands(learner, files, folder), Entry(files.name, learner)
     ends_at = time.perf_counter() + timeout_s
     try:
-        trained = run(commands.train, timeout_s)
-        answered = run(commands.predict(0.0), ends_at - time.perf_counter())
+        trained = run_command(commands.train, timeout_s=timeout_s)
+        answered = run_command(commands.predict(0.0), timeout_s=ends_at - time.perf_counter())
     except NotDone as error:
         entry.note = str(error)
         return entry
@@ -162,7 +120,7 @@ def measured(learner: str, files: Split, folder: Path, timeout_s: float) -> Entr
     _add_scores(entry, 0.0, commands)
     for share in sorted(files.tests.keys() - {0.0}):
         try:
-            run(commands.predict(share), ends_at - time.perf_counter())
+            run_command(commands.predict(share), timeout_s=ends_at - time.perf_counter())
             _add_scores(entry, share, commands)
         except NotDone as error:
             entry.note += f"{100 * share:.0f} % missing: {error} "

@@ -16,6 +16,7 @@ import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from learners.evaluation.raw_columns import Predict as PredictRows
 from learners.evaluation.raw_columns import RawColumns
 from learners.kernels.arrays import Floats, Integers
 
@@ -26,7 +27,7 @@ THREADS, SEED = 2, 1
 Predict = Callable[[Floats], Floats]
 
 
-def fit_xgboost(x: Floats, y: Integers, nominal: list[int]) -> Predict:
+def fit_xgboost(x: Floats, y: Integers, nominal: list[int], seed: int = SEED, threads: int = THREADS) -> Predict:
     """XGBoost, 100 rounds of depth 6, with its own categories."""
     import xgboost
 
@@ -35,8 +36,8 @@ def fit_xgboost(x: Floats, y: Integers, nominal: list[int]) -> Predict:
     if n_classes > 2:  # from the class shares, its default, boosting diverges where classes are rare
         objective = {"objective": "multi:softprob", "num_class": n_classes, "base_score": 0.5}
     kinds = ["c" if i in nominal else "q" for i in range(x.shape[1])]
-    matrix = xgboost.QuantileDMatrix(x, y, feature_types=kinds, enable_categorical=True, nthread=THREADS)
-    settings = objective | {"max_depth": DEPTH, "nthread": THREADS, "seed": SEED}
+    matrix = xgboost.QuantileDMatrix(x, y, feature_types=kinds, enable_categorical=True, nthread=threads)
+    settings = objective | {"max_depth": DEPTH, "nthread": threads, "seed": seed}
     booster = xgboost.train(settings, matrix, num_boost_round=ROUNDS)
 
     def predict(rows: Floats) -> Floats:
@@ -46,16 +47,18 @@ def fit_xgboost(x: Floats, y: Integers, nominal: list[int]) -> Predict:
     return predict
 
 
-def fit_lightgbm(x: Floats, y: Integers, nominal: list[int]) -> Predict:
+def fit_lightgbm(x: Floats, y: Integers, nominal: list[int], seed: int = SEED, threads: int = THREADS) -> Predict:
     """LightGBM as it comes."""
     import lightgbm
 
-    model = lightgbm.LGBMClassifier(random_state=SEED, n_jobs=THREADS, verbose=-1)
+    model = lightgbm.LGBMClassifier(random_state=seed, n_jobs=threads, verbose=-1)
     model.fit(x, y, categorical_feature=nominal)
     return lambda rows: np.asarray(model.predict_proba(rows), np.float64)
 
 
-def fit_catboost(x: Floats, y: Integers, nominal: list[int]) -> Predict:
+def fit_catboost(
+    x: Floats, y: Integers, nominal: list[int], seed: int = SEED, threads: int = THREADS, rounds: int = CATBOOST_ROUNDS
+) -> Predict:
     """CatBoost as it comes, but of 300 rounds."""
     import catboost
 
@@ -65,9 +68,9 @@ def fit_catboost(x: Floats, y: Integers, nominal: list[int]) -> Predict:
         return pandas.DataFrame({str(i): texts.get(i, rows[:, i]) for i in range(rows.shape[1])})
 
     model = catboost.CatBoostClassifier(
-        iterations=CATBOOST_ROUNDS,
-        random_seed=SEED,
-        thread_count=THREADS,
+        iterations=rounds,
+        random_seed=seed,
+        thread_count=threads,
         verbose=False,
         allow_writing_files=False,
         loss_function="MultiClass" if y.max() > 1 else "Logloss",
@@ -79,26 +82,33 @@ def fit_catboost(x: Floats, y: Integers, nominal: list[int]) -> Predict:
 FITS = {"xgboost": fit_xgboost, "lightgbm": fit_lightgbm, "catboost": fit_catboost}
 
 
+def fit(peer: str, table: pa.Table, y: Integers, **settings: int) -> PredictRows:
+    """A function from rows to probabilities, learned from raw columns."""
+    raw = RawColumns(table)
+    nominal = [i for i, name in enumerate(raw.names) if name in raw.values]
+    predict = FITS[peer](raw.numbers_of(table), y.astype(np.int64), nominal, **settings)
+    return lambda rows: predict(raw.numbers_of(rows))
+
+
 def train(peer: str, path: str, target: str, output: str) -> None:
     """Learn, and write what predicts."""
     table = pq.read_table(path)
     classes, y = np.unique(np.array([str(label) for label in table[target].to_pylist()]), return_inverse=True)
-    raw = RawColumns(table.drop_columns(target))
-    nominal = [i for i, name in enumerate(raw.names) if name in raw.values]
-    predict = FITS[peer](raw.numbers_of(table), y.astype(np.int64), nominal)
-    types = {name: table.schema.field(name).type for name in raw.names}
+    rows = table.drop_columns(target)
+    types = dict(zip(rows.schema.names, rows.schema.types, strict=True))
+    predict = fit(peer, rows, y)
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    Path(output).write_bytes(cloudpickle.dumps((raw, types, classes.tolist(), predict)))
+    Path(output).write_bytes(cloudpickle.dumps((types, classes.tolist(), predict)))
 
 
 def answer(path: str, model: str, output: str) -> None:
     """Predict, absent columns as nulls, and write a column of probabilities for each class."""
-    raw, types, classes, predict = cloudpickle.loads(Path(model).read_bytes())
+    types, classes, predict = cloudpickle.loads(Path(model).read_bytes())
     table = pq.read_table(path)
     for name, kind in types.items():
         if name not in table.column_names:
             table = table.append_column(name, pa.nulls(table.num_rows, kind))
-    found = predict(raw.numbers_of(table))
+    found = predict(table)
     pq.write_table(pa.table({f"probability_{name}": found[:, k] for k, name in enumerate(classes)}), output)
 
 

@@ -50,14 +50,14 @@ class Split:
 
 def tables(names: list[str], real_rows: int) -> Iterator[tuple[str, str, pa.Table | None]]:
     """Name, class column and rows of each table; no rows where a file is absent."""
-    generated: dict[str, tuple[str, Callable[[], pa.Table]]] = {
+    made: dict[str, tuple[str, Callable[[], pa.Table]]] = {
         "orders": ("late", _orders),
         "real": ("outcome", lambda: _real(real_rows)),
         "interactions": ("class", _interactions),
     }
     for name in names:
-        if name in generated:
-            target, make = generated[name]
+        if name in made:
+            target, make = made[name]
             yield name, target, make()
         else:
             path = SETS / f"{name}.parquet"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from benchmarks import real_tables
 
@@ -20,12 +19,3 @@ def test_the_table_has_skewed_texts_nulls_and_rare_classes():
     np.testing.assert_allclose(shares, real_tables.SHARES, atol=0.02)
     assert pc.count_distinct(rows["shop"]).as_py() > 3000
     assert all(0 < rows[name].null_count < 20_000 for name in real_tables.NULLS)
-
-
-def test_files_have_several_layouts(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEWPASS_BENCH_SCRATCH", str(tmp_path))
-    paths = real_tables.files(4000)
-    footers = [pq.read_metadata(path) for path in paths]
-    assert sum(footer.num_rows for footer in footers) == 4000
-    assert {footer.row_group(0).column(0).compression for footer in footers} == {"ZSTD", "SNAPPY"}
-    assert real_tables.files(4000) == paths

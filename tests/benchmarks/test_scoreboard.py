@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.measuring import NotDone, run_command
 from benchmarks.scoreboard import __main__ as scoreboard
 from benchmarks.scoreboard import page, tables
-from benchmarks.scoreboard.measuring import NotDone, quality, run
+from benchmarks.scoreboard.measuring import quality
 
 
 @pytest.fixture
@@ -60,9 +61,9 @@ def test_a_board_of_one_table(tiny, tmp_path, capsys):
 
 def test_what_takes_too_long_is_not_done():
     with pytest.raises(NotDone, match="more than 1 s"):
-        run(["sleep", "60"], 1)
+        run_command(["sleep", "60"], timeout_s=1)
     with pytest.raises(NotDone, match="No such file"):
-        run(["ls", "/nowhere"], 60)
+        run_command(["ls", "/nowhere"])
     board = {"commit": "", "date": "", "machine": {}, "n_invalid": 0, "absent": []}
     entry = {"table": "adult", "learner": "auto", "scores": {}, "note": "more than 120 s"}
     assert "not done: more than 120 s" in page.markdown(board | {"entries": [entry]})

@@ -154,7 +154,7 @@ def test_a_damaged_checkpoint_is_not_believed(tmp_path, folder):
 
 
 def test_killed_at_random_moments_a_job_ends_with_the_same_model(tmp_path, folder):
-    """Ten kills; `python -m benchmarks.resume` does two hundred."""
+    """Ten kills."""
     work, chance, n_kills = tmp_path / "work", random.Random(1), 0
     command = [sys.executable, "-c", PROGRAM, str(folder), str(work)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as starter:
