@@ -55,7 +55,7 @@ def bodies(n: int) -> dict[str, tuple[str, bytes]]:
     queries = [{"kind": "marginal", "evidence": {"b": row % 9}} for row in range(10_000)]
     labels = [{"id": f"{row:032x}", "label": "y"} for row in range(10_000)]
     split = {"columns": ["a", "b"], "data": [["xyz"[row % 3], row % 9] for row in range(n)]}
-    bodies: dict[str, tuple[str, object]] = {
+    requests: dict[str, tuple[str, object]] = {
         "score, records": ("/v1/models/circuit/score", {"records": records}),
         "score, columns": ("/v1/models/circuit/score", {"columns": columns}),
         "impute, records": ("/v1/models/circuit/impute", {"records": records}),
@@ -70,7 +70,7 @@ def bodies(n: int) -> dict[str, tuple[str, bytes]]:
         "labels, 10,000": ("/v1/models/nb/labels", {"labels": labels}),
         "jobs, names": ("/v1/jobs", {"kind": "train", "model": "m", "uris": ["x"], "columns": ["x"] * n}),
     }
-    return {name: (path, json.dumps(body).encode()) for name, (path, body) in bodies.items()}
+    return {name: (path, json.dumps(body).encode()) for name, (path, body) in requests.items()}
 
 
 def wait_beside(address: tuple[str, int], path: str, body: bytes) -> tuple[int, float, float]:
