@@ -1,6 +1,7 @@
 """Where a model version comes from, as tables in its file."""
 
 import json
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -56,16 +57,14 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
 def with_last_columns(workspace: Workspace, request: TrainRequest) -> TrainRequest:
     """The request; of columns that an update says nothing of, what the newest version's training was told of them.
 
-    An empty entry takes back what was said.
+    An empty entry takes back what was said, and says nothing itself.
     """
-    if not request.update:
-        return request
-    try:
-        version = find_version(workspace, f"{request.model}@latest")
-    except NotFound:
-        return request
-    last = json.loads(read_pairs(version.duckdb_path, "provenance").get("request") or "{}")
-    before = last.get("columns", {}) if last.get("dataset") == request.dataset else {}
+    before: dict[str, object] = {}
+    if request.update:
+        with suppress(NotFound):
+            version = find_version(workspace, f"{request.model}@latest")
+            last = json.loads(read_pairs(version.duckdb_path, "provenance").get("request") or "{}")
+            before = last.get("columns", {}) if last.get("dataset") == request.dataset else {}
     columns = {name: entry for name, entry in (before | request.columns).items() if entry != {}}
     return request.model_copy(update={"columns": columns})
 

@@ -54,7 +54,8 @@ def arrays_of(version):
 
 
 def test_an_update_reads_new_files_only(workspace, folder):
-    _, passes = product.train_with_passes(workspace, request_of(folder))
+    """Also where an entry of a column was empty, which says nothing."""
+    _, passes = product.train_with_passes(workspace, request_of(folder, columns=COLUMNS | {"x0": {}}))
     assert {each["n_files_reused"] for each in passes} == {0}
     write(folder, 5)
     updated, passes = product.train_with_passes(workspace, request_of(folder))
