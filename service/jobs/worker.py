@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -84,6 +85,9 @@ def run(
     """
     settings, url, locks = workspace.settings, workspace.control_url, workspace.layout.root / LOCKS
     log = structlog.get_logger("worker")
+    # Of the sockets of its children, too: this process ends without the finalizers that would remove them.
+    temporary = tempfile.TemporaryDirectory(prefix="fewpass-worker-")
+    tempfile.tempdir = temporary.name
     slot, lock = take_slot(locks)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -136,6 +140,7 @@ def run(
     DBOS.destroy()
     keeper.end()
     lock.close()
+    temporary.cleanup()
     # A thread that waits for its child would keep the process alive; its job stays "running" and is taken over.
     os._exit(0)
 

@@ -8,6 +8,7 @@ waits for its turn. What was measured is printed (`pytest -s`).
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -193,8 +194,12 @@ def prepared(folder: Path, n: int) -> Iterator[tuple[LocalServer, list[Hostile]]
         plain = {"target": "class", "learner": "nb", "holdout": 0}
         product.train(workspace, TrainRequest(uris=[str(data)], model="kept", **plain))
         inputs = hostile_inputs(folder, workspace, n, SEED)
-    with local_server(settings, 600) as server:
-        yield server, inputs
+    # A short path, for there are sockets in it.
+    with tempfile.TemporaryDirectory() as temporary, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", temporary)
+        with local_server(settings, 600) as server:
+            yield server, inputs
+        assert not os.listdir(temporary), "what a server has in there it removes"
 
 
 def attack(folder: Path, n: int) -> None:
