@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from service.serving.predictor import Predictor
 from service.serving.rehearsal import REHEARSED
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.processes import meet
 
 
 @pytest.mark.timeout(1500)  # two minutes of compiling, where nothing has been compiled yet, on a core of its own
@@ -32,18 +32,9 @@ def test_requests_compile_nothing_that_an_image_could_have_compiled(tmp_path: Pa
     assert json.loads(ended.stdout.splitlines()[-1]) == []
 
 
-def _meet(own: Path, other: Path) -> None:
-    """Leave a file, and wait for that of the other task, which runs at the same time."""
-    own.touch()
-    until = time.monotonic() + 30
-    while not other.is_file() and time.monotonic() < until:
-        time.sleep(0.01)
-    own.write_text("met" if other.is_file() else "alone")
-
-
 def test_the_command_compiles_in_processes_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    monkeypatch.setattr(precompile, "TASKS", (partial(_meet, first, second), partial(_meet, second, first)))
+    monkeypatch.setattr(precompile, "TASKS", (partial(meet, first, second), partial(meet, second, first)))
     done = CliRunner().invoke(app, ["precompile", "--processes", "2", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["seconds"] > 0
