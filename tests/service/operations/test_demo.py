@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from service.cli import app
+from service.operations import demo
 from service.operations.demo import boosted
 from service.operations.demo_data import KnownNetwork, write_synthetic
 from service.operations.demo_orders import write_orders
+from service.operations.precompile import DEMO
+from tests.service import forks
 
 
 @pytest.mark.timeout(900)
-def test_demo_learns_refreshes_forgets_and_answers(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "service.cli", "demo", "--rows", "10000", "--json", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=800)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    orders = told
+def test_demo_learns_refreshes_forgets_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[object] = []
+    monkeypatch.setattr(demo, "compile_in_processes", lambda _, tasks: compiled.extend(tasks))
+    monkeypatch.setattr(demo, "local_server", forks.local_server)
+    done = CliRunner().invoke(app, ["demo", "--rows", "10000", "--json", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert compiled == list(DEMO)
+    orders = json.loads(done.stdout)
     assert (orders["n_train"], orders["n_columns"], orders["memory"]) == (10_000, 14, "64MiB")
     for model in orders["models"]:
         # Nothing beats the true probabilities by more than the noise of 1,000 rows.
@@ -41,7 +46,7 @@ def test_demo_learns_refreshes_forgets_and_answers(tmp_path: Path) -> None:
     assert requests["n_requests"] == 200 and requests["median_ms"] <= requests["p99_ms"]
     for name in ("orders-structure.svg", "orders-reliability.svg"):
         assert "<svg" in (tmp_path / name).read_text()
-    assert json.loads((tmp_path / "results.json").read_text()) == told
+    assert json.loads((tmp_path / "results.json").read_text()) == orders
 
 
 def test_orders_are_those_of_the_true_probabilities_and_equal_for_equal_seeds(tmp_path: Path) -> None:
