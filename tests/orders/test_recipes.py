@@ -252,21 +252,6 @@ def test_tables_tell_edges_and_graphs():
     assert first[0]["log_score"] == pytest.approx(model.best.log_score)
 
 
-def test_a_graph_is_scored_against_the_best():
-    model = learned(sensors())
-    best = model.answer([Graph()])[0]
-    same = model.answer([Score(edges=tuple(f"{e['from']}->{e['to']}" for e in best["edges"]))])[0]
-    assert same["log_odds"] == pytest.approx(0.0, abs=1e-9)
-    assert same["log_posterior"] == pytest.approx(best["log_posterior"])
-    empty = model.answer([Score()])[0]
-    assert empty["log_odds"] == pytest.approx(empty["log_score"] - best["log_score"])
-    assert empty["log_odds"] < 0
-    drawn = model.answer([Graphs(n=4000)])[0]["graphs"]
-    found = next(graph for graph in drawn if graph["edges"] == best["edges"])
-    share = math.exp(best["log_posterior"])
-    assert abs(found["count"] / 4000 - share) < 5 * math.sqrt(share / 4000)
-
-
 def test_the_best_graph_is_exported():
     table, codes = words()
     model = learned(table, ess=2.0)
