@@ -54,11 +54,11 @@ class Visit:
         assert not self.errors, self.errors
         assert not self.foreign, self.foreign
 
-    def findings(self, *rules: str) -> list[str]:
-        """What axe finds serious or critical; by these of its rules, or by all."""
+    def findings(self, *rules: str, without: tuple[str, ...] = ()) -> list[str]:
+        """What axe finds serious or critical; by these of its rules, or by all but some."""
         from axe_playwright_python.sync_playwright import Axe
 
-        only = {"runOnly": list(rules)} if rules else {}
+        only = {"runOnly": list(rules)} if rules else {"rules": {rule: {"enabled": False} for rule in without}}
         found = Axe().run(self.page, options={"resultTypes": ["violations"]} | only).response["violations"]
         return [
             f"{each['impact']} {each['id']}: {each['help']}: {json.dumps([node['html'][:200] for node in each['nodes'][:3]])}"

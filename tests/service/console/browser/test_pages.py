@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from tests.service.console.browser.conftest import HOSTILE, House, Visiting
 from tests.service.console.browser.driving import needs_browser
+from tests.service.console.browser.test_what_if import after, case_of, settled_number
 
 pytestmark = needs_browser
 PAGES = {
@@ -34,7 +35,11 @@ PAGES = {
     "read": "/docs/read",
     "licences": "/docs/licences",
 }
-
+# Of its hundreds of parts, which are drawn alike, the first ones show the colours: those of all take as long as all other pages.
+LONG = "read"
+FIRST_PARTS = (
+    "document.querySelectorAll('main > :is(section, table, h3, p):nth-of-type(n + 9)').forEach((part) => part.remove())"
+)
 WIDTH = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(document.scrollingElement.scrollWidth))))"
 
 
@@ -50,15 +55,21 @@ def test_no_page_does_what_it_must_not(visiting: Visiting) -> None:
             if tab.page.locator("#start").count():
                 tab.settled()
             assert tab.page.title().endswith("fewpass") and tab.page.locator("h1").count() == 1, name
-            problems = tab.findings()
+            found[name] = tab.findings(without=("color-contrast",) if name == LONG else ())
             # The other scheme has other colours, and the same page.
             tab.page.emulate_media(color_scheme="dark")
-            found[name] = problems + tab.findings("color-contrast")
+            if name != LONG:
+                found[name] += tab.findings("color-contrast")
             for width in (1024, 390):
                 tab.page.set_viewport_size({"width": width, "height": 800})
                 widths[name, width] = tab.page.evaluate(WIDTH)
             if name == "overview":
                 assert tab.page.evaluate("document.querySelector('#models').scrollWidth") <= 390
+            if name == LONG:
+                tab.page.evaluate(FIRST_PARTS)
+                for scheme in ("dark", "light"):
+                    tab.page.emulate_media(color_scheme=scheme)
+                    found[name] += tab.findings("color-contrast")
             tab.check()
     assert not any(found.values()), found
     assert not {name: width for name, width in widths.items() if width > name[1]}
@@ -115,21 +126,22 @@ def test_the_keyboard_suffices(visiting: Visiting) -> None:
         assert tab.page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
         for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowLeft"):
             tab.page.keyboard.press(key)
-        after = tab.page.evaluate(here)
-        assert after not in {None, "class"}
-        tab.page.locator(f".structure a[data-column={after}]").focus()
+        column = tab.page.evaluate(here)
+        assert column not in {None, "class"}
+        tab.page.locator(f".structure a[data-column={column}]").focus()
         tab.page.keyboard.press("Enter")
         tab.page.wait_for_url("**/graph/*")
-        assert after in tab.page.inner_text("h1")
+        assert column in tab.page.inner_text("h1")
         tab.go("/console/models/rain@1/what-if")
         tab.settled()
         tab.page.locator(".value").first.focus()
         outline = "getComputedStyle(document.activeElement).outlineStyle"
         tab.page.keyboard.press("Tab")
         assert tab.page.evaluate(outline) != "none", "the focus can be seen"
+        number = settled_number(tab)
         tab.page.keyboard.press("Space")
-        tab.page.wait_for_function("() => new URLSearchParams(location.search).has('case')")
-        assert tab.page.locator("#chosen li").count() == 1
+        after(tab, number)  # the address changes before the page does
+        assert case_of(tab) and tab.page.locator("#chosen li").count() == 1
 
 
 def test_monitoring_from_the_list_to_the_hour_and_the_graph(visiting: Visiting) -> None:
