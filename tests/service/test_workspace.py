@@ -23,35 +23,14 @@ def files_below(directory: Path) -> set[str]:
     return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
 
 
-def test_remote_data_sets_stay_within_the_data_roots(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
-    inside, outside = tmp_path / "inside", tmp_path / "inside-not"
-    inside.mkdir()
-    outside.mkdir()
-    for folder in (inside, outside):
-        (folder / "train.parquet").write_bytes(weather_files[0].read_bytes())
-    (inside / "linked").symlink_to(outside)
-    (inside / "link.parquet").symlink_to(outside / "train.parquet")
-    settings = Settings(workspace=tmp_path / "workspace", data_roots=(str(inside), "s3://bucket/tables"))
-    with Workspace(settings) as workspace:
-        for uri in (
-            f"{outside}/train.parquet",
-            f"{inside}/../inside-not/train.parquet",
-            f"{inside}/linked/train.parquet",
-            f"{inside}/*.parquet",  # one of them is a link that leads out
-            f"file://{outside}/train.parquet",
-            "/etc/passwd",
-            "s3://bucket/tables-not/x.parquet",
-        ):
-            with pytest.raises(OutsideRoots, match="outside the folders"):
-                product.register_dataset(
-                    workspace, DatasetRequest(name="d", uris=[uri], target="class"), is_remote=True
-                )
-        request = DatasetRequest(name="d", uris=[f"{inside}/train.parquet"], target="class")
-        assert product.register_dataset(workspace, request, is_remote=True).schema_json is not None
-        outsider = TrainRequest(uris=[f"{outside}/train.parquet"], target="class", learner="nb", model="m")
+def test_who_works_on_this_machine_may_read_outside_the_data_roots(
+    tmp_path: Path, weather_files: tuple[Path, Path]
+) -> None:
+    with Workspace(Settings(workspace=tmp_path / "workspace", data_roots=(str(tmp_path / "inside"),))) as workspace:
+        outsider = TrainRequest(uris=[str(weather_files[0])], target="class", learner="nb", model="m")
         with pytest.raises(OutsideRoots, match="server may"):
             product.submit(workspace, outsider, is_remote=True)
-        product.train(workspace, outsider)  # whoever works on this machine may read what its user may read
+        assert product.train(workspace, outsider).version == 1
 
 
 def test_a_data_set_lists_the_files_that_registering_and_training_found(
