@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -52,13 +53,16 @@ def tree_of(path):
     return ast.parse(path.read_text())
 
 
+@functools.cache
 def imports_of(path):
-    """Names of imported modules, also of those inside functions."""
+    """Names of imported modules, also of those inside functions and under TYPE_CHECKING."""
+    found = []
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
 def test_files_are_short():
@@ -101,6 +105,39 @@ def test_libraries_stay_in_their_places():
             if (place and not path.is_relative_to(ROOT / place)) or (is_jit and not is_kernel):
                 out_of_place.append((relative(path), name))
     assert out_of_place == []
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def circle(files):
+    """The modules of a circle of imports among the files of these modules, or None."""
+    graph = {
+        module: {name if name in files else name.rpartition(".")[0] for name in imports_of(path)} & files.keys()
+        for module, path in files.items()
+    }
+    assert any(graph.values()), "imports are seen at all"
+    try:
+        TopologicalSorter({module: known - {module} for module, known in graph.items()}).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    files = {module_name(path): path for path in FILES if relative(path).startswith(("learners", "storage"))}
+    assert circle(files) is None
+
+
+@pytest.mark.parametrize("within", ["{}", "def f():\n    {}", "if TYPE_CHECKING:\n    {}"])
+@pytest.mark.parametrize("text", ["from b import x", "import b"])
+def test_a_circle_is_seen_however_the_import_is_written(text, within, tmp_path):
+    files = {name: tmp_path / name for name in "ab"}
+    files["a"].write_text(within.format(text))
+    files["b"].write_text("import a")
+    assert circle(files)
 
 
 def test_files_say_what_they_are_and_open_nothing_on_import():
