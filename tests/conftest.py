@@ -16,6 +16,10 @@ from hypothesis import HealthCheck, settings
 
 from tests.processes import wait_for
 
+# Before numpy is loaded, here and in what the tests start. Threads of OpenBLAS spin while they wait for each other: beside other
+# processes, on two cores, that was a third of the processor time of the tests of circuits.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # numba's first compilation of a kernel takes seconds: far more than hypothesis' default deadline. The same examples every
 # time, so that a run tells of the change and not of chance; HYPOTHESIS_PROFILE=explore looks for new ones.
 EXAMPLES = {"deadline": None, "max_examples": 25, "suppress_health_check": list(HealthCheck)}
