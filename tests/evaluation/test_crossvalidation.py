@@ -214,8 +214,11 @@ def test_data_sets_are_found_and_refused_by_name(folder: Path, tmp_path: Path):
         find_data_sets([folder], "clas")
     with pytest.raises(SourceError, match="no such file or folder"):
         find_data_sets([tmp_path / "nowhere"])
+    (tmp_path / "t.csv").write_text("x,y\n1,a\n")
     with pytest.raises(SourceError, match="without Parquet files"):
         find_data_sets([tmp_path])
+    with pytest.raises(SourceError, match=r"t\.csv: is CSV by its name, and a comparison reads Parquet"):
+        find_data_sets([tmp_path / "t.csv"])
     (tmp_path / "two.parquet").write_bytes((folder / "two.parquet").read_bytes())
     with pytest.raises(SourceError, match="second data set named 'two'"):
         find_data_sets([folder, tmp_path / "two.parquet"])

@@ -11,7 +11,7 @@ from scipy.stats import kstest, norm, truncnorm
 
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
-from learners.circuits.queries.queries import answer, answer_all
+from learners.circuits.queries.queries import answer
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.models.evidence import NoneOf, Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample, Surprise
@@ -152,25 +152,6 @@ def test_samples_follow_the_weights():
             share = sum(row[f"x{v}"] == label for row in rows) / len(rows)
             p = sum(q for codes, q in weighted.items() if codes[v] == code) / total
             assert share == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / len(rows)) + 1e-12)
-
-
-def test_a_batch_of_queries_gives_each_its_own_answer():
-    circuit, schema, evidence, likely, _ = problem(17)
-    free = tuple(f"x{v}" for v in free_of(schema, evidence))
-    queries = [
-        Marginal(evidence, likely=likely),
-        Conditional(free, evidence),
-        Conditional(free, evidence, likely=likely),
-        Conditional(free),
-        Map(free, evidence, likely=likely),
-        Marginal(likely=likely),
-        Conditional(free, evidence, likely=likely),
-    ]
-    together = answer_all(circuit, schema, queries)
-    alone = [answer(circuit, schema, query) for query in queries]
-    for ours in (*together, *alone):
-        ours.pop("seconds", None)
-    assert together == alone
 
 
 # colour: missing is a value of its own; size: in intervals of numbers with fractions; weight: its own numbers; n: few numbers.

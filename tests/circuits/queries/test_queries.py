@@ -17,7 +17,7 @@ from learners.errors import InvalidParameter, SchemaError, UnknownColumn
 from learners.models.query import Conditional, Map, Marginal, Moments, Query, Sample
 from learners.schema import Attribute, Chunk, LeftOut, Schema
 from tests.naive import circuits as naive
-from tests.naive.map import flat_circuit, value
+from tests.naive.map import flat_circuit
 
 # colour: missing is summed out; size: in three intervals; weight: its own numbers; n: missing is a value of its own.
 SCHEMA = Schema(
@@ -59,13 +59,7 @@ CIRCUIT = flat_circuit(
 
 EVIDENCE = {"size": 2.5, "n": 5, "colour": None}
 CODES = {1: 1, 3: 2}
-
-
-def test_the_probability_of_values():
-    found = answer(CIRCUIT, SCHEMA, Marginal(EVIDENCE))
-    assert found["kind"] == "marginal"
-    assert found["probability"] == pytest.approx(value(CIRCUIT, CODES))
-    assert found["log_probability"] == pytest.approx(math.log(value(CIRCUIT, CODES)))
+LIKELY = {"colour": {"red": 2.0, "green": 0.5}}
 
 
 def test_each_distribution_by_itself_and_all_together():
@@ -139,6 +133,10 @@ def test_a_batch_of_queries_gives_each_its_own_answer():
         Moments((), {"sold": True}),
         Map(("sold",), {"n": 3}, solver="bt"),
         Sample(2, {"colour": "green"}, seed=1),
+        Marginal(likely=LIKELY),
+        Conditional(("sold",), {"n": 3}, likely=LIKELY),
+        Map(("sold", "n"), likely=LIKELY),
+        Conditional(("sold",), {"n": 3}, likely=LIKELY),
     ]
     together = answer_all(CIRCUIT, SCHEMA, queries)
     alone = [answer(CIRCUIT, SCHEMA, query) for query in queries]
