@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ from service.workspace import Workspace
 from storage.models.model_file import read_model, write_model
 from tests.classifiers.baselines.booster_mutants import change
 from tests.passes.hostile import MB, REPEATING, long_texts, written
-from tests.service.product.versions.test_registry import rebuilt
+from tests.service.product.versions.test_registry import parts_of, rebuilt
 
 ENCODINGS = {
     "PLAIN": ("number", "fraction", "text", "truth"),
@@ -157,8 +155,7 @@ def models(folder: Path, rng: random.Random, workspace: Workspace) -> Iterator[H
     product.train(workspace, request)
     product.write_export(workspace, "trees", folder / "trees.tar")
     whole = (folder / "trees.tar").read_bytes()
-    with tarfile.open(folder / "trees.tar") as tar:
-        manifest = json.loads(tar.extractfile("manifest.json").read())
+    manifest, _ = parts_of(folder / "trees.tar")
     header, arrays = read_model(product.find_version(workspace, "trees").duckdb_path)
     number = 0
     while True:
@@ -170,8 +167,7 @@ def models(folder: Path, rng: random.Random, workspace: Workspace) -> Iterator[H
         else:
             mutant = arrays | {"booster": change(arrays["booster"], rng)}
             files = write_model(folder / f"mutant-{number}", "made-up", 1, header, mutant, {})
-            told = json.dumps(manifest | {"sha256": files.sha256}).encode()
-            path.write_bytes(rebuilt(told, files.duckdb_path.read_bytes()))
+            path.write_bytes(rebuilt(manifest | {"sha256": files.sha256}, files.duckdb_path.read_bytes()))
         yield Hostile("damaged export" if number % 3 == 2 else "XGBoost mutant", path, is_model=True)
         number += 1
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from storage.errors import NotFound
 from storage.files.decoded_size import check_decoded_size
 from storage.files.workspace_layout import sha256_of_file
 from storage.models.model_file import read_model, write_model
-from tests.service.product.versions.test_registry import rebuilt
+from tests.service.product.versions.test_registry import parts_of, rebuilt
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +38,10 @@ def bundle_with(workspace: Workspace, folder: Path, name: str, **arrays: np.ndar
     """An export of which some arrays are others, with all checksums as they should be."""
     bundle = folder / "bundle.tar"
     product.write_export(workspace, "lookup", bundle, replace=True)
-    with tarfile.open(bundle) as tar:
-        manifest = json.loads(tar.extractfile("manifest.json").read())
+    manifest, _ = parts_of(bundle)
     header, written = read_model(product.find_version(workspace, "lookup").duckdb_path)
     files = write_model(folder / name, "made-up", 1, header, written | arrays, {})
-    told = json.dumps(manifest | {"sha256": files.sha256}).encode()
-    bundle.write_bytes(rebuilt(told, files.duckdb_path.read_bytes()))
+    bundle.write_bytes(rebuilt(manifest | {"sha256": files.sha256}, files.duckdb_path.read_bytes()))
     return bundle
 
 
@@ -82,9 +78,8 @@ def test_a_manifest_that_no_answer_could_hold_is_refused(
 ) -> None:
     bundle = tmp_path / "bundle.tar"
     product.write_export(workspace, "lookup", bundle)
-    with tarfile.open(bundle) as tar:
-        manifest, model = (tar.extractfile(name).read() for name in tar.getnames())
-    bundle.write_bytes(rebuilt(json.dumps(json.loads(manifest) | {member: value}).encode(), model))
+    manifest, model = parts_of(bundle)
+    bundle.write_bytes(rebuilt(manifest | {member: value}, model))
     with pytest.raises(InvalidRequest, match=f"Nothing was imported: its {words}"):
         product.import_version(workspace, bundle, "bad")
 
@@ -103,13 +98,11 @@ def test_a_file_whose_tables_are_others_is_refused(
 ) -> None:
     bundle, model = tmp_path / "bundle.tar", tmp_path / "model.duckdb"
     product.write_export(workspace, "lookup", bundle)
-    with tarfile.open(bundle) as tar:
-        manifest = json.loads(tar.extractfile("manifest.json").read())
-        model.write_bytes(tar.extractfile("model.duckdb").read())
+    manifest, content = parts_of(bundle)
+    model.write_bytes(content)
     with duckdb.connect(str(model)) as connection:
         connection.execute(statement)
-    told = json.dumps(manifest | {"sha256": sha256_of_file(model)}).encode()
-    bundle.write_bytes(rebuilt(told, model.read_bytes()))
+    bundle.write_bytes(rebuilt(manifest | {"sha256": sha256_of_file(model)}, model.read_bytes()))
     with pytest.raises(InvalidRequest, match=f"Nothing was imported: .*{words}"):
         product.import_version(workspace, bundle, "bad")
 
@@ -144,7 +137,7 @@ def test_a_model_that_unpacks_to_much_is_refused_before_it_is_read(tmp_path: Pat
         assert draft.stat().st_size < 8 << 20
         told = {"format": "fewpass-model", "format_version": 1, "name": "m", "version": 1, "learner": "nb"}
         told |= {"parameters": {}, "dataset": None, "metrics": {}, "files": [], "n_rows": 1, "tags": {}}
-        manifest = json.dumps(told | {"sha256": sha256_of_file(draft)}).encode()
-        (tmp_path / "bundle.tar").write_bytes(rebuilt(manifest, draft.read_bytes()))
+        told |= {"sha256": sha256_of_file(draft)}
+        (tmp_path / "bundle.tar").write_bytes(rebuilt(told, draft.read_bytes()))
         with pytest.raises(InvalidRequest, match=f"Nothing was imported: .*{re.escape(words)}"):
             product.import_version(workspace, tmp_path / "bundle.tar", "bad")

@@ -214,10 +214,18 @@ def test_an_exported_version_answers_elsewhere_as_it_did(workspace: Workspace, e
         product.write_export(workspace, "weather", exported)
 
 
-def rebuilt(manifest: bytes, model: bytes, names: tuple[str, ...] = ("manifest.json", "model.duckdb")) -> bytes:
+def parts_of(bundle: Path) -> tuple[dict, bytes]:
+    """The manifest and the model of an export."""
+    with tarfile.open(bundle) as tar:
+        manifest, model = (tar.extractfile(name).read() for name in tar.getnames())
+    return json.loads(manifest), model
+
+
+def rebuilt(manifest: dict | bytes, model: bytes, names: tuple[str, ...] = ("manifest.json", "model.duckdb")) -> bytes:
+    written = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, content in zip(names, (manifest, model, b"more"), strict=False):
+        for name, content in zip(names, (written, model, b"more"), strict=False):
             info = tarfile.TarInfo(name)
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
@@ -226,9 +234,7 @@ def rebuilt(manifest: bytes, model: bytes, names: tuple[str, ...] = ("manifest.j
 
 def test_what_is_damaged_or_made_up_is_refused(workspace: Workspace, exported: Path, tmp_path: Path) -> None:
     sound = exported.read_bytes()
-    with tarfile.open(exported) as tar:
-        manifest, model = (tar.extractfile(name).read() for name in tar.getnames())
-    told = json.loads(manifest)
+    manifest, model = parts_of(exported)
     evil = tmp_path / "evil.duckdb"
     with duckdb.connect(str(evil)) as connection:  # would read a file of the server
         connection.execute(
@@ -244,9 +250,9 @@ def test_what_is_damaged_or_made_up_is_refused(workspace: Workspace, exported: P
         "holds more than": rebuilt(manifest, model, ("manifest.json", "model.duckdb", "more")),
         "does not have the SHA-256": bytes(flipped),
         "manifest cannot be read": rebuilt(b"{", model),
-        "is of format": rebuilt(json.dumps(told | {"format_version": 2}).encode(), model),
-        "not one that `export` writes": rebuilt(json.dumps(told | {"tags": {"a": 1}}).encode(), model),
-        "is a view": rebuilt(json.dumps(told | {"sha256": sha256_of_file(evil)}).encode(), evil.read_bytes()),
+        "is of format": rebuilt(manifest | {"format_version": 2}, model),
+        "not one that `export` writes": rebuilt(manifest | {"tags": {"a": 1}}, model),
+        "is a view": rebuilt(manifest | {"sha256": sha256_of_file(evil)}, evil.read_bytes()),
     }
     for words, content in cases.items():
         (tmp_path / "bad.tar").write_bytes(content)
