@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.ensembles.cuts import ensemble_schema
-from learners.passes import cluster as clusters
 from learners.passes.engine import collect
 from learners.passes.learner import drive
 from learners.passes.sources.row_filter import Selection, window
@@ -113,12 +112,3 @@ def test_a_run_killed_in_every_pass_goes_on_to_the_same_model(folder, monkeypatc
         model = drive(fresh(name, parameters, kept), source, threads=2)
     assert len(passes) >= 3
     assert same(model, drive(fresh(name, parameters, kept), source, threads=1))
-
-
-def test_a_cluster_learns_the_same_model(folder):
-    pytest.importorskip("distributed")
-    kept, source = Kept(schema_of(folder)), Source.open(folder)
-    with clusters.connected("local:2") as cluster:
-        for name, parameters in LEARNERS:
-            model = drive(fresh(name, parameters, kept), source, cluster=cluster)
-            assert same(model, drive(fresh(name, parameters, kept), source, threads=3))

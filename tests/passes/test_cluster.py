@@ -17,8 +17,12 @@ from learners.passes.learner import drive
 from learners.passes.sources.row_filter import window
 from learners.passes.sources.source import Source
 from learners.registry import recipes
+from learners.schema import Kept
 from learners.schema.encoding.encode import encode
 from learners.schema.inference.summaries import ColumnSummaries
+from tests.ensembles.test_wide import LEARNERS as ENSEMBLES
+from tests.ensembles.test_wide import fresh
+from tests.ensembles.test_wide import schema_of as wide_schema
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import OVERRIDES, write
 from tests.processes import ended, runs, wait_for
@@ -58,6 +62,13 @@ def test_a_cluster_learns_the_same_model(folder, cluster, name, parameters):
     assert same(model, drive(learner(), Source.open(folder)))
     assert reports[-1].rows_done <= reports[-1].rows_total
     assert max(report.rows_done for report in reports) == 3000
+
+
+def test_a_cluster_learns_the_same_ensembles_of_more_cut_points_than_a_byte_tells_apart(folder, cluster):
+    kept, source = Kept(wide_schema(folder)), Source.open(folder)
+    for name, parameters in ENSEMBLES:
+        model = drive(fresh(name, parameters, kept), source, cluster=cluster)
+        assert same(model, drive(fresh(name, parameters, kept), source, threads=3))
 
 
 def test_xgboost_boosts_on_the_workers(folder, cluster):

@@ -48,7 +48,7 @@ def ended(client: httpx.Client, path: Path) -> dict:
 @pytest.mark.parametrize("kind", list(BOMBS))
 def test_a_small_file_that_unpacks_to_much_ends_its_job(client: httpx.Client, tmp_path: Path, kind: str) -> None:
     how, title = BOMBS[kind]
-    written(tmp_path / "bomb.parquet", long_texts(500, MB), **how)
+    written(tmp_path / "bomb.parquet", long_texts(320, MB), **how)
     job = ended(client, tmp_path / "bomb.parquet")
     assert job["state"] == "failed" and job["error"]["title"] in ("Out of memory", title)
     registered = client.post(
