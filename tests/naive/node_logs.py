@@ -1,4 +1,4 @@
-"""Log values and derivatives of every node of a circuit, by the kernel that posteriors use."""
+"""Log values and derivatives of every node of a circuit at rows as in `log_values`, by the kernel that posteriors use."""
 
 from __future__ import annotations
 
@@ -12,50 +12,24 @@ from learners.kernels.arrays import Floats
 
 
 def node_log_values(circuit: Circuit, x: ArrayLike) -> Floats:
-    """Log value of every node at each row; exact, log 0 is -inf.
-
-    Parameters
-    ----------
-    circuit : Circuit
-    x : (n_variables, n_rows) float64 or integers
-        As in `log_values`.
-
-    Returns
-    -------
-    (n_nodes, n_rows) float64
-
-    Raises
-    ------
-    InvalidEvidence
-    """
-    x = as_rows(circuit, x)
-    logs = np.empty((circuit.n_nodes, x.shape[1]))
+    """(n_nodes, n_rows) float64: log value of every node; exact, log 0 is -inf."""
+    x, logs = _room(circuit, x)
     node_logs(circuit.arrays, NO_LOGS, x, np.arange(x.shape[1]), *_scratch(circuit, x.shape[1]), logs, NO_LOGS)
     return logs
 
 
 def node_log_derivatives(circuit: Circuit, x: ArrayLike) -> Floats:
-    """Log of the derivative of the root's value by every node's, at each row; exact also where children are zero.
-
-    Parameters
-    ----------
-    circuit : Circuit
-    x : (n_variables, n_rows) float64 or integers
-        As in `log_values`.
-
-    Returns
-    -------
-    (n_nodes, n_rows) float64
-
-    Raises
-    ------
-    InvalidEvidence
+    """(n_nodes, n_rows) float64: log of the derivative of the root's value by every node's; exact also where children are zero.
 
     References
     ----------
     Darwiche (2003), section 4.2; Zhao, Gordon (2017), lemma 2.
     """
-    x = as_rows(circuit, x)
-    logs = np.empty((circuit.n_nodes, x.shape[1]))
+    x, logs = _room(circuit, x)
     node_logs(circuit.arrays, NO_LOGS, x, np.arange(x.shape[1]), *_scratch(circuit, x.shape[1]), NO_LOGS, logs)
     return logs
+
+
+def _room(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
+    x = as_rows(circuit, x)
+    return x, np.empty((circuit.n_nodes, x.shape[1]))

@@ -15,7 +15,6 @@ from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, Tallies,
 from tests.circuits.bayesian.sampler.problems import EXPONENTIAL, GAUSSIAN, POISSON, WORDS, prior_of
 from tests.naive import bayesian_circuits as naive
 from tests.naive.bayesian_circuits import with_strengths
-from tests.naive.reference_sampler import reference
 
 FAMILIES = {"gaussian": GAUSSIAN, "exponential": EXPONENTIAL, "poisson": POISSON, "categorical": WORDS}
 N_ROWS, N_DRAWS, BATCHES = 4, 1000, 25
@@ -100,38 +99,6 @@ def lazily(prior, rows):
     return lazy(prior, rows, Moves(1, 3)).step
 
 
-def by_reference(prior, rows):
-    """A step of the reference sampler; states that no tree reaches are drawn anew, which changes no distribution of the rest."""
-    sampler = reference(prior, rows, Moves(3, 1))
-
-    def step(random, state):
-        started = sampler.init(random)
-        return sampler.step(random, completed(prior, state, started, random))
-
-    return step
-
-
-def completed(prior, state, started, random):
-    """States at all sums: those reached as they are, the others one row after the other by the counts of those before."""
-    tree, alpha, n_children = naive.tree_of(prior), prior.strengths.alpha, prior.shape.n_children
-    states = started.states
-    edges_of = {choices: dict(edges) for choices, edges, _ in naive.induced_trees(tree)}
-    counts = np.zeros((prior.shape.n_sums, n_children))
-    of_row = [edges_of[own] for own in map(tuple, state.choices.tolist())]
-    for edges in of_row:
-        for s, c in edges.items():
-            counts[s, c] += 1
-    for n, edges in enumerate(of_row):
-        for s in range(prior.shape.n_sums):
-            states[n, s] = (
-                edges.get(s, -1)
-                if s in edges
-                else random.choice(n_children, p=(counts[s] + alpha) / (counts[s] + alpha).sum())
-            )
-            counts[s, states[n, s]] += s not in edges
-    return started._replace(**state._asdict(), states=states)
-
-
 def z_scores(a, b):
     """Of the differences of means, by means of batches."""
     means = [x.reshape(BATCHES, -1, x.shape[1]).mean(axis=1) for x in (a, b)]
@@ -144,11 +111,6 @@ def test_the_lazy_sampler_and_the_parameters_have_the_joint_distribution_of_the_
     """Seven averages; 4.5 standard errors, about one false alarm in twenty thousand."""
     model, random = Model(FAMILIES[family]), np.random.default_rng(8)
     assert np.abs(z_scores(simulated(model, random), in_turns(model, random, lazily))).max() < 4.5
-
-
-def test_the_reference_sampler_has_the_joint_distribution_of_the_prior():
-    model, random = Model(GAUSSIAN), np.random.default_rng(9)
-    assert np.abs(z_scores(simulated(model, random), in_turns(model, random, by_reference))).max() < 4.5
 
 
 def test_a_sampler_of_another_prior_is_noticed():

@@ -22,13 +22,10 @@ from tests.circuits.bayesian.sampler.problems import (
 )
 from tests.naive import bayesian_circuits as naive
 from tests.naive.bayesian_circuits import with_strengths
-from tests.naive.reference_sampler import reference
 
 SAMPLERS = {
     "lazy": lambda prior, rows: lazy(prior, rows, Moves(1, 0)),
     "lazy, subtrees": lambda prior, rows: lazy(prior, rows, Moves(0.5, 2)),
-    "reference": reference,
-    "reference, subtrees": lambda prior, rows: reference(prior, rows, Moves(1, 1)),
 }
 
 
@@ -128,14 +125,13 @@ class InBlocks(InMemory):
             yield where, self.x[where]
 
 
-@pytest.mark.parametrize("make", [lazy, reference])
-def test_blocks_do_not_matter(make):
+def test_blocks_do_not_matter():
     columns = (*THREE, *MIXED)
     prior, x = prior_of(columns, 3), rows_of(columns, 50)
     states = []
     for rows in (InMemory(x), InBlocks(x)):
         random = np.random.default_rng(0)
-        sampler = make(prior, rows)
+        sampler = lazy(prior, rows)
         state = sampler.init(random)
         for _ in range(3):
             state, _ = sampler.step(random, state)
@@ -144,11 +140,10 @@ def test_blocks_do_not_matter(make):
     assert states[0].log_joint == states[1].log_joint
 
 
-@pytest.mark.parametrize("make", [lazy, reference])
-def test_a_step_leaves_its_state_as_it_is_and_tells_its_proposals(make):
+def test_a_step_leaves_its_state_as_it_is_and_tells_its_proposals():
     columns = (*THREE, *MIXED)
     prior, rows = prior_of(columns, 2), InMemory(rows_of(columns, 100))
-    sampler = make(prior, rows, Moves(2, 3))
+    sampler = lazy(prior, rows, Moves(2, 3))
     state = sampler.init(np.random.default_rng(0))
     before = state.choices.copy(), state.tallies.leaf.copy(), state.tallies.counts.copy()
     following, info = sampler.step(np.random.default_rng(1), state)
@@ -157,15 +152,6 @@ def test_a_step_leaves_its_state_as_it_is_and_tells_its_proposals(make):
     assert not np.array_equal(following.choices, state.choices)
     assert info.proposals.sum(axis=1).tolist() == [200, 300]
     assert all(0 < acceptance(own) < 1 for own in info.proposals)
-
-
-def test_every_row_is_at_each_sum_of_the_reference_sampler():
-    columns = (*THREE, *MIXED)
-    prior, rows = prior_of(columns, 2), InMemory(rows_of(columns, 30))
-    sampler = reference(prior, rows)
-    state, _ = sampler.step(np.random.default_rng(1), sampler.init(np.random.default_rng(0)))
-    assert state.states.shape == (31, prior.shape.n_sums)
-    assert state.tallies.counts[0].sum() == 30
 
 
 def test_new_rows_enter_behind_those_that_are_known():
