@@ -1,8 +1,6 @@
 """`SumProductNetwork`: the same class over every way of learning circuits and every form of a table."""
 
 import pickle
-import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -134,26 +132,3 @@ def test_scikit_learn_clones_and_validates():
     assert clone(network).get_params() == network.get_params()
     assert np.isfinite(cross_val_score(network, frame_of().drop(columns="class"), cv=3)).all()
     check_estimator(network)
-
-
-def test_the_example_of_the_documentation_runs(tmp_path, monkeypatch):
-    text = (Path(__file__).parents[2] / "docs" / "how-to" / "python.md").read_text()
-    (block,) = [own for own in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "SumProductNetwork" in own]
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tables").mkdir()
-    rng, n = np.random.default_rng(0), 300
-    age = rng.normal(45, 12, n).round(1)
-    people = pa.table(
-        {
-            "age": pa.array(age, mask=rng.random(n) < 0.1),
-            "education": np.where(age + rng.normal(0, 8, n) > 40, "Masters", "School"),
-            "income": np.where(age > 45, "high", "low"),
-        }
-    )
-    pq.write_table(people, "tables/people.parquet")
-    pq.write_table(people.drop_columns("income"), "new.parquet")
-    names = {}
-    exec(compile(block, "docs/how-to/python.md", "exec"), names)
-    network = names["network"]
-    assert network.query(names["Surprise"]({"age": 0.0}))["rank"] < 0.05
-    assert network.impute("new.parquet").column("age").null_count == 0

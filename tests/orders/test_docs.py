@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
-import typer.main
 from pydantic import TypeAdapter
 
 from learners.models.query import AnyQuery, StructureQuery
-from service.cli import app
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "structures.md").read_text(encoding="utf-8")
 
@@ -37,18 +34,6 @@ def test_the_python_examples_run():
     assert sum(graph["count"] for graph in names["drawn"]["graphs"]) == 100
     assert names["graph"].number_of_nodes() == 3
     assert np.isfinite(names["given"]["log_evidence"])
-
-
-def test_the_commands_have_the_options_that_the_page_shows():
-    group = typer.main.get_command(app)
-    for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL):
-        for line in block.replace("\\\n", " ").splitlines():
-            name, *words = shlex.split(line, comments=True)
-            assert name == "fewpass"
-            command = group
-            while hasattr(command, "commands"):
-                command = command.commands[words.pop(0)]
-            assert command.make_context(command.name, words, resilient_parsing=False)
 
 
 def test_the_queries_of_the_page_are_queries():
