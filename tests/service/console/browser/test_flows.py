@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
+
 from service import product
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.processes import wait_for
 from tests.service.asking import job_at_end
 from tests.service.console.browser.conftest import House, Visiting
 from tests.service.console.browser.driving import Visit, needs_browser, visit
-from tests.service.forks import local_server
+from tests.service.forks import local_server, started
 
 pytestmark = needs_browser
 
@@ -255,42 +260,27 @@ def test_seven_tabs_share_one_stream(visiting: Visiting) -> None:
 
 
 def test_a_page_that_is_open_survives_a_restart(browser, tmp_path: Path) -> None:
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "service.cli",
-        "serve",
-        "--port",
-        str(port),
-        "--job-workers",
-        "0",
-        "--workspace",
-        str(tmp_path / "w"),
-    ]
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", url.rpartition(":")[2], "--job-workers", "0"]
+    command += ["--workspace", str(tmp_path / "w")]
+
+    def is_ready() -> bool:
+        try:
+            return httpx.get(f"{url}/readyz").status_code == 200
+        except httpx.HTTPError:
+            return False
 
     def start() -> subprocess.Popen:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        import httpx
-
-        from tests.processes import wait_for
-
-        def is_ready() -> bool:
-            try:
-                return httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
-            except httpx.HTTPError:
-                return False
-
+        with (tmp_path / "log").open("ab") as log:
+            process = started(command, stdout=log, stderr=log, env=os.environ | {"FEWPASS_WARM_UP": "false"})
         wait_for(is_ready)
         return process
 
     process = start()
     try:
-        with visit(browser, f"http://127.0.0.1:{port}") as tab:
+        with visit(browser, url) as tab:
             tab.go("/console")
             tab.page.wait_for_timeout(1500)
             process.kill()
