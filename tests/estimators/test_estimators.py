@@ -146,12 +146,3 @@ def test_wrong_use_is_named(table, tmp_path):
         NB().fit(table, "class").query(Edges())
     with pytest.raises(AttributeError, match="KDB"):
         learners.Forest  # noqa: B018
-
-
-def test_numbers_that_tell_nothing_leave_the_shares_of_the_classes():
-    rng = np.random.default_rng(0)
-    table = pa.table({"noise": rng.normal(size=300), "class": ["a", "b", "b"] * 100})
-    for estimator in (NB(), TAN(), KDB(), SKDB(estimator="hdp-map")):
-        probabilities = estimator.fit(table, "class").predict_proba(table)
-        assert np.allclose(probabilities, [1 / 3, 2 / 3], atol=1e-3)
-        assert "no cut point" in estimator.model_.schema.left_out[0].reason
