@@ -135,6 +135,8 @@ class SparseCells:
     ----------
     capacity : int
         Keys that wait at most before they are sorted.
+    n_keys : int
+        Keys that were added so far.
     """
 
     def __init__(self, n_cells: int, limit: MemoryLimit) -> None:
@@ -149,6 +151,7 @@ class SparseCells:
             np.clip(limit.n_bytes // (4 * (2 * self._buffer.itemsize + CELL_BYTES)), 1 << 14, MOST_WAITING)
         )
         self._n_buffered = self._n_expected = 0
+        self.n_keys = 0
 
     def prepare(self, n_keys: int) -> None:
         """Make ready for so many keys, before the first."""
@@ -169,12 +172,8 @@ class SparseCells:
             grown[: self._n_buffered] = self._buffer[: self._n_buffered]
             self._buffer = grown
         self._n_buffered += n
+        self.n_keys += n
         return self._buffer[self._n_buffered - n : self._n_buffered]
-
-    @property
-    def n_waiting(self) -> int:
-        """Keys that have not been sorted yet."""
-        return self._n_buffered
 
     def drain(self) -> Integers | Uint32s:
         """The keys that have not been sorted yet, which are counted no more."""

@@ -70,7 +70,7 @@ class Cells:
         sparse = self.sparse
         if sparse is None or not self._may_be_narrow(sparse):
             return False
-        return sparse.n_waiting + n_rows > min(sparse.capacity, self.n_cells // CELLS_PER_KEY)
+        return sparse.n_keys + n_rows > self.n_cells // CELLS_PER_KEY
 
     def _may_be_narrow(self, sparse: SparseCells) -> bool:
         return self.n_cells <= self._shares.narrow and not sparse.files
