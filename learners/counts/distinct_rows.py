@@ -14,6 +14,7 @@ from learners.counts.sparse_counts import Folder
 from learners.errors import InvalidCounts, StatisticMismatch
 from learners.kernels.arrays import Codes, Integers, Uint64s
 from learners.passes.memory import memory_limit
+from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps
 
@@ -98,7 +99,7 @@ class _Table:
         return Packed(self.rows[: self.n], self.totals[: self.n])
 
 
-class DistinctRows:
+class DistinctRows(CodeStatistic):
     """How often each combination of the codes of all attributes occurs.
 
     Parameters
@@ -112,7 +113,6 @@ class DistinctRows:
     """
 
     stage = "counting distinct rows"
-    can_subtract = True
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -129,15 +129,6 @@ class DistinctRows:
     def spec(self) -> dict[str, object]:
         """What is collected."""
         return {"statistic": "distinct rows"}
-
-    @property
-    def columns(self) -> list[str]:
-        """Columns to read."""
-        return self.schema.columns
-
-    def empty(self) -> DistinctRows:
-        """No rows."""
-        return DistinctRows(self.schema)
 
     def under(self, schema: Schema) -> DistinctRows:
         """No rows, by another schema."""
@@ -159,17 +150,7 @@ class DistinctRows:
         if counts.min(initial=0) < 0 or (self.is_in_memory and counts.sum() != self.n_rows):
             raise InvalidCounts(self.stage, f"{self.n_rows:,} rows were counted as {counts.sum():,}")
 
-    def merge(self, other: DistinctRows) -> None:
-        """Add the rows of another part of the data."""
-        self._combine(other, 1)
-
-    def subtract(self, other: DistinctRows) -> None:
-        """Take away rows that were counted before."""
-        self._combine(other, -1)
-
     def _combine(self, other: DistinctRows, sign: int) -> None:
-        if other.schema != self.schema or other.spec != self.spec:
-            raise StatisticMismatch("Distinct rows of different schemas cannot be combined.")
         self.n_rows += sign * other.n_rows
         for part in list(other._parts()) if other is self else other._parts():
             self._add(Packed(part.rows, sign * part.counts))

@@ -17,6 +17,7 @@ from learners.counts.sparse_counts import Run
 from learners.errors import FamilyTooLarge, InvalidCounts, StatisticMismatch
 from learners.kernels.arrays import Codes, Integers
 from learners.passes.memory import memory_limit
+from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps
 
@@ -28,7 +29,7 @@ SCRATCH_CELLS = 1 << 12
 SUMMED_CELLS = 1 << 19
 
 
-class FamilyCounts:
+class FamilyCounts(CodeStatistic):
     """Number of rows for each (class, values of the parents, value) of each family.
 
     Cells are numbered in mixed radix, the class slowest and the attribute's own value fastest, so ascending cells are
@@ -41,7 +42,6 @@ class FamilyCounts:
     """
 
     stage = "counting families"
-    can_subtract = True
 
     def __init__(self, schema: Schema, families: Sequence[Family]) -> None:
         self.schema, self.families = schema, tuple(families)
@@ -79,15 +79,6 @@ class FamilyCounts:
     def n_cells(self) -> int:
         """Cells that there could be in all tables."""
         return sum(cells.n_cells for cells in self._cells)
-
-    @property
-    def columns(self) -> list[str]:
-        """Columns to read."""
-        return self.schema.columns
-
-    def empty(self) -> FamilyCounts:
-        """No rows."""
-        return FamilyCounts(self.schema, self.families)
 
     def under(self, schema: Schema) -> FamilyCounts:
         """No rows, by another schema."""
@@ -205,17 +196,7 @@ class FamilyCounts:
             assert dense is not None
             dense += counts[first:last]
 
-    def merge(self, other: FamilyCounts) -> None:
-        """Add the counts of other rows."""
-        self._combine(other, 1)
-
-    def subtract(self, other: FamilyCounts) -> None:
-        """Take away the counts of rows that were counted before."""
-        self._combine(other, -1)
-
     def _combine(self, other: FamilyCounts, sign: int) -> None:
-        if other.schema != self.schema or other.families != self.families:
-            raise StatisticMismatch("Family counts of different schemas or structures cannot be combined.")
         self.n_rows += sign * other.n_rows
         self.class_counts += sign * other.class_counts
         self._make_room()

@@ -25,6 +25,7 @@ from learners.counts.kernels import (
 from learners.counts.pairs.triples import LEAST_ROWS, MOST_PAIRS, triples_of
 from learners.errors import InvalidCounts, StatisticMismatch
 from learners.kernels.arrays import AnyIntegers, Integers, Mask
+from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.schema import FEW_CLASSES
 from learners.schema.schema_growth import CodeMaps
@@ -167,7 +168,7 @@ def _move(old: AnyIntegers, new: AnyIntegers, codes: tuple[Integers, ...]) -> bo
     return True
 
 
-class PairwiseCounts:
+class PairwiseCounts(CodeStatistic):
     """Number of rows for each (value of X_i, value of X_j, class), i < j.
 
     Parameters
@@ -177,7 +178,6 @@ class PairwiseCounts:
     """
 
     stage = "counting pairs"
-    can_subtract = True
 
     def __init__(self, schema: Schema) -> None:
         self._begin(schema, _Plan.of(schema.domain_sizes, schema.n_classes))
@@ -199,11 +199,6 @@ class PairwiseCounts:
     def n_cells(self) -> int:
         """Cells of all tables."""
         return int(self.counts.size)
-
-    @property
-    def columns(self) -> list[str]:
-        """Columns to read."""
-        return self.schema.columns
 
     def empty(self) -> PairwiseCounts:
         """No rows."""
@@ -342,17 +337,7 @@ class PairwiseCounts:
         if attribute >= 0:
             raise InvalidCounts(self.stage, f"the table of {names[attribute]!r} does not sum to the rows")
 
-    def merge(self, other: PairwiseCounts) -> None:
-        """Add the counts of other rows."""
-        self._combine(other, 1)
-
-    def subtract(self, other: PairwiseCounts) -> None:
-        """Take away the counts of rows that were counted before."""
-        self._combine(other, -1)
-
     def _combine(self, other: PairwiseCounts, sign: int) -> None:
-        if other.schema != self.schema:
-            raise StatisticMismatch("Pairwise counts of different schemas cannot be combined.")
         self.n_rows += sign * other.n_rows
         self.class_counts += sign * other.class_counts
         self._make_room()
