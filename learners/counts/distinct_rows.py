@@ -140,12 +140,7 @@ class DistinctRows(CodeStatistic):
         self._add(Packed(self._layout.packed(rows.x), np.ones(rows.n_rows, np.int64)))
 
     def check(self) -> None:
-        """Refuse counts in memory that are negative, or do not sum to the rows.
-
-        Raises
-        ------
-        InvalidCounts
-        """
+        """Refuse counts in memory that are negative, or do not sum to the rows. Raises InvalidCounts."""
         counts = self._table.content().counts
         if counts.min(initial=0) < 0 or (self.is_in_memory and counts.sum() != self.n_rows):
             raise InvalidCounts(self.stage, f"{self.n_rows:,} rows were counted as {counts.sum():,}")

@@ -49,8 +49,6 @@ class FileRun:
 
     Parameters
     ----------
-    path : Path
-    n_cells : int
     samples : (n_cells / SAMPLE,) int64
         Every so many of the cells, from the first: to find a cell without touching the whole file.
     """
@@ -267,7 +265,6 @@ def merge_files(files: list[FileRun], folder: Folder) -> FileRun:
 
     Parameters
     ----------
-    files : list of FileRun
     folder : Folder
         Where the result goes.
     """

@@ -21,10 +21,7 @@ class Querying:
     def query(self, query: Query) -> dict[str, Any]:
         """The answer to `Marginal`, `Conditional`, `Sample`, `Map`, `Impute` or `Surprise`, see `registry.networks.network_answers.answer_all`.
 
-        Raises
-        ------
-        InvalidParameter, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError
-        NetworkTooLarge, TablesTooLarge
+        Raises InvalidParameter, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError, NetworkTooLarge or TablesTooLarge.
         """
         check_is_fitted(self, "model_")
         check_kind(query)

@@ -158,9 +158,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         """(n_rows,) float64: log-likelihood of each row, in nats; of the columns that X has, the class among them, and what is missing
         summed out.
 
-        Raises
-        ------
-        SchemaError
+        Raises SchemaError.
         """
         model = self._model()
         parts = [model.log_likelihood(encode(batch, model.schema)) for batch in self._batches(X, with_class=True)]
@@ -174,11 +172,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Floats:
         """(n_rows, n_classes) float64: P(class | attributes), in the order of `classes_`.
 
-        Raises
-        ------
-        AttributeError
-            If no class was learned.
-        SchemaError, InvalidPrediction
+        Raises AttributeError if no class was learned; SchemaError or InvalidPrediction.
         """
         model = self._model()
         parts = [model.predict_proba(encode(batch, model.schema)) for batch in self._batches(X)]
@@ -186,12 +180,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
     @available_if(_with_class)
     def predict(self, X: Any) -> Array:
-        """(n_rows,): the most probable class of each row.
-
-        Raises
-        ------
-        AttributeError, SchemaError
-        """
+        """(n_rows,): the most probable class of each row. Raises AttributeError or SchemaError."""
         most_probable = self.predict_proba(X).argmax(axis=1)
         return self.classes_[most_probable]
 
@@ -200,9 +189,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
         """Low and high ends (n_rows, n_classes) float64 of the credible intervals of class probabilities, for `learning="gibbs"`.
 
-        Raises
-        ------
-        AttributeError, InvalidParameter
+        Raises AttributeError or InvalidParameter.
         """
         model = self._model()
         intervals_of = getattr(model, "credible_intervals", None)
@@ -218,9 +205,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
         With `learning="gibbs"` it has standard errors and intervals.
 
-        Raises
-        ------
-        UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError
+        Raises UnknownColumn, InvalidEvidence, ImpossibleEvidence or SchemaError.
         """
         check_kind(query)
         return self._model().answer([query])[0]
@@ -231,7 +216,6 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table
         how : "mode", "mean" or "draw"
             Each cell by itself, its most probable value, or the mean of a number; or a row's missing cells together by one draw given the
             others.

@@ -146,14 +146,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         What both have counted is added; only what neither has (the families of a new structure, or everything if the
         schema was not given and differs) is counted again, from the data that the two were fitted to.
 
-        Parameters
-        ----------
-        other : fitted estimator of the same class and parameters
-
-        Raises
-        ------
-        LearnerError
-            If the two differ in class, parameters or target.
+        Raises LearnerError if the two differ in class, parameters or target.
         """
         check_is_fitted(self, "model_")
         if not isinstance(other, Classifier):

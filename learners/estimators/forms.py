@@ -30,8 +30,6 @@ class Rows:
 
     Parameters
     ----------
-    arrow_schema : pyarrow.Schema
-    batches : iterable of RecordBatch
     is_named : bool
         Whether the caller has named the columns; those of an array are known by their position.
     n_rows : int or None
@@ -53,10 +51,7 @@ class Rows:
     def with_column(self, name: str, values: pa.Array | pa.ChunkedArray, argument: str = "y") -> Rows:
         """The rows with one more column, which an argument of that name gives.
 
-        Raises
-        ------
-        InvalidParameter
-            If there is not one value for each row.
+        Raises InvalidParameter if there is not one value for each row.
         """
         if self.n_rows is not None and self.n_rows != len(values):
             raise InvalidParameter(
@@ -274,13 +269,7 @@ def _table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
 
 
 def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
-    """Values as a column.
-
-    Raises
-    ------
-    SchemaError
-        If they have no common type.
-    """
+    """Values as a column. Raises SchemaError if they have no common type."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     # pandas' marks of what is missing stand in lists and arrays of objects; NaN in an array of numbers stays NaN.

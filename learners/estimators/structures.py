@@ -150,11 +150,8 @@ class StructurePosterior(BaseEstimator):
         All other queries are answered by the most probable graph with its expected parameters, or by the query's `graph`: see
         `registry.networks.network_answers.answer_all`.
 
-        Raises
-        ------
-        UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian, NoRows
-        NoTables, NetworkTooLarge
-            If the most probable graph is too large to answer.
+        Raises UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian or NoRows; NoTables or NetworkTooLarge if the
+        most probable graph is too large to answer.
         """
         check_kind(query, AnyQuery)
         if isinstance(query, StructureQuery):
@@ -167,7 +164,6 @@ class StructurePosterior(BaseEstimator):
 
         Parameters
         ----------
-        X : table
         average : Average, optional
             Over which graphs; without it, the most probable graph alone.
 
@@ -193,19 +189,12 @@ class StructurePosterior(BaseEstimator):
     def order_circuit(self) -> CircuitModel:
         """The posterior over graphs as a circuit, whose variables are the columns' parent sets: see `order_circuits`.
 
-        Raises
-        ------
-        TooManyParentSets
+        Raises TooManyParentSets.
         """
         return order_circuit(self._model())
 
     def to_networkx(self) -> networkx.DiGraph:
-        """The most probable graph; every edge has its `probability`.
-
-        Raises
-        ------
-        NetworkxMissing
-        """
+        """The most probable graph; every edge has its `probability`. Raises NetworkxMissing."""
         try:
             import networkx
         except ImportError as error:

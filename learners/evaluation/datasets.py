@@ -29,12 +29,10 @@ class DataSet:
     ----------
     name : str
         The file's name without its ending.
-    path : str
     target : str
         The class column.
     content : str
         The first 16 hex digits of the SHA-256 of its bytes.
-    n_rows : int
     """
 
     name: str
@@ -128,10 +126,7 @@ def _describe(path: Path, target: str | None) -> DataSet:
 def load(data: DataSet) -> Loaded:
     """Read a data set; the last two stay in memory, as trials of one set follow each other.
 
-    Raises
-    ------
-    SchemaError
-        If the target has missing values or a type that cannot be classes.
+    Raises SchemaError if the target has missing values or a type that cannot be classes.
     """
     arrow_schema = pq.read_schema(data.path)
     text = [field.name for field in arrow_schema if type_family(field.type) == "text" and field.name != data.target]

@@ -58,17 +58,14 @@ class ModelReport:
 
     Parameters
     ----------
-    metrics : Metrics
     floor : dict of float
         What knowing the class shares alone loses on the same rows.
     n_rows : int
         Rows that were answered.
-    classes : tuple of str
     confusion : (n_classes, n_classes) int64
         Rows by true class and most probable class; without cells beyond `MOST_CLASSES` classes.
     mistakes : tuple of Mistake
         The most frequent confusions.
-    calibration : tuple of Point
     shares : tuple of Share
         The greatest first; empty where the model tells none.
     left_out : tuple of (str, str)

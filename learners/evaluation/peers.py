@@ -144,12 +144,7 @@ PEERS: dict[str, Peer] = {
 
 
 def parse_peer_parameters(name: str, parameters: Mapping[str, object]) -> Any:
-    """The parameters of a peer as its dataclass.
-
-    Raises
-    ------
-    InvalidParameter
-    """
+    """The parameters of a peer as its dataclass. Raises InvalidParameter."""
     cls = PEERS[name].parameters
     known = [field.name for field in dataclasses.fields(cls)]
     for key in parameters:

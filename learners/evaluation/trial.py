@@ -38,7 +38,6 @@ class Trial:
 
     Parameters
     ----------
-    data : DataSet
     learner : str
         As `LearnerSpec.text`.
     code : str

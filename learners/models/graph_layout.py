@@ -37,7 +37,6 @@ class Placed(NamedTuple):
         One for each node.
     routes : list of list of (x, y)
         One for each edge, from the centre of its parent to that of its child; upright past the layers between them.
-    width, height : float
     """
 
     x: list[float]
@@ -127,10 +126,7 @@ def _in_rows(layer: list[int], widths: Sequence[float], linked: Collection[int])
 def layers_of(n_nodes: int, edges: Sequence[Edge]) -> list[int]:
     """The layer of each node: one below its lowest parent; one without parents just above its highest child.
 
-    Raises
-    ------
-    ValueError
-        If there is a cycle.
+    Raises ValueError if there is a cycle.
     """
     parents, children = _neighbours(n_nodes, edges)
     layer = [0] * n_nodes

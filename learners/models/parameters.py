@@ -58,9 +58,7 @@ class Parameters:
     def check_whole_numbers(self, **bounds: tuple[int, int]) -> None:
         """Refuse fields that are no whole numbers from the first to the second bound, or None where that is the default.
 
-        Raises
-        ------
-        InvalidParameter
+        Raises InvalidParameter.
         """
         for name, (low, high) in bounds.items():
             value = getattr(self, name)
@@ -75,7 +73,6 @@ def parse(cls: type[P], of: str, given: Mapping[str, object]) -> P:
 
     Parameters
     ----------
-    cls : type
     of : str
         Whose parameters they are, for messages.
     given : mapping
@@ -116,7 +113,6 @@ class ParameterField:
 
     Parameters
     ----------
-    name : str
     default : object
         What it is unless given; None where the learner chooses.
     choices : tuple

@@ -56,7 +56,6 @@ class Finding:
     ----------
     kind : str
         absent, missing, unseen, rare, out_of_range, family, class_mix, confidence, surprise or repeats.
-    column : str or None
     effect : float
         In the unit.
     unit : "nats" or "points"

@@ -52,12 +52,7 @@ class _PythonRows(RawRows):
 
 
 class RecordRows(_PythonRows):
-    """Mappings from column to value.
-
-    Parameters
-    ----------
-    records : sequence of mapping
-    """
+    """Mappings from column to value."""
 
     def __init__(self, records: Sequence[Mapping[str, object]]) -> None:
         self.records = records
@@ -83,12 +78,7 @@ class ColumnRows(_PythonRows):
 
 
 class BatchRows(RawRows):
-    """A record batch or a table.
-
-    Parameters
-    ----------
-    batch : RecordBatch or Table
-    """
+    """A record batch or a table."""
 
     def __init__(self, batch: pa.RecordBatch | pa.Table) -> None:
         self.batch = batch

@@ -172,22 +172,12 @@ class ServedCounts:
             kernels.add_surprises(log_joint, x, sizes, self.block("surprise"), self.block("surprise sums"))
 
     def merge(self, other: ServedCounts) -> None:
-        """Add the rows of another.
-
-        Raises
-        ------
-        StatisticMismatch
-        """
+        """Add the rows of another. Raises StatisticMismatch."""
         self._check(other)
         self.counts += other.counts
 
     def subtract(self, other: ServedCounts) -> None:
-        """Take rows away that were counted before.
-
-        Raises
-        ------
-        StatisticMismatch
-        """
+        """Take rows away that were counted before. Raises StatisticMismatch."""
         self._check(other)
         self.counts -= other.counts
 
@@ -234,13 +224,7 @@ class GatheredColumns:
         return [group.names for group in self.groups]
 
     def add(self, number: int, batch: pa.RecordBatch, start: int) -> None:
-        """Add the columns of one group, of the rows from a number on.
-
-        Raises
-        ------
-        SchemaError
-            If the type of a column does not fit.
-        """
+        """Add the columns of one group, of the rows from a number on. Raises SchemaError if the type of a column does not fit."""
         group = self.groups[number]
         x = group.encoder.codes(batch)
         found = np.zeros((self.counts.watched.schema.n_attributes, len(STATUSES)), np.int64)

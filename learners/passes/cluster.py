@@ -27,12 +27,7 @@ CONNECT_S = 10.0
 
 
 class Cluster:
-    """A connection to the workers; made by `connected`.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    """
+    """A connection to the workers; made by `connected`."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

@@ -365,11 +365,6 @@ def _gather(statistic: ColumnWise, walk: _Walk[S], fragment: Fragment) -> None:
 
 
 def require_rows(source: Source) -> None:
-    """Refuse a source without rows.
-
-    Raises
-    ------
-    EmptyData
-    """
+    """Refuse a source without rows. Raises EmptyData."""
     if not source.n_rows:
         raise EmptyData(f"{', '.join(file.path for file in source.files[:3])}: there are no rows to learn from.")

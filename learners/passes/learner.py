@@ -91,7 +91,6 @@ class Learner:
 
     Parameters
     ----------
-    passes : generator
     n_passes : int or None
         How many passes over the data it will make.
     """

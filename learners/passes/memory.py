@@ -32,12 +32,7 @@ class MemoryLimit:
 
 
 def parse_bytes(text: str) -> int:
-    """A number of bytes such as "512MiB", "4GB" or "1.5g".
-
-    Raises
-    ------
-    InvalidParameter
-    """
+    """A number of bytes such as "512MiB", "4GB" or "1.5g". Raises InvalidParameter."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
     n_bytes = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if n_bytes < MIN_BYTES:

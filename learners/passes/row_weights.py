@@ -61,10 +61,7 @@ class Weight(Condition):
     def counts(self, rows: pa.RecordBatch) -> Integers:
         """(n_rows,) int64: how often each row counts.
 
-        Raises
-        ------
-        SchemaError
-            If a weight is missing, negative, too large or, without a scale, no whole number.
+        Raises SchemaError if a weight is missing, negative, too large or, without a scale, no whole number.
         """
         column = rows.column(self.column)
         if self.of_values:
@@ -102,13 +99,7 @@ class Weight(Condition):
 
 
 def weight_of(columns: Mapping[str, object] | None) -> Weight | None:
-    """The weight of the rows, if one is named among what is said of columns.
-
-    Raises
-    ------
-    InvalidParameter
-        If there are two.
-    """
+    """The weight of the rows, if one is named among what is said of columns. Raises InvalidParameter if there are two."""
     found = [
         _weight(name, weight)
         for name, entry in (columns or {}).items()
@@ -131,9 +122,7 @@ def _weight(name: str, value: bool | float | tuple[tuple[str, int], ...]) -> Wei
 def with_weights(source: Source, columns: Mapping[str, object] | None) -> Source:
     """The rows of a source as a learner counts them: by their weights, where something is said of these.
 
-    Raises
-    ------
-    InvalidParameter, UnknownColumn
+    Raises InvalidParameter or UnknownColumn.
     """
     weight = weight_of(columns)
     if weight is None:
@@ -148,9 +137,7 @@ def with_weights(source: Source, columns: Mapping[str, object] | None) -> Source
 def by_weight(source: Source, weight: Weight, *, is_hidden: bool = False) -> Source:
     """The rows of a source, each of which counts as often as its weight says, in a column that readers see or not.
 
-    Raises
-    ------
-    UnknownColumn
+    Raises UnknownColumn.
     """
     return source.weighted(weight, is_hidden=is_hidden).restricted(dict.fromkeys(range(len(source.files)), (weight,)))
 
@@ -190,10 +177,7 @@ def _chosen(rows: Chunk | pa.RecordBatch, mask: Mask) -> Chunk:
 def repeated(weights: Integers) -> Iterator[Integers]:
     """Positions of rows, each as often as it counts, some thousands at a time: for what reads row after row.
 
-    Raises
-    ------
-    SchemaError
-        If that would be too many to ever end.
+    Raises SchemaError if that would be too many to ever end.
     """
     ends = np.cumsum(weights)
     n_all = int(ends[-1]) if ends.size else 0

@@ -55,10 +55,7 @@ class Statistic(Protocol):
     def subtract(self, other: Self) -> None:
         """Take away rows that were added before.
 
-        Raises
-        ------
-        StatisticMismatch
-            If the other is of another specification, or this statistic cannot subtract.
+        Raises StatisticMismatch if the other is of another specification, or this statistic cannot subtract.
         """
 
     def to_arrow(self) -> pa.Table:
@@ -191,12 +188,7 @@ class Checked(Statistic, Protocol):
     """A statistic that can tell whether its counts are those of any rows."""
 
     def check(self) -> None:
-        """Refuse negative counts, and tables that do not sum to the rows of each class.
-
-        Raises
-        ------
-        InvalidCounts
-        """
+        """Refuse negative counts, and tables that do not sum to the rows of each class. Raises InvalidCounts."""
 
 
 @runtime_checkable

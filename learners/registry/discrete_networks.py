@@ -67,11 +67,7 @@ def network_of(model: Model) -> Network:
     model selected away are not in the network. An imported network is itself. Of an ensemble it is the joint member; of a posterior over structures
     the most probable graph.
 
-    Raises
-    ------
-    NoNetwork
-        If it is another kind of model.
-    TablesTooLarge, NoTables
+    Raises NoNetwork if it is another kind of model; TablesTooLarge or NoTables.
     """
     if isinstance(model, EnsembleModel):
         model = model.joint

@@ -97,22 +97,14 @@ def keeps_schema(name: str) -> bool:
 def cuts_by(name: str, parameters: Mapping[str, object]) -> dict[str, object]:
     """What the cut points of a learner depend on, beside the data: learners that agree in it may keep each other's schemas.
 
-    Raises
-    ------
-    InvalidParameter
+    Raises InvalidParameter.
     """
     values = parse_parameters(name, parameters)
     return {field: getattr(values, field) for field in recipe(name).cuts_by}
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe of a learner.
-
-    Raises
-    ------
-    InvalidParameter
-        If there is none of that name.
-    """
+    """The recipe of a learner. Raises InvalidParameter if there is none of that name."""
     if name not in LEARNERS:
         raise InvalidParameter("learner", name, f"use one of {', '.join(LEARNERS)}")
     return LEARNERS[name]

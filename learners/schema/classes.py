@@ -51,9 +51,7 @@ def check_rows_of_classes(
 ) -> None:
     """As `check_classes`; and refuse what is most likely an identifier or a measurement: many classes, and few rows of each.
 
-    Raises
-    ------
-    SchemaError
+    Raises SchemaError.
     """
     if target is None:
         return
@@ -69,10 +67,7 @@ def check_rows_of_classes(
 def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
     """Distinct values of a target, and the index of each row's value.
 
-    Raises
-    ------
-    SchemaError
-        If numbers have fractions, or if a row has no class.
+    Raises SchemaError if numbers have fractions, or if a row has no class.
     """
     column = dictionary_of(column, target)
     values, is_other = nominal_forms(column.dictionary, target)
@@ -97,10 +92,7 @@ def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
 def known_or_not(batch: pa.RecordBatch, schema: Schema) -> Codes:
     """Codes (n_rows,) of the class, `n_classes` where it was never seen in training.
 
-    Raises
-    ------
-    SchemaError
-        If a row has no class, or its type does not fit.
+    Raises SchemaError if a row has no class, or its type does not fit.
     """
     column = batch.column(batch.schema.names.index(schema.target))
     if pc.any(pc.is_null(column, nan_is_null=True)).as_py():

@@ -43,10 +43,8 @@ def is_moment(arrow_type: str) -> bool:
 def as_seconds(name: str, number: float) -> float:
     """A number of a column of dates or timestamps: seconds since 1970.
 
-    Raises
-    ------
-    SchemaError
-        If they would be after the year 9999: then the number is of a smaller unit, and nobody said of which.
+    Raises SchemaError if they would be after the year 9999: then the number is of a smaller unit, and nobody said of
+    which.
     """
     if LAST_SECOND < abs(number) < math.inf:
         raise SchemaError(
@@ -165,12 +163,7 @@ def _time_of_day(text: str) -> str | None:
 
 
 def seconds_of(text: str) -> float:
-    """Seconds of a duration: "P1DT2H3M4.5S", "1 day 2:03:04.5" or "2:03:04.5".
-
-    Raises
-    ------
-    ValueError
-    """
+    """Seconds of a duration: "P1DT2H3M4.5S", "1 day 2:03:04.5" or "2:03:04.5". Raises ValueError."""
     found = ISO_DURATION.fullmatch(text.strip()) or CLOCK_DURATION.fullmatch(text.strip())
     if found is None or not any(found.group("d", "h", "m", "s")):
         raise ValueError(text)

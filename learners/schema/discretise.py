@@ -60,7 +60,6 @@ class Histogram:
     ----------
     keys : (n_bins,) int64, ascending
     counts : (n_bins, n_classes) int64
-    level : int
     """
 
     keys: Integers

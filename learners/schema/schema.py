@@ -39,7 +39,6 @@ class Attribute:
 
     Parameters
     ----------
-    name : str
     kind : "nominal" or "numeric"
     values : tuple
         Values of a nominal attribute in code order, without missing and folded ones.
@@ -198,7 +197,6 @@ class Schema:
 
     Parameters
     ----------
-    attributes : tuple of Attribute
     target : str or None
         Name of the class column; None for an unsupervised model.
     classes : tuple of str

@@ -13,7 +13,6 @@ class Family:
 
     Parameters
     ----------
-    attribute : int
     parents : tuple of int
         In the order of the levels of the context tree.
     """
@@ -23,13 +22,7 @@ class Family:
 
 
 def holder_of(family: Family, families: Sequence[Family]) -> Family:
-    """The smallest of the families that has all members of another.
-
-    Raises
-    ------
-    KeyError
-        If there is none.
-    """
+    """The smallest of the families that has all members of another. Raises KeyError if there is none."""
     members = {family.attribute, *family.parents}
     holders = [other for other in families if members <= {other.attribute, *other.parents}]
     if not holders:

@@ -35,10 +35,7 @@ class FamilyCounts(CodeStatistic):
     Cells are numbered in mixed radix, the class slowest and the attribute's own value fastest, so ascending cells are
     the leaves of the context tree in level order.
 
-    Raises
-    ------
-    FamilyTooLarge
-        If the cells of a family cannot be numbered by 63 bits.
+    Raises FamilyTooLarge if the cells of a family cannot be numbered by 63 bits.
     """
 
     stage = "counting families"
@@ -90,10 +87,7 @@ class FamilyCounts(CodeStatistic):
         The rows with each combination of values do not depend on which member is called the child, nor on the order of
         the parents. The tables of families that are here are shared, not copied.
 
-        Raises
-        ------
-        KeyError
-            If a family has no such family here.
+        Raises KeyError if a family has no such family here.
         """
         place = {family: index for index, family in enumerate(self.families)}
         fewer = FamilyCounts(self.schema, families)
@@ -128,10 +122,7 @@ class FamilyCounts(CodeStatistic):
     def joined(self, parts: Sequence[FamilyCounts]) -> FamilyCounts:
         """These families, each from the part that has it, where all parts counted the same rows.
 
-        Raises
-        ------
-        StatisticMismatch
-            If they counted different rows.
+        Raises StatisticMismatch if they counted different rows.
         """
         whole = self.empty()
         whole.n_rows, whole.class_counts = parts[0].n_rows, parts[0].class_counts.copy()
@@ -220,20 +211,12 @@ class FamilyCounts(CodeStatistic):
     def blocks(self, index: int) -> Iterator[Run]:
         """The distinct cells of a family in mixed radix, ascending, and their counts: in blocks that fit in memory.
 
-        Raises
-        ------
-        InvalidCounts
-            If one is negative, or they do not sum to the rows of each class: at the end of the blocks.
+        Raises InvalidCounts if one is negative, or they do not sum to the rows of each class: at the end of the blocks.
         """
         yield from self._checked(index, self._cells[index].blocks())
 
     def _checked(self, index: int, runs: Iterable[Run]) -> Iterator[Run]:
-        """All cells of a family.
-
-        Raises
-        ------
-        InvalidCounts
-        """
+        """All cells of a family. Raises InvalidCounts."""
         sums = np.zeros(self.schema.n_classes, np.int64)
         for run in runs:
             if not add_class_sums(run.cells, run.counts, self._cells[index].n_cells // sums.size, sums):

@@ -21,7 +21,6 @@ class Viewed(CodeStatistic, Generic[S]):
 
     Parameters
     ----------
-    views : Views
     make : callable
         `make(views)` gives the empty statistic, by (a part of) the schema of the views; it is called again for another
         schema of the same columns.
@@ -98,7 +97,6 @@ class ViewedFamilies(Viewed[FamilyCounts]):
 
     Parameters
     ----------
-    views : Views
     families : sequence of Family
         Of positions in `views.schema`.
     """

@@ -41,7 +41,6 @@ class DrawnRows(CodeStatistic):
 
     Parameters
     ----------
-    schema : Schema
     n_distinct : int
         Distinct rows to draw; twice as many are kept.
 

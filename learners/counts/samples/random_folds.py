@@ -16,7 +16,6 @@ def random_folds(x: Codes, n_folds: int, seed: int) -> Integers:
     Parameters
     ----------
     x : (n_attributes, n_rows) uint8 or uint16
-    n_folds, seed : int
 
     Returns
     -------

@@ -52,13 +52,7 @@ class NullClass(Condition):
         return ~_is_null(_plain(rows.column(self.column))).to_numpy(zero_copy_only=False)
 
     def completed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with their class filled in.
-
-        Raises
-        ------
-        SchemaError
-            If the column cannot hold it.
-        """
+        """The rows with their class filled in. Raises SchemaError if the column cannot hold it."""
         if self.instead == DROP or self.column not in rows.schema.names:
             return rows
         column = _plain(rows.column(self.column))
@@ -74,12 +68,7 @@ class NullClass(Condition):
 
 
 def null_class_of(target: str | None, columns: Mapping[str, object] | None) -> NullClass | None:
-    """What is said of rows without a class, if anything is.
-
-    Raises
-    ------
-    InvalidParameter
-    """
+    """What is said of rows without a class, if anything is. Raises InvalidParameter."""
     entry = None if target is None else (columns or {}).get(target)
     instead = (
         None

@@ -26,7 +26,6 @@ def opened_files(
 
     Parameters
     ----------
-    filesystem : pyarrow.fs.FileSystem
     types : mapping of str to DataType
         Types of columns of CSV and JSON lines, and how they are written.
 

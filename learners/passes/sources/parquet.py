@@ -36,7 +36,6 @@ class ParquetContent:
 
     Parameters
     ----------
-    metadata : pyarrow.parquet.FileMetaData
     footer : bytes
         The same as it is in the file.
     """
@@ -119,13 +118,7 @@ class ParquetContent:
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of a row group.
-
-        Raises
-        ------
-        SourceError
-            If a page is damaged.
-        """
+        """Rows of a row group. Raises SourceError if a page is damaged."""
         with filesystem.open_input_file(file.path) as stream:
             parquet = pq.ParquetFile(
                 stream,
@@ -181,13 +174,7 @@ def _bytes_of(kind: pa.DataType) -> float:
 
 
 def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, ParquetContent]:
-    """What a file's footer says.
-
-    Raises
-    ------
-    SourceError
-        If it is no Parquet file, or is damaged.
-    """
+    """What a file's footer says. Raises SourceError if it is no Parquet file, or is damaged."""
     try:
         info = filesystem.get_file_info(path)
         size = file_size(path, info)
@@ -231,13 +218,7 @@ def sampled_sha256(stream: pa.NativeFile, size: int) -> str:
 
 
 def file_size(path: str, info: pafs.FileInfo) -> int:
-    """The size of a file.
-
-    Raises
-    ------
-    SourceError
-        If it is gone, or its server does not tell.
-    """
+    """The size of a file. Raises SourceError if it is gone, or its server does not tell."""
     if info.type == pafs.FileType.NotFound:
         raise SourceError(
             path,

@@ -226,11 +226,8 @@ def time_bounds(
 
     To microseconds: the earliest is rounded down, the last one up.
 
-    Raises
-    ------
-    UnknownColumn
-    SourceError
-        If the column does not hold timestamps or dates, or one of a year that Python does not know.
+    Raises UnknownColumn; SourceError if the column does not hold timestamps or dates, or one of a year that Python does
+    not know.
     """
     if column not in source.arrow_schema.names:
         raise UnknownColumn(column, source.arrow_schema.names)

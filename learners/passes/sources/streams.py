@@ -34,7 +34,6 @@ def source_of_stream(
 
     Parameters
     ----------
-    arrow_schema : pyarrow.Schema
     identity : str
         The key under which a store may keep statistics of the rows.
     held_bytes : int, optional

@@ -215,7 +215,6 @@ def inspected(
 
     Parameters
     ----------
-    filesystem : pyarrow.fs.FileSystem
     kind : "CSV", "JSON lines", "Feather" or "ORC"
     types : mapping of str to DataType, optional
         Types of columns of text files that are not to be found.

@@ -40,12 +40,7 @@ class ArcNetwork(Protocol):
         """A network of the same distribution of some variables, which may lack what is no ancestor of them."""
 
     def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
-        """What answers queries to it.
-
-        Raises
-        ------
-        NetworkTooLarge
-        """
+        """What answers queries to it. Raises NetworkTooLarge."""
 
 
 def _without_parents(parents: Graph, codes: Mapping[int, float]) -> Graph:
@@ -113,12 +108,7 @@ class DiscreteNetwork:
         return replace(self, left_out=self.left_out | (frozenset(range(len(self.parents))) - kept))
 
     def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
-        """The network as a circuit.
-
-        Raises
-        ------
-        NetworkTooLarge
-        """
+        """The network as a circuit. Raises NetworkTooLarge."""
         circuit = tables_circuit(self.parents, self.tables, max_edges, self.left_out)
         return CircuitModel(self.schema, circuit, self.facts)
 
@@ -129,7 +119,6 @@ class GaussianNetwork:
 
     Parameters
     ----------
-    parents : tuple of tuple of int
     intercepts : (d,) float64
     weights : (d, d) float64
         [i, j] the coefficient of j in i.

@@ -70,7 +70,6 @@ class BatchEncoder:
 
     Parameters
     ----------
-    attributes : sequence of Attribute
     dtype : type
         Of the codes.
     slowly : callable
@@ -253,12 +252,7 @@ class IndexCheck:
         self._indexed: tuple[pa.Schema, Integers, Integers] | None = None
 
     def require_sound(self, batch: pa.RecordBatch, path: str) -> None:
-        """Refuse a batch of the file at a path with such indices.
-
-        Raises
-        ------
-        SourceError
-        """
+        """Refuse a batch of the file at a path with such indices. Raises SourceError."""
         place = self.unsound_column(batch)
         if place >= 0:
             raise SourceError(
@@ -285,12 +279,7 @@ class IndexCheck:
 
 
 def check(values: pa.RecordBatch | pa.Array, full: bool = True) -> None:
-    """Let Arrow look at a batch or a column: only at lengths, or at every value.
-
-    Raises
-    ------
-    InvalidBuffers
-    """
+    """Let Arrow look at a batch or a column: only at lengths, or at every value. Raises InvalidBuffers."""
     try:
         values.validate(full=full)
     except pa.ArrowInvalid as error:
@@ -312,12 +301,7 @@ def check_column(batch: pa.RecordBatch, place: int) -> None:
 
 
 def sound_column(batch: pa.RecordBatch, place: int) -> pa.Array:
-    """A column, whose indices into a dictionary, if it has any, have been looked at.
-
-    Raises
-    ------
-    InvalidBuffers
-    """
+    """A column, whose indices into a dictionary, if it has any, have been looked at. Raises InvalidBuffers."""
     column = batch.column(place)
     if isinstance(column, pa.DictionaryArray):
         check_column(batch, place)

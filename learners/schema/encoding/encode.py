@@ -203,22 +203,15 @@ class Encoder:
     def attributes(self, batch: pa.RecordBatch, is_trusted: bool = True) -> Codes:
         """Codes (n_attributes, n_rows) of a record batch; absent columns get the unseen code. See `BatchEncoder.codes`.
 
-        Raises
-        ------
-        SchemaError
-            If the type of a column does not fit.
-        InvalidBuffers
-            If a batch that is not trusted is not valid.
+        Raises SchemaError if the type of a column does not fit; InvalidBuffers if a batch that is not trusted is not
+        valid.
         """
         return self.inputs.codes(batch, is_trusted)
 
     def numbers(self, batch: pa.RecordBatch) -> Floats | None:
         """The numbers that a chunk of the schema has beside the codes, if any.
 
-        Raises
-        ------
-        SchemaError
-            If the type of a column does not fit.
+        Raises SchemaError if the type of a column does not fit.
         """
         if not self.schema.continuous:
             return None
@@ -234,10 +227,7 @@ class Encoder:
     def classes(self, batch: pa.RecordBatch) -> Codes:
         """Codes (n_rows,) of the class, of the type that those of the attributes have.
 
-        Raises
-        ------
-        SchemaError
-            If a row has no class, or one that the model does not know.
+        Raises SchemaError if a row has no class, or one that the model does not know.
         """
         if self.schema.target is None:
             return np.zeros(batch.num_rows, self.schema.code_dtype)
@@ -259,12 +249,7 @@ class Encoder:
     def training_chunk(self, batch: pa.RecordBatch, where: str) -> Chunk:
         """A chunk all of whose values are in the domains, as counting needs.
 
-        Raises
-        ------
-        SchemaError
-            If a value is not in its domain, naming column and file.
-        UnknownColumn
-            If a column is absent.
+        Raises SchemaError if a value is not in its domain, naming column and file; UnknownColumn if a column is absent.
         """
         y = self.training_classes(batch, where)
         return Chunk(self.training_codes(batch, where), y, self.numbers(batch))
@@ -351,9 +336,6 @@ def encode(
 def class_codes(batch: pa.RecordBatch, schema: Schema) -> Codes:
     """Codes (n_rows,) of the class, `n_classes` or more where it is null or was never seen in training.
 
-    Raises
-    ------
-    SchemaError
-        If the type of the class column does not fit.
+    Raises SchemaError if the type of the class column does not fit.
     """
     return np.asarray(encoder_of(schema).target.codes(batch)[0])

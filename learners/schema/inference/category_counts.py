@@ -36,13 +36,7 @@ class ValueTally:
 
     @property
     def counts(self) -> dict[Value, int]:
-        """Rows of each value so far.
-
-        Raises
-        ------
-        SchemaError
-            If there is text that is not UTF-8.
-        """
+        """Rows of each value so far. Raises SchemaError if there is text that is not UTF-8."""
         self._settle()
         return self._counts
 
@@ -114,13 +108,7 @@ class ValueTally:
 
 
 def plain(values: pa.Array, name: str) -> list[Value]:
-    """Distinct values as Python has them.
-
-    Raises
-    ------
-    SchemaError
-        If there is text that is not UTF-8.
-    """
+    """Distinct values as Python has them. Raises SchemaError if there is text that is not UTF-8."""
     try:
         return list(values.to_pylist())
     except UnicodeDecodeError as error:

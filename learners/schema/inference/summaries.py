@@ -134,12 +134,7 @@ class ColumnSummaries:
         return ColumnSummaries(self.target, self.overrides, kept=self.kept, max_states=self.max_states, **limits)
 
     def update(self, rows: pa.RecordBatch) -> None:
-        """Add a record batch.
-
-        Raises
-        ------
-        UnknownColumn, SchemaError
-        """
+        """Add a record batch. Raises UnknownColumn or SchemaError."""
         required = [name for name in self.overrides if name != ALL] if self.kept is None else []
         for name in [*required, *([self.target] if self.target is not None else [])]:
             if name not in rows.schema.names:

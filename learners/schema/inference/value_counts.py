@@ -17,10 +17,7 @@ FEW_BYTES = 8
 def value_counts(column: pa.Array, name: str) -> tuple[pa.Array, Integers, int]:
     """Distinct values of a nominal column, the rows of each, and how many rows are missing.
 
-    Raises
-    ------
-    SchemaError
-        If the values have no nominal form, or an index is beyond its dictionary.
+    Raises SchemaError if the values have no nominal form, or an index is beyond its dictionary.
     """
     kind = column.type
     if kind in _BYTES and not column.null_count:

@@ -138,10 +138,7 @@ def _head(stream: pa.NativeFile, path: str, options: Dialect) -> tuple[Dialect, 
 def _rows(text: str, dialect: Dialect, most: int = SAMPLE_ROWS, is_strict: bool = False) -> list[list[str]]:
     """The names and the first rows, without empty lines and without the last row, which may be cut.
 
-    Raises
-    ------
-    csv.Error
-        If asked to be strict: something stands behind the end of a quote.
+    Raises csv.Error if asked to be strict: something stands behind the end of a quote.
     """
     rows: list[list[str]] = []
     reader = csv.reader(

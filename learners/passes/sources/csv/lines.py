@@ -183,13 +183,7 @@ class Quotes:
 
 
 def refuse_bytes(stream: pa.NativeFile, path: str) -> None:
-    """Say which line of a file is not UTF-8.
-
-    Raises
-    ------
-    SourceError
-        If there is one.
-    """
+    """Say which line of a file is not UTF-8. Raises SourceError if there is one."""
     lines = PlainLines(stream, Dialect(encoding=UTF8[0]), 0, path)
     while lines.read(BLOCK_BYTES):
         pass

@@ -26,7 +26,6 @@ def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | 
 
     Parameters
     ----------
-    filesystem : pyarrow.fs.FileSystem
     place : str
         The table as it was asked for, for messages.
     path : str

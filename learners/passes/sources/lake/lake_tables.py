@@ -62,7 +62,6 @@ def snapshot_at(filesystem: pafs.FileSystem, uri: str, path: str, at: str | None
 
     Parameters
     ----------
-    filesystem : pyarrow.fs.FileSystem
     uri : str
         As it was asked for.
     path : str
@@ -101,7 +100,6 @@ def changes_since(
 
     Parameters
     ----------
-    filesystem : pyarrow.fs.FileSystem
     files : sequence of SourceFile
         Those of the snapshot, in its order.
     """

@@ -104,7 +104,6 @@ def opened_snapshot(
 
     Parameters
     ----------
-    filesystem : pyarrow.fs.FileSystem
     snapshot : Snapshot
         Whose columns count.
     files : sequence of LakeFile
@@ -157,13 +156,7 @@ def _null(kind: pa.DataType) -> pa.Scalar:
 
 
 def moment(uri: str, at: str) -> datetime:
-    """A time that a user gives; without a zone it is of UTC.
-
-    Raises
-    ------
-    SourceError
-        If it is none.
-    """
+    """A time that a user gives; without a zone it is of UTC. Raises SourceError if it is none."""
     try:
         time = datetime.fromisoformat(at)
     except ValueError:
