@@ -18,6 +18,13 @@ class Querying:
 
     _circuit: tuple[Model, CircuitModel] | None = None
 
+    def _compiled(self) -> CircuitModel:
+        """The model as a circuit, made once."""
+        model: Model = vars(self)["model_"]
+        if self._circuit is None or self._circuit[0] is not model:
+            self._circuit = (model, compiled(model))
+        return self._circuit[1]
+
     def query(self, query: Query) -> dict[str, Any]:
         """The answer to `Marginal`, `Conditional`, `Sample`, `Map`, `Impute` or `Surprise`, see `registry.networks.network_answers.answer_all`.
 
@@ -25,11 +32,4 @@ class Querying:
         """
         check_is_fitted(self, "model_")
         check_kind(query)
-        model: Model = vars(self)["model_"]
-
-        def circuit() -> CircuitModel:
-            if self._circuit is None or self._circuit[0] is not model:
-                self._circuit = (model, compiled(model))
-            return self._circuit[1]
-
-        return answer_all(model, [query], circuit)[0]
+        return answer_all(vars(self)["model_"], [query], self._compiled)[0]

@@ -1,4 +1,4 @@
-"""Why an estimator answers as it does: contributions of the columns row by row, and over all."""
+"""What estimators answer of rows, and why: classes, intervals, contributions of the columns."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from learners.errors import NoClass
+from learners.distributions.checks import all_distributions
+from learners.errors import InvalidParameter, NoClass
+from learners.estimators.arguments import with_checks
 from learners.estimators.columns import KnownColumns
-from learners.kernels.arrays import Floats
+from learners.kernels.arrays import Array, Floats
 from learners.models import explanation
 from learners.models.explanation import Explanation
 from learners.models.model import Model
@@ -19,7 +21,39 @@ from learners.schema import Chunk
 
 
 class Explaining:
-    """What classifiers tell of their answers."""
+    """What estimators with a class answer, and tell of their answers."""
+
+    def predict_proba(self, X: Any) -> Floats:
+        """(n_rows, n_classes) float64: P(class | attributes), in the order of `classes_`.
+
+        Raises AttributeError if no class was learned; SchemaError or InvalidPrediction.
+        """
+        model = self._known().model
+        return all_distributions([model.predict_proba(chunk) for chunk in self._chunks(X)], model.schema.n_classes)
+
+    def predict(self, X: Any) -> Array:
+        """(n_rows,): the most probable class of each row. Raises as `predict_proba` does."""
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
+
+    @with_checks
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Low and high ends, (n_rows, n_classes) float64 each, of central credible intervals of the class probabilities.
+
+        P(class | attributes) lies between them with posterior probability `level`: of estimators hdp and hdp-map, and of circuits
+        with `learning="gibbs"`.
+
+        Raises InvalidParameter if the model has no posterior, or the level is not between 0 and 1.
+        """
+        model = self._known().model
+        intervals_of = getattr(model, "credible_intervals", None)
+        if intervals_of is None:
+            problem = 'only posteriors have intervals: train with estimator "hdp" or "hdp-map", or circuits with learning="gibbs"'
+            raise InvalidParameter("interval", level, problem)
+        found = [intervals_of(chunk, level) for chunk in self._chunks(X)]
+        nobody = np.empty((0, model.schema.n_classes))
+        low, high = (np.concatenate([*(ends[which] for ends in found), nobody]) for which in (0, 1))
+        return low, high
 
     def explain(self, X: Any) -> Explanation:
         """Why each row gets its class; see `learners.explain`.

@@ -6,13 +6,17 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
 from learners.errors import InvalidParameter, SchemaError, SourceError, one_line
+from learners.passes.sources.csv.types import told_types
 from learners.passes.sources.source import Source
+from learners.passes.sources.streams import source_of_stream
+from learners.schema import Overrides, Schema
 from learners.schema.checks import check_lengths
 
 SLICE_ROWS = 65_536
@@ -40,6 +44,10 @@ class Rows:
     batches: Iterable[pa.RecordBatch]
     is_named: bool = True
     n_rows: int | None = None
+
+    def source(self) -> Source:
+        """The rows, kept so that passes can walk them several times."""
+        return source_of_stream(self.arrow_schema, self.batches, uuid4().hex)
 
     def renamed(self, names: Iterable[str]) -> Rows:
         """The same columns under other names."""
@@ -80,6 +88,18 @@ def are_paths(X: Any) -> bool:
     """Whether it is a path, or a sequence of nothing but paths."""
     is_list = isinstance(X, list | tuple) and bool(X) and all(isinstance(entry, str | os.PathLike) for entry in X)
     return isinstance(X, str | os.PathLike) or is_list
+
+
+def are_files(X: Any) -> bool:
+    """Whether `source_of_files` reads it."""
+    return isinstance(X, Source) or are_paths(X)
+
+
+def source_of_files(X: Any, schema: Schema | None, columns: Overrides | None = None, y: Any = None) -> Source:
+    """The source of paths, or the one that X is. Raises InvalidParameter if classes are given beside them."""
+    if y is not None and not isinstance(y, str):
+        raise InvalidParameter("y", type(y).__name__, "with paths, give the name of the class column")
+    return X if isinstance(X, Source) else Source.open(X, types=told_types(schema, columns))
 
 
 def is_record(X: Any) -> bool:
