@@ -24,17 +24,10 @@ FIRST_ROWS = 1 << 12
 
 
 class Packed(NamedTuple):
-    """Distinct rows.
+    """Distinct rows."""
 
-    Attributes
-    ----------
-    rows : (n, w) uint64
-        The codes of each row as bits.
-    counts : (n,) int64
-    """
-
-    rows: Uint64s
-    counts: Integers
+    rows: Uint64s  # (n, w) uint64: the codes of each row as bits
+    counts: Integers  # (n,) int64
 
 
 class _Layout:

@@ -28,21 +28,11 @@ MOST_DIGITS = 6
 
 @dataclass(frozen=True)
 class Unit:
-    """How the numbers of a column become whole ones: (x - shift) / 2^exponent, rounded.
+    """How the numbers of a column become whole ones: (x - shift) / 2^exponent, rounded."""
 
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    arrow_type : str
-        Of the column in training, in whose unit times are told.
-    shift : float
-        A whole number of units.
-    """
-
-    name: str
-    arrow_type: str
-    shift: float
+    name: str  # of the column
+    arrow_type: str  # of the column in training, in whose unit times are told
+    shift: float  # a whole number of units
     exponent: int
 
     @classmethod

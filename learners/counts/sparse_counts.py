@@ -263,10 +263,7 @@ class SparseCells:
 def merge_files(files: list[FileRun], folder: Folder) -> FileRun:
     """Merge runs in files into one, a range of cells at a time.
 
-    Parameters
-    ----------
-    folder : Folder
-        Where the result goes.
+    `folder`: where the result goes.
     """
     path, tail = folder.next_path(), folder.next_path()
     # Every so many cells of the longest run a range ends; the other runs have about as many there, or fewer.

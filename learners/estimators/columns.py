@@ -141,10 +141,7 @@ class KnownColumns:
 def arrow_schema_of(schema: Schema, names: Sequence[str]) -> pa.Schema:
     """The columns of a model with the types that they had in training, as far as their names tell these; the class last.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of all columns but the target, used or not.
+    `names`: of all columns but the target, used or not.
     """
     kinds = {attribute.name: attribute for attribute in schema.attributes}
     fields = [pa.field(name, _arrow_type(kinds[name]) if name in kinds else pa.null()) for name in names]

@@ -30,20 +30,12 @@ ACCEPTED = (
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in memory, or of a stream that can be walked once.
-
-    Parameters
-    ----------
-    is_named : bool
-        Whether the caller has named the columns; those of an array are known by their position.
-    n_rows : int or None
-        None of a stream, whose length shows at its end.
-    """
+    """Rows in memory, or of a stream that can be walked once."""
 
     arrow_schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
-    is_named: bool = True
-    n_rows: int | None = None
+    is_named: bool = True  # whether the caller has named the columns; those of an array are known by their position
+    n_rows: int | None = None  # None of a stream, whose length shows at its end
 
     def source(self) -> Source:
         """The rows, kept so that passes can walk them several times."""

@@ -154,14 +154,8 @@ class StructurePosterior(Querying, BaseEstimator):
     def score_samples(self, X: Any, average: Average | None = None) -> Floats:
         """(n,) float64: log density of each row, given the rows of `fit`, with parameters averaged out.
 
-        Parameters
-        ----------
-        average : Average, optional
-            Over which graphs; without it, the most probable graph alone.
-
-        Raises
-        ------
-        UnknownColumn, InvalidParameter, ImpossibleEdges, NoRows, NoTables
+        `average`: over which graphs; without it, the most probable graph alone. Raises UnknownColumn, InvalidParameter,
+        ImpossibleEdges, NoRows or NoTables.
         """
         model, source = self._model(), self._source_of(X)
         if average is None:

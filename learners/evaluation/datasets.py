@@ -23,45 +23,23 @@ from learners.schema.schema import Value
 
 @dataclass(frozen=True)
 class DataSet:
-    """One Parquet file.
+    """One Parquet file."""
 
-    Parameters
-    ----------
-    name : str
-        The file's name without its ending.
-    target : str
-        The class column.
-    content : str
-        The first 16 hex digits of the SHA-256 of its bytes.
-    """
-
-    name: str
+    name: str  # the file's name without its ending
     path: str
-    target: str
-    content: str
+    target: str  # the class column
+    content: str  # the first 16 hex digits of the SHA-256 of its bytes
     n_rows: int
 
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A data set in memory.
+    """A data set in memory."""
 
-    Parameters
-    ----------
-    attributes : pyarrow.Table
-        Every column but the target.
-    classes : list
-        The distinct classes, sorted.
-    target : pyarrow.Array
-        The class column as strings, integers or booleans.
-    y : (n_rows,) int64
-        Index into `classes`.
-    """
-
-    attributes: pa.Table
-    classes: list[Value]
-    target: pa.Array
-    y: Integers
+    attributes: pa.Table  # every column but the target
+    classes: list[Value]  # the distinct classes, sorted
+    target: pa.Array  # the class column as strings, integers or booleans
+    y: Integers  # (n_rows,) int64: index into `classes`
 
     def train_table(self, name: str, rows: Integers) -> pa.Table:
         """The rows (n,) as a table with the target under its name."""

@@ -29,18 +29,13 @@ Edge = tuple[int, int]
 
 
 class Placed(NamedTuple):
-    """Places in pixels, of the centres.
+    """Places in pixels, of the centres."""
 
-    Parameters
-    ----------
-    x, y : list of float
-        One for each node.
-    routes : list of list of (x, y)
-        One for each edge, from the centre of its parent to that of its child; upright past the layers between them.
-    """
-
+    # `x`, `y`: one for each node.
     x: list[float]
     y: list[float]
+    # Lists of (x, y), one for each edge, from the centre of its parent to that of its child; upright past the
+    # layers between them.
     routes: list[list[tuple[float, float]]]
     width: float
     height: float

@@ -109,28 +109,16 @@ def words_of(finding: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class ParameterField:
-    """One parameter, as a form shows it.
-
-    Parameters
-    ----------
-    default : object
-        What it is unless given; None where the learner chooses.
-    choices : tuple
-        The words and truth values that are allowed; of "number or auto", the words beside numbers.
-    number : type or None
-        int or float, where numbers are allowed.
-    shape : "single", "list", "groups" or "pairs"
-        One value, a list of texts, a list of lists, or texts with a number each.
-    words : str
-        What it means; the first sentence says the most.
-    """
+    """One parameter, as a form shows it."""
 
     name: str
-    default: object
+    default: object  # what it is unless given; None where the learner chooses
+    # The words and truth values that are allowed; of "number or auto", the words beside numbers.
     choices: tuple[object, ...]
-    number: type | None
+    number: type | None  # int or float, where numbers are allowed
+    # "single", "list", "groups" or "pairs": one value, a list of texts, a list of lists, or texts with a number each.
     shape: Literal["single", "list", "groups", "pairs"]
-    words: str
+    words: str  # what it means; the first sentence says the most
 
     @property
     def sentence(self) -> str:
@@ -141,10 +129,7 @@ class ParameterField:
 def parameter_fields(cls: type[Parameters]) -> list[ParameterField]:
     """The parameters of a learner in the order of its documentation: those of its own first.
 
-    Parameters
-    ----------
-    cls : type
-        A frozen dataclass.
+    `cls`: a frozen dataclass.
     """
     types = get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}

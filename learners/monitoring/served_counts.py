@@ -22,20 +22,11 @@ BLOCK_ROWS = 16_384  # whose codes are counted together
 
 
 class ServedRows(NamedTuple):
-    """Rows that were answered.
+    """Rows that were answered."""
 
-    Attributes
-    ----------
-    x : (n_attributes, n_rows) codes
-        By the model's own schema.
-    probabilities : (n_rows, n_classes) float64, or None
-    raw : RawRows or None
-        As they came; without them nothing is known of statuses.
-    """
-
-    x: Codes
-    probabilities: Floats | None
-    raw: RawRows | None
+    x: Codes  # (n_attributes, n_rows) codes: by the model's own schema
+    probabilities: Floats | None  # (n_rows, n_classes) float64, or None
+    raw: RawRows | None  # as they came; without them nothing is known of statuses
 
 
 class ServedCounts:

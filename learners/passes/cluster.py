@@ -112,15 +112,8 @@ class Cluster:
 def connected(address: str) -> Iterator[Cluster]:
     """A cluster that runs already, or one of this machine's processes that ends with the context.
 
-    Parameters
-    ----------
-    address : str
-        "tcp://host:8786" of a Dask scheduler, or "local:4" for four processes here.
-
-    Raises
-    ------
-    ClusterError
-        If Dask is not installed, or nothing answers there.
+    `address`: "tcp://host:8786" of a Dask scheduler, or "local:4" for four processes here. Raises ClusterError if Dask is
+    not installed, or nothing answers there.
     """
     try:
         from distributed import Client, LocalCluster

@@ -35,20 +35,12 @@ __all__ = ["Account", "Checkpoints", "Learner", "OnProgress", "Part", "Progress"
 
 @dataclass(frozen=True)
 class Work:
-    """A long computation between passes, which the driver runs so that progress and cancelling reach it.
+    """A long computation between passes, which the driver runs so that progress and cancelling reach it."""
 
-    Parameters
-    ----------
-    stage : str
-        What it does, in words.
-    run : callable
-        `run(threads, advance)`; it calls `advance(n_done, n_total)` now and then, which may raise.
-    unit : str
-        What is counted by that, such as trees or rounds; by default only the share of the work means something.
-    """
-
-    stage: str
+    stage: str  # what it does, in words
+    # `run(threads, advance)`; it calls `advance(n_done, n_total)` now and then, which may raise.
     run: Callable[[int, Advance], object]
+    # What is counted by that, such as trees or rounds; by default only the share of the work means something.
     unit: str = ""
 
 
@@ -57,24 +49,14 @@ class RowWork:
     """A computation over the rows themselves, for learners that no statistic can serve; it counts as one pass.
 
     Nothing of it is stored, added or subtracted: prefer a statistic.
-
-    Parameters
-    ----------
-    stage : str
-        What it does, in words.
-    schema : Schema
-        By which the rows are encoded.
-    run : callable
-        `run(rows, threads, advance)`; it may walk the rows several times, and calls `advance(n_done, n_total)` now and
-        then, which may raise.
-    unit : str
-        As of `Work`.
     """
 
-    stage: str
-    schema: Schema
+    stage: str  # what it does, in words
+    schema: Schema  # by which the rows are encoded
+    # `run(rows, threads, advance)`; it may walk the rows several times, and calls `advance(n_done, n_total)` now and
+    # then, which may raise.
     run: Callable[[Rows, int, Advance], object]
-    unit: str = ROWS
+    unit: str = ROWS  # as of `Work`
 
 
 S = TypeVar("S", bound=Statistic)
@@ -87,33 +69,20 @@ Passes = Generator[Request, Any, Result]
 
 @dataclass(frozen=True)
 class Learner:
-    """The passes of a learner: a generator that yields statistics (or `Work`, `RowWork`) and returns the model.
-
-    Parameters
-    ----------
-    n_passes : int or None
-        How many passes over the data it will make.
-    """
+    """The passes of a learner: a generator that yields statistics (or `Work`, `RowWork`) and returns the model."""
 
     name: str
     passes: Passes[Model]
-    n_passes: int | None
+    n_passes: int | None  # how many passes over the data it will make
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some of the rows to learn from, and where statistics of just these rows are kept.
-
-    Parameters
-    ----------
-    store : Store, optional
-        Statistics found in it are not collected again; those collected are put there.
-    selection : Selection, optional
-        By which the rows were chosen, so that what is stored of other rows can be subtracted.
-    """
+    """Some of the rows to learn from, and where statistics of just these rows are kept."""
 
     source: Source
-    store: Store | None = None
+    store: Store | None = None  # statistics found in it are not collected again; those collected are put there
+    # By which the rows were chosen, so that what is stored of other rows can be subtracted.
     selection: Selection | None = None
 
 

@@ -19,16 +19,10 @@ KEPT_BYTES, MAPPED_BYTES = 16 << 20, 4 << 20
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """A bound on the counts that passes keep in memory; counts beyond it go to sorted files.
-
-    Parameters
-    ----------
-    directory : Path
-        Of the files, which are removed with the statistics that wrote them.
-    """
+    """A bound on the counts that passes keep in memory; counts beyond it go to sorted files."""
 
     n_bytes: int
-    directory: Path
+    directory: Path  # of the files, which are removed with the statistics that wrote them
 
 
 def parse_bytes(text: str) -> int:

@@ -24,18 +24,13 @@ REPEATED_ROWS, MOST_REPEATED = 65_536, 1 << 27  # of one batch
 
 @dataclass(frozen=True)
 class Weight(Condition):
-    """How often each row counts; a condition, so that statistics of weighted rows are not taken for those of plain ones.
-
-    Parameters
-    ----------
-    scale : float or None
-        A row counts round(weight x scale) times; None: weights are whole numbers, and anything else is refused.
-    of_values : tuple of pairs
-        If there are any, the column holds no weights: how often rows count that have a value there, in words. Others count once.
-    """
+    """How often each row counts; a condition, so that statistics of weighted rows are not taken for those of plain ones."""
 
     column: str
+    # A row counts round(weight x scale) times; None: weights are whole numbers, and anything else is refused.
     scale: float | None = None
+    # If there are any, the column holds no weights: how often rows count that have a value there, in words. Others
+    # count once.
     of_values: tuple[tuple[str, int], ...] = ()
 
     @property

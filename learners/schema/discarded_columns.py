@@ -14,18 +14,10 @@ HARMLESS = (NO_CUT, NEARLY_CONSTANT, "constant", DROPPED, SCREENED, WEIGHT)
 
 
 class FoldingCost(NamedTuple):
-    """What folding the rare values of a column can have cost.
+    """What folding the rare values of a column can have cost."""
 
-    Attributes
-    ----------
-    share : float
-        Of the rows, those with a folded value.
-    most_nats : float
-        Of information about the class that is lost, at most.
-    """
-
-    share: float
-    most_nats: float
+    share: float  # of the rows, those with a folded value
+    most_nats: float  # of information about the class that is lost, at most
 
 
 NO_COSTS: Mapping[str, FoldingCost] = {}

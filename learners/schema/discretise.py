@@ -55,15 +55,10 @@ class Histogram:
     A bin holds the keys that agree in all but the lowest `level` bits. The level is the least that leaves at most
     `most_bins` bins; as coarser bins are unions of finer ones, it depends on the values and the number of classes alone, not on
     their order or partition. So, unlike a randomised quantile sketch, histograms merge bit for bit (docs/decisions/numeric-histograms.md).
-
-    Parameters
-    ----------
-    keys : (n_bins,) int64, ascending
-    counts : (n_bins, n_classes) int64
     """
 
-    keys: Integers
-    counts: Integers
+    keys: Integers  # (n_bins,) int64, ascending
+    counts: Integers  # (n_bins, n_classes) int64
     level: int = 0
 
     @classmethod

@@ -11,16 +11,10 @@ from learners.schema.schema import Attribute, Schema
 
 
 class CodeMaps(NamedTuple):
-    """The code in the new schema of each code of the old one; -1 where there is none.
+    """The code in the new schema of each code of the old one; -1 where there is none."""
 
-    Attributes
-    ----------
-    attributes : tuple of (n_values,) int64
-    classes : (n_classes,) int64
-    """
-
-    attributes: tuple[Integers, ...]
-    classes: Integers
+    attributes: tuple[Integers, ...]  # tuple of (n_values,) int64
+    classes: Integers  # (n_classes,) int64
 
 
 def code_maps(old: Schema, new: Schema) -> CodeMaps | None:

@@ -9,16 +9,10 @@ from typing import cast
 
 @dataclass(frozen=True)
 class Family:
-    """An attribute and its parents.
-
-    Parameters
-    ----------
-    parents : tuple of int
-        In the order of the levels of the context tree.
-    """
+    """An attribute and its parents."""
 
     attribute: int
-    parents: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()  # in the order of the levels of the context tree
 
 
 def holder_of(family: Family, families: Sequence[Family]) -> Family:

@@ -197,10 +197,7 @@ class FamilyCounts(CodeStatistic):
     def reduced(self, families: Sequence[Family]) -> FamilyCounts:
         """The counts of the first of these families, each with its first parents only: the others are summed out.
 
-        Parameters
-        ----------
-        families : sequence of Family
-            The same attributes as the first ones here, in the same order, each with the first of its parents.
+        `families`: the same attributes as the first ones here, in the same order, each with the first of its parents.
         """
         for family, whole in zip(families, self.families, strict=False):
             depth = len(family.parents)

@@ -183,10 +183,7 @@ class DrawnRows(CodeStatistic):
     def occurrences(self, most: int) -> Chunk:
         """The `n_distinct` first distinct rows in the order of their hashes, each as often as it occurred.
 
-        Parameters
-        ----------
-        most : int
-            Where there are more, every so many of them one is taken, at equal distances.
+        `most`: where there are more, every so many of them one is taken, at equal distances.
         """
         _, rows, counts = self.sample.at(slice(self.n_distinct))
         size = min(most, int(counts.sum()))

@@ -127,15 +127,9 @@ def require_unchanged(filesystem: pafs.FileSystem, file: SourceFile) -> None:
 
 @dataclass(frozen=True)
 class Wrapper:
-    """A file of which something is read otherwise than it holds it.
+    """A file of which something is read otherwise than it holds it."""
 
-    Parameters
-    ----------
-    inner : Content
-        Of the file itself.
-    """
-
-    inner: Content
+    inner: Content  # of the file itself
 
     @property
     def kind(self) -> str:

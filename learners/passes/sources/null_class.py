@@ -19,18 +19,10 @@ from learners.schema.overrides import DROP, ColumnOverride
 
 @dataclass(frozen=True)
 class NullClass(Condition):
-    """What becomes of rows without a class; a condition, so that statistics of them are not taken for others.
+    """What becomes of rows without a class; a condition, so that statistics of them are not taken for others."""
 
-    Parameters
-    ----------
-    column : str
-        The target.
-    instead : str or int
-        "drop" leaves such rows out; anything else is their class.
-    """
-
-    column: str
-    instead: str | int
+    column: str  # the target
+    instead: str | int  # "drop" leaves such rows out; anything else is their class
 
     @property
     def text(self) -> str:

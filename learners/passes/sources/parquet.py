@@ -32,16 +32,10 @@ _NO_END = f"Of other formats the name must end so: {', '.join(end for ends in FO
 
 @dataclass(frozen=True)
 class ParquetContent:
-    """What the footer of a Parquet file says, and the rows of its row groups.
-
-    Parameters
-    ----------
-    footer : bytes
-        The same as it is in the file.
-    """
+    """What the footer of a Parquet file says, and the rows of its row groups."""
 
     metadata: pq.FileMetaData
-    footer: bytes
+    footer: bytes  # the same as it is in the file
     kind: ClassVar[str] = "Parquet"
 
     @cached_property

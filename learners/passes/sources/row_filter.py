@@ -24,15 +24,9 @@ _FIRST_OF_NS = datetime.datetime(1677, 9, 22)  # a timestamp in nanoseconds cann
 
 @dataclass(frozen=True)
 class Since(Condition):
-    """Rows after a moment; rows without a time are not among them.
+    """Rows after a moment; rows without a time are not among them."""
 
-    Parameters
-    ----------
-    column : str
-        Of timestamps or dates.
-    """
-
-    column: str
+    column: str  # of timestamps or dates
     cut: datetime.datetime
 
     @property

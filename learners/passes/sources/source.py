@@ -212,11 +212,8 @@ class Source:
     def restricted(self, conditions: Mapping[int, Sequence[Condition]]) -> Source:
         """Some files, each with the rows that fulfil all its conditions.
 
-        Parameters
-        ----------
-        conditions : mapping
-            Position of the file in `files` -> its conditions. Their words become part of the file's identity, so
-            statistics of a part of the rows can be stored and found again.
+        `conditions`: position of the file in `files` -> its conditions. Their words become part of the file's identity, so
+        statistics of a part of the rows can be stored and found again.
         """
         source = self.only(conditions)
         source.files = tuple(

@@ -114,10 +114,7 @@ class TreesInSQL:
 
         A row whose attribute is missing goes both ways at a split, in the shares of the training rows.
 
-        Parameters
-        ----------
-        source : str
-            The step with `row_key` and the codes c0, c1, … of rows that differ.
+        `source`: the step with `row_key` and the codes c0, c1, … of rows that differ.
         """
         codes = [f"c{i}" for i in self._attributes]
         own = ["s.row_key", *(f"s.{code}" for code in codes)]

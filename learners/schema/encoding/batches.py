@@ -39,30 +39,16 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes
 
 
 class BatchPlan(NamedTuple):
-    """What to do with the columns of batches of one Arrow schema.
-
-    Attributes
-    ----------
-    arrow_schema : pa.Schema
-    columns : kernels.Plan
-        For the kernel.
-    byte_tables : (., 256) codes
-    largest : (.,) int64
-    slow : list of (attribute, column)
-        For whoever makes codes of columns that the kernel does not read.
-    absent : list of int
-        Attributes without a column.
-    others : list of int
-        Columns without an attribute.
-    """
+    """What to do with the columns of batches of one Arrow schema."""
 
     arrow_schema: pa.Schema
-    columns: kernels.Plan
-    byte_tables: Codes
-    largest: Codes
+    columns: kernels.Plan  # for the kernel
+    byte_tables: Codes  # (., 256) codes
+    largest: Codes  # (.,) int64
+    # List of (attribute, column): for whoever makes codes of columns that the kernel does not read.
     slow: list[tuple[int, int]]
-    absent: list[int]
-    others: list[int]
+    absent: list[int]  # attributes without a column
+    others: list[int]  # columns without an attribute
 
 
 class BatchEncoder:

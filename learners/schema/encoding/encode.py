@@ -23,15 +23,8 @@ ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
     """A column as (n,) float64: null becomes NaN, times become seconds since 1970.
 
-    Parameters
-    ----------
-    arrow_type : str
-        Of the column in training, in whose unit times of day and durations are told; by default in their own.
-
-    Raises
-    ------
-    SchemaError
-        If the column is not numeric.
+    `arrow_type`: of the column in training, in whose unit times of day and durations are told; by default in their own.
+    Raises SchemaError if the column is not numeric.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):

@@ -240,17 +240,9 @@ class ColumnSummaries:
     def build_schema(self, cut_points: CutPoints | None = None) -> Schema:
         """The schema: domains sorted, cut points found, useless columns left out with the reason.
 
-        Parameters
-        ----------
-        cut_points : callable, optional
-            Finds those of a numeric column from its name and histogram; by default MDL's with a target, and equal frequencies without.
-
-        Raises
-        ------
-        EmptyData
-            If there were no rows.
-        SchemaError
-            If the target has a single value, or no column is left.
+        `cut_points`: finds those of a numeric column from its name and histogram; by default MDL's with a target, and equal
+        frequencies without. Raises EmptyData if there were no rows; SchemaError if the target has a single value, or no
+        column is left.
         """
         if not self.n_rows:
             raise EmptyData("There are no rows to learn from.")

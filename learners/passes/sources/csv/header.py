@@ -28,22 +28,12 @@ SEPARATOR = re.compile(r'"?sep=([^\r\n])"?(?:\r\n|\r|\n|$)', re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Header:
-    """How a CSV file is written, and its names.
+    """How a CSV file is written, and its names."""
 
-    Parameters
-    ----------
-    dialect : Dialect
-        With its delimiter and its encoding.
-    n_skipped : int
-        Lines of the file above the names.
-    are_written : bool
-        Whether the names stand in the file as they are here.
-    """
-
-    dialect: Dialect
+    dialect: Dialect  # with its delimiter and its encoding
     names: tuple[str, ...]
-    n_skipped: int = 0
-    are_written: bool = True
+    n_skipped: int = 0  # lines of the file above the names
+    are_written: bool = True  # whether the names stand in the file as they are here
 
     def plain(self, stream: pa.NativeFile, path: str) -> pa.NativeFile:
         """The stream of a file as pyarrow reads it: UTF-8, names first, no comments."""

@@ -22,39 +22,24 @@ _ANEW = "Where the counts of those rows were not kept by themselves, the rows th
 
 @dataclass(frozen=True)
 class KnownSnapshot:
-    """What somebody has noted of a snapshot that statistics were counted of.
+    """What somebody has noted of a snapshot that statistics were counted of."""
 
-    Parameters
-    ----------
-    kind, folder, version : str
-        As of `Snapshot`.
-    identities : mapping of str to str
-        Key of each file -> its identity.
-    """
-
+    # `kind`, `folder`, `version`: as of `Snapshot`.
     kind: str
     folder: str
     version: str
-    identities: Mapping[str, str]
+    identities: Mapping[str, str]  # key of each file -> its identity
 
 
 class Changes(NamedTuple):
-    """What a snapshot lacks that an earlier one had.
+    """What a snapshot lacks that an earlier one had."""
 
-    Parameters
-    ----------
-    files, contents : list
-        Files that have left and are still there: their rows can be subtracted.
-    rewrites : list of pairs of frozenset of str
-        Identities of files -> those of the files that hold the same rows now.
-    hint : str
-        What a user wants to know; else empty.
-    """
-
+    # `files`, `contents`: files that have left and are still there: their rows can be subtracted.
     files: Sequence[SourceFile]
     contents: Sequence[Content]
+    # Identities of files -> those of the files that hold the same rows now.
     rewrites: Sequence[tuple[frozenset[str], frozenset[str]]]
-    hint: str
+    hint: str  # what a user wants to know; else empty
 
 
 def snapshot_at(filesystem: pafs.FileSystem, uri: str, path: str, at: str | None) -> Snapshot | None:
@@ -98,10 +83,7 @@ def changes_since(
 ) -> Changes:
     """What has left the table since a snapshot that statistics were counted of; nothing if that is of another table.
 
-    Parameters
-    ----------
-    files : sequence of SourceFile
-        Those of the snapshot, in its order.
+    `files`: those of the snapshot, in its order.
     """
     is_same = (known.kind, known.folder) == (snapshot.kind, snapshot.folder)
     if not is_same or known.version == snapshot.version:
