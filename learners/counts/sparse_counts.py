@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
-import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -15,7 +13,7 @@ import numpy as np
 
 from learners.counts.sort_kernels import count_sorted, merge_runs, sort_keys
 from learners.kernels.arrays import Integers, Uint32s
-from learners.passes.memory import MemoryLimit
+from learners.passes.memory import MemoryLimit, TemporaryFolder
 
 MAX_RUNS_RATIO = 2
 BLOCK_CELLS = 1 << 18
@@ -70,19 +68,16 @@ class FileRun:
 
     def mapped(self) -> Run:
         """The whole run without reading it."""
-        cells = np.memmap(self.path, np.int64, "r", 0, (self.n_cells,))
-        return Run(
-            np.asarray(cells), np.asarray(np.memmap(self.path, np.int64, "r", 8 * self.n_cells, (self.n_cells,)))
-        )
+        parts = (np.memmap(self.path, np.int64, "r", at, (self.n_cells,)) for at in (0, 8 * self.n_cells))
+        return Run(*map(np.asarray, parts))
 
 
-class Folder:
-    """A temporary folder, removed with the last counts that lie in it."""
+class Folder(TemporaryFolder):
+    """Of counts: removed with the last that lie in it."""
 
     def __init__(self, parent: Path) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="fewpass-cells-", dir=parent))
+        super().__init__(parent, "fewpass-cells-")
         self._n_files = 0
-        weakref.finalize(self, shutil.rmtree, str(self.path), ignore_errors=True)
 
     def next_path(self) -> Path:
         """A name that is not taken."""

@@ -36,7 +36,6 @@ class Cluster:
         self,
         statistic: S,
         source: Source,
-        *,
         on_progress: OnProgress | None = None,
         pass_number: int = 1,
         n_passes: int | None = None,

@@ -149,54 +149,46 @@ def drive(
     return model
 
 
+@dataclass
 class _Driver:
     """Answers what a learner asks for."""
 
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        threads: int | None,
-        on_progress: OnProgress | None,
-        checkpoints: Checkpoints | None,
-        n_passes: int | None,
-        writer: ThreadPoolExecutor,
-        cluster: Cluster | None,
-    ) -> None:
-        self.cluster = cluster
-        self.writer, self.storing = writer, list[Future[object]]()
-        self.sources = [part.source for part in parts]
-        self.threads, self.on_progress, self.n_passes = threads, on_progress, n_passes
-        self.checkpoints = checkpoints
-        self.pass_number = 0
+    parts: Sequence[Part]
+    threads: int | None
+    on_progress: OnProgress | None
+    checkpoints: Checkpoints | None
+    n_passes: int | None
+    writer: ThreadPoolExecutor
+    cluster: Cluster | None
+    pass_number: int = 0
+
+    def __post_init__(self) -> None:
+        self.storing: list[Future[object]] = []
         self.recalls = [
-            Recall(Supply(part.source, part.selection), part.store, self._collected, self._later) for part in parts
+            Recall(Supply(part.source, part.selection), part.store, self._collected, self._later) for part in self.parts
         ]
 
     def answer(self, request: Request) -> object:
         if isinstance(request, RowWork):
             self.pass_number += 1
-            request = Work(request.stage, partial(request.run, self._rows(request.schema)), request.unit)
+            rows = Rows(request.schema, [part.source for part in self.parts], self.cluster, self.checkpoints)
+            request = Work(request.stage, partial(request.run, rows), request.unit)
         if isinstance(request, Work):
-            return _run(request, self.threads or available_cores(), self.on_progress, self.pass_number, self.n_passes)
+            return self._run(request)
         self.pass_number += 1
         whole, *others = [recall.statistic(request) for recall in self.recalls]
         for other in others:
             whole.merge(other)
         if isinstance(whole, Ordered):  # stored statistics may have met the columns in another order
-            whole.order_columns(self.sources[0].arrow_schema.names)
+            whole.order_columns(self.parts[0].source.arrow_schema.names)
         return whole
-
-    def _rows(self, schema: Schema) -> Rows:
-        return Rows(schema, self.sources, self.cluster, self.checkpoints)
 
     def _later(self, store: Callable[[], object]) -> None:
         self.storing.append(self.writer.submit(store))
 
     def _collected(self, statistic: S, source: Source, key: str) -> S:
         if self.cluster is not None and source.is_identified:
-            return self.cluster.collect(
-                statistic, source, on_progress=self.on_progress, pass_number=self.pass_number, n_passes=self.n_passes
-            )
+            return self.cluster.collect(statistic, source, self.on_progress, self.pass_number, self.n_passes)
         return collect(
             statistic,
             source,
@@ -207,14 +199,13 @@ class _Driver:
             checkpoint=None if self.checkpoints is None else self.checkpoints.at(key),
         )
 
+    def _run(self, work: Work) -> object:
+        started = time.perf_counter()
 
-def _run(work: Work, threads: int, on_progress: OnProgress | None, pass_number: int, n_passes: int | None) -> object:
-    started = time.perf_counter()
+        def advance(n_done: int, n_total: int, note: str = "", /) -> None:
+            if self.on_progress is not None:
+                place = self.pass_number, self.n_passes, n_done, n_total, time.perf_counter() - started
+                self.on_progress(Progress(work.stage, *place, note, work.unit))
 
-    def advance(n_done: int, n_total: int, note: str = "", /) -> None:
-        if on_progress is not None:
-            seconds = time.perf_counter() - started
-            on_progress(Progress(work.stage, pass_number, n_passes, n_done, n_total, seconds, note, work.unit))
-
-    advance(0, 1)
-    return work.run(threads, advance)
+        advance(0, 1)
+        return work.run(self.threads or available_cores(), advance)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shutil
 import tempfile
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,14 @@ class MemoryLimit:
 
     n_bytes: int
     directory: Path  # of the files, which are removed with the statistics that wrote them
+
+
+class TemporaryFolder:
+    """A new folder within another, removed when nobody refers to this object any more."""
+
+    def __init__(self, parent: Path, prefix: str = "fewpass-") -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        self.remove = weakref.finalize(self, shutil.rmtree, str(self.path), ignore_errors=True)
 
 
 def parse_bytes(text: str) -> int:
