@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from learners.errors import InvalidParameter
 from learners.models.model import Model
 from learners.passes.cluster import Cluster
 from learners.passes.engine import (
@@ -123,10 +124,13 @@ def drive(
     SourceError, SchemaError, UnknownColumn, InvalidParameter
         As the data and the parameters give reason.
     """
-    if isinstance(source, Source):
-        parts = [Part(source, store if source.is_identified else None)]
-    else:
+    if not isinstance(learner, Learner):
+        raise InvalidParameter("learner", type(learner).__name__, "give what learner('kdb', {}, 'class') returns")
+    if isinstance(source, Sequence):
         parts = list(source)
+    else:
+        require_rows(source)
+        parts = [Part(source, store if source.is_identified else None)]
     for part in parts:
         require_rows(part.source)
     with ThreadPoolExecutor(1, thread_name_prefix="store") as writer:

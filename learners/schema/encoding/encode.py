@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.errors import MOST_NAMED, SchemaError, UnknownColumn
+from learners.errors import MOST_NAMED, InvalidParameter, SchemaError, UnknownColumn
 from learners.kernels.arrays import Codes, Floats, freeze, frozen
 from learners.schema.chunk import Chunk
 from learners.schema.clocks import TICKS, as_seconds, clock_of, is_moment, what_time
@@ -308,6 +308,9 @@ def encode(
     InvalidBuffers
         If what is not trusted is not valid.
     """
+    if not isinstance(batch, pa.RecordBatch | pa.Table) or not isinstance(schema, Schema):
+        kinds = f"{type(batch).__name__}, {type(schema).__name__}"
+        raise InvalidParameter("batch, schema", kinds, "give a RecordBatch or a Table, and a Schema")
     encoder = encoder_of(schema)
     with_class = with_class and schema.target is not None and schema.target in batch.schema.names
     batches = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
