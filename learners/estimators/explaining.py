@@ -1,4 +1,4 @@
-"""What estimators answer of rows, and why: classes, intervals, contributions of the columns."""
+"""What estimators answer of rows, and why: classes, intervals, contributions of the columns; and of queries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
+from learners.circuits.model import CircuitModel
 from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter, NoClass
 from learners.estimators.arguments import with_checks
@@ -16,7 +18,10 @@ from learners.kernels.arrays import Array, Floats
 from learners.models import explanation
 from learners.models.explanation import Explanation
 from learners.models.model import Model
+from learners.models.query import Query, check_kind
 from learners.registry.importance import importances
+from learners.registry.networks.network_answers import answer_all
+from learners.registry.networks.of_models import compiled
 from learners.schema import Chunk
 
 
@@ -119,3 +124,25 @@ class Explaining:
     @abstractmethod
     def _chunks(self, X: Any) -> Iterator[Chunk]:
         """The rows of a table as codes, a part at a time."""
+
+
+class Querying:
+    """An estimator whose network, or that of its joint member, answers queries."""
+
+    _circuit: tuple[Model, CircuitModel] | None = None
+
+    def _compiled(self) -> CircuitModel:
+        """The model as a circuit, made once."""
+        model: Model = vars(self)["model_"]
+        if self._circuit is None or self._circuit[0] is not model:
+            self._circuit = (model, compiled(model))
+        return self._circuit[1]
+
+    def query(self, query: Query) -> dict[str, Any]:
+        """The answer to `Marginal`, `Conditional`, `Sample`, `Map`, `Impute` or `Surprise`, see `registry.networks.network_answers.answer_all`.
+
+        Raises InvalidParameter, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError, NetworkTooLarge or TablesTooLarge.
+        """
+        check_is_fitted(self, "model_")
+        check_kind(query)
+        return answer_all(vars(self)["model_"], [query], self._compiled)[0]

@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from learners.circuits.model import CircuitModel
 from learners.errors import LearnerError
 from learners.estimators.arguments import check_argument, check_common, with_checks
-from learners.estimators.asking import Querying
 from learners.estimators.columns import warn
 from learners.estimators.constructors import COMMON, construct_from
+from learners.estimators.explaining import Querying
 from learners.estimators.forms import are_files, rows_of, source_of_files
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
 from learners.counts.cell_kernels import add_classes
 from learners.counts.check_kernels import add_class_sums
-from learners.counts.families.family import Family, families_of, holder_of
 from learners.counts.families.family_tables import Cells, prepare, shares_of, summed, tables_of
 from learners.counts.kernels import add_value_counts
 from learners.counts.sparse_counts import Run
@@ -21,12 +22,18 @@ from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps
 
-__all__ = ["Family", "FamilyCounts"]
-
 # Comparing 64 rows at a time with every value beats scattered increments up to this many values times classes.
 MAX_MATCHED_CELLS = 64
 SCRATCH_CELLS = 1 << 12
 SUMMED_CELLS = 1 << 19
+
+
+@dataclass(frozen=True)
+class Family:
+    """An attribute and its parents."""
+
+    attribute: int
+    parents: tuple[int, ...] = ()  # in the order of the levels of the context tree
 
 
 class FamilyCounts(CodeStatistic):
@@ -338,3 +345,18 @@ class FamilyCounts(CodeStatistic):
                 for a, b in zip(ours.distinct(), theirs.distinct(), strict=True)
             )
         )
+
+
+def holder_of(family: Family, families: Sequence[Family]) -> Family:
+    """The smallest of the families that has all members of another. Raises KeyError if there is none."""
+    members = {family.attribute, *family.parents}
+    holders = [other for other in families if members <= {other.attribute, *other.parents}]
+    if not holders:
+        raise KeyError(family)
+    return min(holders, key=lambda other: len(other.parents))
+
+
+def families_of(spec: Mapping[str, object]) -> list[Family]:
+    """The families of a specification of family counts."""
+    written = cast("Sequence[tuple[int, Sequence[int]]]", spec["families"])
+    return [Family(attribute, tuple(parents)) for attribute, parents in written]

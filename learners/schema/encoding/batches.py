@@ -14,7 +14,7 @@ from learners.errors import InvalidBuffers, SourceError
 from learners.kernels.arrays import Codes, Floats, Integers, Mask
 from learners.schema.clocks import what_time
 from learners.schema.encoding import batch_kernels as kernels
-from learners.schema.encoding.string_tables import joined, word_table
+from learners.schema.encoding.string_kernels import BEGIN, LENGTH, Words, fill_slots
 from learners.schema.schema import Attribute
 
 MAX_PLANS = 8  # Arrow schemas remembered; a training has one, a served model as many as its clients
@@ -33,6 +33,7 @@ NUMBERS = {
 TIMES = {pa.date32(): kernels.DAYS, pa.timestamp("us"): kernels.MICROSECONDS}  # others by pyarrow, slower
 TEXT = {pa.string(): kernels.TEXT32, pa.large_string(): kernels.TEXT64}
 BYTES = (pa.uint8(), pa.int8())
+MAX_ROOMY_SLOTS = 1024  # of a table of words
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -298,3 +299,32 @@ def is_textual(attribute: Attribute) -> bool:
     """Whether the values of an attribute are words, and no times, which may be written otherwise."""
     is_text = attribute.kind == "nominal" and bool(attribute.values) and isinstance(attribute.values[0], str)
     return is_text and what_time(attribute.arrow_type) is None
+
+
+def word_table(values: Sequence[str], first_code: int) -> Words:
+    """The table of distinct texts, whose codes ascend from `first_code` on; it has a power of two of slots."""
+    encoded = [value.encode() for value in values]
+    text = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
+    starts = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    n_slots = 1 << max(3, (2 * len(values)).bit_length())
+    # A second probe is a branch that nobody can foretell, so a small table grows until there is none.
+    most = max(n_slots, min(MAX_ROOMY_SLOTS, 16 * n_slots))
+    while True:
+        slots = np.zeros((n_slots, 4), np.int64)
+        slots[:, LENGTH] = -1
+        words = Words(slots, np.zeros(sum(len(word) // 8 for word in encoded) + 1, np.int64))
+        n_displaced = fill_slots(np.uint64(text.ctypes.data), starts, first_code, n_slots - 1, words)
+        if not n_displaced or n_slots >= most:
+            return words
+        n_slots *= 2
+
+
+def joined(tables: Sequence[Words]) -> tuple[Words, Integers, Integers]:
+    """Several tables in one, and the first slot and the mask of each."""
+    if not tables:
+        tables = [word_table([], 0)]
+    n_slots = np.array([len(table.slots) for table in tables], np.int64)
+    shifts = np.cumsum([0, *(table.more.size for table in tables)])
+    slots = np.concatenate([table.slots for table in tables])
+    slots[:, BEGIN] += np.repeat(shifts[:-1], n_slots)
+    return Words(slots, np.concatenate([table.more for table in tables])), np.cumsum(n_slots) - n_slots, n_slots - 1

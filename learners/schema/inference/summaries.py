@@ -16,7 +16,7 @@ from learners.schema.classes import check_classes, check_rows_of_classes, distin
 from learners.schema.clocks import in_one_form
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encoding.encode import numbers
-from learners.schema.inference.category_counts import ValueTally, plain
+from learners.schema.inference.category_counts import ValueTally, plain, value_counts
 from learners.schema.inference.column_summary import (
     Column,
     are_whole,
@@ -30,7 +30,6 @@ from learners.schema.inference.column_summary import (
     refreshed,
     with_overrides,
 )
-from learners.schema.inference.value_counts import value_counts
 from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, reading_of
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
