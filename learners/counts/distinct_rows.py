@@ -95,14 +95,7 @@ class _Table:
 class DistinctRows(CodeStatistic):
     """How often each combination of the codes of all attributes occurs.
 
-    Parameters
-    ----------
-    schema : Schema
-        Without a target.
-
-    Attributes
-    ----------
-    n_rows : int
+    `schema`: without a target.
     """
 
     stage = "counting distinct rows"

@@ -45,10 +45,8 @@ EMPTY = Run(np.empty(0, np.int64), np.empty(0, np.int64))
 class FileRun:
     """A run in a file: all cells, then all counts.
 
-    Parameters
-    ----------
-    samples : (n_cells / SAMPLE,) int64
-        Every so many of the cells, from the first: to find a cell without touching the whole file.
+    `samples`, (n_cells / SAMPLE,) int64: every so many of the cells, from the first: to find a cell without touching the
+    whole file.
     """
 
     def __init__(self, path: Path, n_cells: int, samples: Integers) -> None:

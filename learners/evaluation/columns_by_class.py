@@ -44,12 +44,8 @@ class ColumnRows(NamedTuple):
 class ColumnCounts:
     """Rows by class and code of some columns, added up chunk by chunk.
 
-    Parameters
-    ----------
-    model : Model
-        A classifier.
-    columns : sequence of str
-        Of its attributes.
+    `model`: a classifier.
+    `columns`: of its attributes.
     """
 
     def __init__(self, model: Model, columns: Sequence[str]) -> None:

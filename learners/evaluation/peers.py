@@ -50,12 +50,8 @@ class RawXGBoostParameters(Parameters):
 class DiscretisedColumns:
     """Turns columns into the codes that the network classifiers see.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Training rows without the target.
-    y : (n_rows,) integers
-        Their classes.
+    `table`: training rows without the target.
+    `y`, (n_rows,) integers: their classes.
     """
 
     def __init__(self, table: pa.Table, y: Any) -> None:

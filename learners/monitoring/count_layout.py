@@ -71,7 +71,6 @@ class Watched:
         The network whose families are counted.
     parents : tuple of tuple of int
         Of each attribute, cut to `MAX_CELLS`.
-    blocks : dict of Block
     """
 
     def __init__(self, model: Model) -> None:

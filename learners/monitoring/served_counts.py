@@ -35,12 +35,9 @@ class ServedCounts:
     Codes in their contexts, statuses, predicted class by confidence, surprise, and how often rows repeat. Real numbers
     are added in fixed point, so order and partition do not matter, bit for bit.
 
-    Parameters
-    ----------
-    predict_one_in : int
-        Where rows come without predictions: predict about one row in so many, chosen by the hash of its values.
-    present : sequence of str, optional
-        Columns that there are to read; all of the model's unless given.
+    `predict_one_in`: where rows come without predictions: predict about one row in so many, chosen by the hash of its
+    values.
+    `present`: columns that there are to read; all of the model's unless given.
     """
 
     stage = "counting rows"
@@ -194,12 +191,8 @@ class ServedCounts:
 class GatheredColumns:
     """The codes of rows whose columns come some at a time: of a wide table only a few columns are in memory at once.
 
-    Parameters
-    ----------
-    counts : ServedCounts
-        To which `finish` adds the rows.
-    n_rows : int
-        The most that may come.
+    `counts`: to which `finish` adds the rows.
+    `n_rows`: the most that may come.
     """
 
     def __init__(self, counts: ServedCounts, n_rows: int) -> None:

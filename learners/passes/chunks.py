@@ -22,10 +22,7 @@ MOST_ROWS, MOST_BYTES = 1 << 18, 24 << 20
 class Chunks:
     """Makes chunks of batches.
 
-    Parameters
-    ----------
-    n_rows : int
-        Of each chunk but the last; 0 for a chunk of each batch.
+    `n_rows`: of each chunk but the last; 0 for a chunk of each batch.
     """
 
     def __init__(self, encoder: Encoder, n_rows: int = 0) -> None:

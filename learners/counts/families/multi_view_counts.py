@@ -19,11 +19,8 @@ S = TypeVar("S", bound=Any)
 class Viewed(CodeStatistic, Generic[S]):
     """A statistic of views: rows are encoded by the schema, and translated before they are counted.
 
-    Parameters
-    ----------
-    make : callable
-        `make(views)` gives the empty statistic, by (a part of) the schema of the views; it is called again for another
-        schema of the same columns.
+    `make`: `make(views)` gives the empty statistic, by (a part of) the schema of the views; it is called again for another
+    schema of the same columns.
     """
 
     def __init__(self, views: Views, make: Callable[[Views], S]) -> None:
@@ -95,10 +92,7 @@ class Viewed(CodeStatistic, Generic[S]):
 class ViewedFamilies(Viewed[FamilyCounts]):
     """Counts of families whose members are views.
 
-    Parameters
-    ----------
-    families : sequence of Family
-        Of positions in `views.schema`.
+    `families`: of positions in `views.schema`.
     """
 
     def __init__(self, views: Views, families: Sequence[Family]) -> None:

@@ -142,10 +142,7 @@ def _move(old: AnyIntegers, new: AnyIntegers, codes: tuple[Integers, ...]) -> bo
 class PairwiseCounts(CodeStatistic):
     """Number of rows for each (value of X_i, value of X_j, class), i < j.
 
-    Parameters
-    ----------
-    schema : Schema
-        With n attributes of v_i values each and c classes.
+    `schema`: with n attributes of v_i values each and c classes.
     """
 
     stage = "counting pairs"

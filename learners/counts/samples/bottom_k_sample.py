@@ -39,15 +39,8 @@ class DrawnRows(CodeStatistic):
     whole was among the smallest of every part it was in. Rows can be subtracted until the slack is used up; see
     `is_sufficient`.
 
-    Parameters
-    ----------
-    n_distinct : int
-        Distinct rows to draw; twice as many are kept.
-
-    Attributes
-    ----------
-    limit : int
-        Every row with a hash up to this one is in the sample.
+    `n_distinct`: distinct rows to draw; twice as many are kept.
+    `limit`: every row with a hash up to this one is in the sample.
     """
 
     stage = "drawing rows"

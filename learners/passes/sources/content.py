@@ -150,12 +150,8 @@ class Wrapper:
 class Partitioned(Wrapper):
     """A file with the columns that the names of its folders add.
 
-    Parameters
-    ----------
-    inner : Content
-        Of the file itself.
-    values : mapping of str to pyarrow.Scalar
-        The value that all its rows have in each such column.
+    `inner`: of the file itself.
+    `values`: the value that all its rows have in each such column.
     """
 
     values: Mapping[str, pa.Scalar]

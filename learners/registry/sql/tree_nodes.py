@@ -41,10 +41,7 @@ class _Node(NamedTuple):
 class TreesInSQL:
     """Trees whose splits look at codes; subtrees that end in one score are one leaf.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Domains of the attributes; a code that is not below its size is missing.
+    `sizes`: domains of the attributes; a code that is not below its size is missing.
     """
 
     def __init__(self, forest: Forest, sizes: Sequence[int]) -> None:

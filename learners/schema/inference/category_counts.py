@@ -23,12 +23,8 @@ class ValueTally:
 
     The values of many batches become objects of Python together: most occur in each of them.
 
-    Parameters
-    ----------
-    counts : mapping, optional
-        To begin with.
-    is_overfull : bool
-        Whether there were too many.
+    `counts`: to begin with.
+    `is_overfull`: whether there were too many.
     """
 
     def __init__(self, counts: Mapping[Value, int] | None = None, is_overfull: bool = False) -> None:

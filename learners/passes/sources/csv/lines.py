@@ -152,10 +152,7 @@ class PlainLines(io.RawIOBase):
 class Quotes:
     """Whether lines begin within a value in quotes, line after line: there a mark of comments is text.
 
-    Parameters
-    ----------
-    dialect : Dialect
-        A delimiter that is not known yet may be any that is found by itself.
+    `dialect`: a delimiter that is not known yet may be any that is found by itself.
     """
 
     def __init__(self, dialect: Dialect) -> None:

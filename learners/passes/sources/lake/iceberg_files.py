@@ -16,10 +16,7 @@ from learners.errors import SourceError
 class TableFile(InputFile):
     """A file of the table.
 
-    Parameters
-    ----------
-    path : str
-        On the file system.
+    `path`: on the file system.
     """
 
     def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
