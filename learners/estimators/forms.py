@@ -141,20 +141,10 @@ def _n_chosen(dataset: pads.FileSystemDataset) -> int | None:
 def rows_of(X: Any, estimator: Any) -> Rows:
     """Rows in any form but paths, as record batches.
 
-    Parameters
-    ----------
-    X : table, stream or array
-    estimator : estimator
-        In whose name scikit-learn complains of an array.
-
-    Raises
-    ------
-    InvalidParameter
-        If it is no table.
-    SchemaError
-        If the values of a column have no common type.
-    SourceError
-        If a stream fails.
+    `X`: table, stream or array.
+    `estimator`: in whose name scikit-learn complains of an array.
+    Raises InvalidParameter if it is no table; SchemaError if the values of a column have no common type; SourceError if a
+    stream fails.
     """
     if is_record(X):
         X = [X]

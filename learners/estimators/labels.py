@@ -58,14 +58,9 @@ def with_class_column(rows: Rows, y: Any, target: str | None) -> tuple[Rows, str
 def counts_of(sample_weight: Any) -> pa.Array:
     """Weights as the number of times that each row counts, int64.
 
-    Parameters
-    ----------
-    sample_weight : (n,) array-like of whole numbers
-
-    Raises
-    ------
-    InvalidParameter
-        If one is negative or a fraction: the models are made of counts, and a part of a row cannot be counted.
+    `sample_weight`: (n,) array-like of whole numbers.
+    Raises InvalidParameter if one is negative or a fraction: the models are made of counts, and a part of a row cannot be
+    counted.
     """
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)

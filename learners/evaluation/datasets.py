@@ -49,19 +49,10 @@ class Loaded:
 def find_data_sets(paths: Sequence[str | Path], target: str | None = None) -> list[DataSet]:
     """The Parquet files of folders and the files given.
 
-    Parameters
-    ----------
-    paths : sequence of str or Path
-        Folders (their *.parquet) and files.
-    target : str, optional
-        The class column of all of them; by default `class`, or else the last column.
-
-    Raises
-    ------
-    SourceError
-        If a path does not exist, is no Parquet, or two files have the same name.
-    UnknownColumn
-        If a file lacks the target.
+    `paths`: folders (their *.parquet) and files.
+    `target`: the class column of all of them; by default `class`, or else the last column.
+    Raises SourceError if a path does not exist, is no Parquet, or two files have the same name; UnknownColumn if a file
+    lacks the target.
     """
     files: list[Path] = []
     for path in map(Path, paths):

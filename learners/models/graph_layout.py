@@ -44,19 +44,10 @@ class Placed(NamedTuple):
 def layered(widths: Sequence[float], edges: Sequence[Edge], heights: Sequence[float] | None = None) -> Placed:
     """Place the nodes of an acyclic graph.
 
-    Parameters
-    ----------
-    widths : sequence of float
-        Of the nodes, in pixels.
-    edges : sequence of (parent, child)
-        Without cycles.
-    heights : sequence of float, optional
-        Of the nodes, in pixels; `HEIGHT` unless given.
-
-    Raises
-    ------
-    ValueError
-        If there is a cycle.
+    `widths`: of the nodes, in pixels.
+    `edges`, sequence of (parent, child): without cycles.
+    `heights`: of the nodes, in pixels; `HEIGHT` unless given.
+    Raises ValueError if there is a cycle.
     """
     n = len(widths)
     heights = [HEIGHT] * n if heights is None else heights

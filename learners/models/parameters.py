@@ -173,10 +173,7 @@ def _default(field: dataclasses.Field[Any]) -> object:
 def described(cls: type) -> dict[str, str]:
     """What the docstrings of a class and its bases say of each parameter.
 
-    Returns
-    -------
-    dict
-        The head of an entry, such as "k : int", to its description; the entries of bases come last.
+    Returns dict: the head of an entry, such as "k : int", to its description; the entries of bases come last.
     """
     found: dict[str, str] = {}
     named: set[str] = set()

@@ -117,14 +117,9 @@ class ServedCounts:
     def add(self, rows: ServedRows, n_served: int | None = None, one_in: int = 1, n_requests: int = 1) -> None:
         """Add rows that were answered.
 
-        Parameters
-        ----------
-        rows : ServedRows
-            Those that are counted.
-        n_served : int, optional
-            How many there were, if not all are counted.
-        one_in : int
-            About one in so many is counted.
+        `rows`: those that are counted.
+        `n_served`: how many there were, if not all are counted.
+        `one_in`: about one in so many is counted.
         """
         n_rows, x = rows.x.shape[1], self.watched.recoded(rows.x)
         hashes = np.empty(n_rows, np.uint64)

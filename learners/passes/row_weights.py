@@ -143,14 +143,9 @@ def add_weighted(statistic: Statistic, rows: Chunk | pa.RecordBatch, weights: In
     A statistic adds up, so it is doubled once for each binary digit of the weights, from the highest to the lowest, and the rows
     that have the digit are added: as many steps as the largest weight has digits, whatever it is.
 
-    Parameters
-    ----------
-    statistic : Statistic
-        Changed in place.
-    rows : Chunk or RecordBatch
-        As the statistic takes them.
-    weights : (n_rows,) int64
-        At least 0.
+    `statistic`: changed in place.
+    `rows`: as the statistic takes them.
+    `weights`, (n_rows,) int64: at least 0.
     """
     part = statistic.empty()
     for digit in reversed(range(int(weights.max(initial=0)).bit_length())):

@@ -169,12 +169,8 @@ class Plan:
 def best_plan(supply: Supply, entries: Sequence[Entry], *, can_subtract: bool) -> Plan:
     """The plan that reads the fewest rows.
 
-    Parameters
-    ----------
-    entries : sequence of Entry
-        Those that can be read as what is wanted.
-    can_subtract : bool
-        Whether the statistic can.
+    `entries`: those that can be read as what is wanted.
+    `can_subtract`: whether the statistic can.
     """
     files = supply.files
     covers = {id(entry): supply.expanded(entry.files) for entry in entries}

@@ -44,18 +44,10 @@ class NoNetwork(LearnerError, ValueError):
 def network_text(model: Model, name: str, form: NetworkFormat = "bif") -> str:
     """A model as the text of a network file; see `network_of`.
 
-    Parameters
-    ----------
-    name : str
-        Of the network.
-    form : str
-        "bif", "xmlbif" or "xdsl".
-
-    Raises
-    ------
-    NoNetwork, TablesTooLarge, NoTables
-    InvalidNetwork
-        If a variable is continuous, which only the Bayesian Interchange Format can hold.
+    `name`: of the network.
+    `form`: "bif", "xmlbif" or "xdsl".
+    Raises NoNetwork, TablesTooLarge or NoTables; InvalidNetwork if a variable is continuous, which only the Bayesian
+    Interchange Format can hold.
     """
     return write_network(name, network_of(model), form)
 

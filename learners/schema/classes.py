@@ -18,18 +18,10 @@ MANY_TAKEN_BY = "learners nb, tan and kdb"
 def check_classes(target: str, n_classes: int, most: int, are_numbers: bool = False) -> None:
     """Refuse a target of more classes than a learner takes.
 
-    Parameters
-    ----------
-    n_classes : int
-        Seen so far.
-    most : int
-        `FEW_CLASSES` or `MAX_CLASSES`.
-    are_numbers : bool
-        Whether the values are whole numbers, so that a user may want to predict a measurement.
-
-    Raises
-    ------
-    SchemaError
+    `n_classes`: seen so far.
+    `most`: `FEW_CLASSES` or `MAX_CLASSES`.
+    `are_numbers`: whether the values are whole numbers, so that a user may want to predict a measurement.
+    Raises SchemaError.
     """
     if n_classes > most:
         others = "" if most >= MAX_CLASSES else f" Up to {MAX_CLASSES:,} classes take {MANY_TAKEN_BY}."

@@ -26,12 +26,8 @@ NO_COSTS: Mapping[str, FoldingCost] = {}
 def losses(schema: Schema, costs: Mapping[str, FoldingCost] = NO_COSTS) -> list[str]:
     """What is worth knowing of columns that are not used, or not with all their values; a sentence each.
 
-    Parameters
-    ----------
-    schema : Schema
-        As it was inferred from a table.
-    costs : mapping, optional
-        Of folding, by the name of the column, as far as they are known.
+    `schema`: as it was inferred from a table.
+    `costs`: of folding, by the name of the column, as far as they are known.
     """
     lost = [
         f"Column {entry.name!r} is left out: {entry.reason}."

@@ -161,10 +161,7 @@ def equal_frequency_cut_points(histogram: Histogram, n_bins: int) -> tuple[float
 def quantiles_of(histogram: Histogram, n_steps: int = 32) -> tuple[float, ...]:
     """The least value, quantiles at every 1 / n_steps, and the greatest; of coarse bins their far ends at both ends.
 
-    Returns
-    -------
-    tuple of n_steps + 1 float, ascending
-        Empty without values.
+    Returns n_steps + 1 ascending numbers; none without values.
     """
     if not histogram.keys.size:
         return ()

@@ -168,17 +168,10 @@ def _condition_of(text: str, conditions: Sequence[Condition]) -> Condition | Non
 def window(source: Source, length: str, timestamp: str | None) -> Selection:
     """The newest rows.
 
-    Parameters
-    ----------
-    length : str
-        "30d" (also w, h, m): rows whose time is less than that before the newest row's; without a time column, files
-        that changed less than that before the newest file. "12f": the last 12 files in the order of their names.
-    timestamp : str or None
-        The column of times.
-
-    Raises
-    ------
-    InvalidParameter, UnknownColumn, SourceError
+    `length`: "30d" (also w, h, m): rows whose time is less than that before the newest row's; without a time column, files
+    that changed less than that before the newest file. "12f": the last 12 files in the order of their names.
+    `timestamp`: the column of times.
+    Raises InvalidParameter, UnknownColumn or SourceError.
     """
     match = re.fullmatch(r"([1-9]\d{0,8})([mhdwf])", length)
     if match is None:

@@ -20,18 +20,10 @@ def source_of_stream(
 ) -> Source:
     """A source of rows that come once.
 
-    Parameters
-    ----------
-    identity : str
-        The key under which a store may keep statistics of the rows.
-    held_bytes : int, optional
-        More than that goes to a temporary Parquet file, which is removed with the source; by default a quarter of the
-        memory limit.
-
-    Raises
-    ------
-    SourceError
-        If two columns have one name, or the disk does not take the file.
+    `identity`: the key under which a store may keep statistics of the rows.
+    `held_bytes`: more than that goes to a temporary Parquet file, which is removed with the source; by default a quarter of
+    the memory limit.
+    Raises SourceError if two columns have one name, or the disk does not take the file.
     """
     bound = memory_limit().n_bytes // SHARE if held_bytes is None else held_bytes
     held: list[pa.RecordBatch] = []

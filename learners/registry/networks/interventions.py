@@ -83,11 +83,8 @@ def after_cut(query: Query) -> Query:
 def intervention_of(columns: Columns, parents: Graph, codes: Mapping[int, float], query: Query) -> Intervention:
     """What setting columns does to the arcs.
 
-    Returns
-    -------
-    dict
-        `set`, the `cut` arcs, and, if one column is set, `back_door`: of each outcome whether the column is its cause, and the
-        columns to adjust for, by which observed rows alone would tell the same.
+    Returns dict: `set`, the `cut` arcs, and, if one column is set, `back_door`: of each outcome whether the column is its
+    cause, and the columns to adjust for, by which observed rows alone would tell the same.
     """
     names = columns.names
     values = {} if isinstance(query, Surprise) else dict(query.do)

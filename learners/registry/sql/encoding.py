@@ -27,18 +27,10 @@ def add_codes(
 ) -> str:
     """The step with the columns c0, c1, …: codes of the attributes in use, by their places in the schema.
 
-    Parameters
-    ----------
-    source : str
-        Quoted name of the table.
-    kept : sequence of str
-        What else to select from it, each with a new name.
-    absent : collection of str
-        Columns that the table does not have.
-
-    Raises
-    ------
-    UnsupportedColumn
+    `source`: quoted name of the table.
+    `kept`: what else to select from it, each with a new name.
+    `absent`: columns that the table does not have.
+    Raises UnsupportedColumn.
     """
     there = [i for i in used if schema.attributes[i].name not in absent]
     raw = [f"{_raw(schema.attributes[i], query.dialect)} AS x{i}" for i in there]

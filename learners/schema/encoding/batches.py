@@ -93,20 +93,11 @@ class BatchEncoder:
     ) -> tuple[Codes, Integers]:
         """Codes (n_attributes, n_rows) of a batch, and the largest of each attribute (n_attributes,) int64.
 
-        Parameters
-        ----------
-        is_trusted : bool
-            False if it comes from outside: it is then checked as `batch.validate(full=True)` does. Indices into dictionaries
-            are checked in any case: Parquet's pages may be damaged.
-        room : (n_attributes, at least start + n_rows) codes, C-contiguous, optional
-            Where they are written, from the column `start` on; what is returned is a part of it.
-
-        Raises
-        ------
-        SchemaError
-            If the type of a column does not fit.
-        InvalidBuffers
-            If a buffer holds what it must not.
+        `is_trusted`: false if it comes from outside: it is then checked as `batch.validate(full=True)` does. Indices into
+        dictionaries are checked in any case: Parquet's pages may be damaged.
+        `room`, (n_attributes, at least start + n_rows) codes, C-contiguous, optional: where they are written, from the
+        column `start` on; what is returned is a part of it.
+        Raises SchemaError if the type of a column does not fit; InvalidBuffers if a buffer holds what it must not.
         """
         plan = self.plan_of(batch.schema)
         if not is_trusted:

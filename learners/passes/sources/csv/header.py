@@ -66,19 +66,11 @@ def read_header(stream: pa.NativeFile, path: str, options: Dialect) -> Header:
     The delimiter is the one by which the first rows have most fields, all of them as many as there are names; if there is
     none, the one by which there are most names. So neither what is in quotes nor a name with a semicolon decides it.
 
-    Parameters
-    ----------
-    stream : NativeFile
-        At the beginning of the file, unpacked.
-    path : str
-        For messages.
-    options : Dialect
-        What the user says of it.
-
-    Raises
-    ------
-    SourceError
-        If there are no names, one of them twice, or more of them than fit; and where another dialect reads what this one does not.
+    `stream`: at the beginning of the file, unpacked.
+    `path`: for messages.
+    `options`: what the user says of it.
+    Raises SourceError if there are no names, one of them twice, or more of them than fit; and where another dialect reads
+    what this one does not.
     """
     dialect, text, is_whole = _head(stream, path, options)
     if not text.strip():

@@ -45,19 +45,10 @@ class Changes(NamedTuple):
 def snapshot_at(filesystem: pafs.FileSystem, uri: str, path: str, at: str | None) -> Snapshot | None:
     """The snapshot that a path or URI means; None if it is no lake table.
 
-    Parameters
-    ----------
-    uri : str
-        As it was asked for.
-    path : str
-        Of its place on the file system.
-    at : str or None
-        Version or time, unless the URI says it.
-
-    Raises
-    ------
-    SourceError
-        If it cannot be read, or has no such version; or if it is no lake table and a version is asked for.
+    `uri`: as it was asked for.
+    `path`: of its place on the file system.
+    `at`: version or time, unless the URI says it.
+    Raises SourceError if it cannot be read, or has no such version; or if it is no lake table and a version is asked for.
     """
     kind, place, own_at = named(uri)
     if at is not None and own_at is not None and at != own_at:

@@ -72,17 +72,9 @@ def opened_snapshot(
 ) -> tuple[list[SourceFile], list[Content]]:
     """What identifies each file, and its rows with the columns of the table.
 
-    Parameters
-    ----------
-    snapshot : Snapshot
-        Whose columns count.
-    files : sequence of LakeFile
-        Of this or another snapshot of the table.
-
-    Raises
-    ------
-    SourceError
-        If a file is gone, or is not of Parquet.
+    `snapshot`: whose columns count.
+    `files`: of this or another snapshot of the table.
+    Raises SourceError if a file is gone, or is not of Parquet.
     """
     found = [_opened(filesystem, snapshot, file) for file in files]
     return [file for file, _ in found], [content for _, content in found]
