@@ -71,17 +71,9 @@ class Parameters:
 def parse(cls: type[P], of: str, given: Mapping[str, object]) -> P:
     """Parameters by name, as a learner's dataclass.
 
-    Parameters
-    ----------
-    of : str
-        Whose parameters they are, for messages.
-    given : mapping
-        Where names are taken, one by itself will do.
-
-    Raises
-    ------
-    InvalidParameter
-        Naming the parameter and what is allowed.
+    `of`: whose parameters they are, for messages.
+    `given`: where names are taken, one by itself will do.
+    Raises InvalidParameter naming the parameter and what is allowed.
     """
     known = [field.name for field in dataclasses.fields(cls)]
     for name in given:

@@ -48,10 +48,7 @@ class Chunks:
     def add(self, batch: pa.RecordBatch, where: str) -> Iterator[Chunk]:
         """The chunks that a batch of a file makes full, each to be counted before the next is asked for: they share their room.
 
-        Raises
-        ------
-        SchemaError, UnknownColumn
-            As `Encoder.training_chunk` does.
+        Raises SchemaError or UnknownColumn as `Encoder.training_chunk` does.
         """
         if not self.n_rows:
             yield self.encoder.training_chunk(batch, where)

@@ -45,12 +45,8 @@ class Cluster:
         Workers read the files themselves, so paths must mean the same to them. A group whose worker dies is counted
         again by another; statistics are sums, so it counts once.
 
-        Raises
-        ------
-        ClusterError
-            If the cluster is lost, or keeps losing its workers.
-        SourceError, SchemaError, UnknownColumn
-            As the data gives reason.
+        Raises ClusterError if the cluster is lost, or keeps losing its workers; SourceError, SchemaError or UnknownColumn
+        as the data gives reason.
         """
         groups = list(grouped(source, self.n_workers))
         # Sent with every task: what is scattered dies with the worker that has it.
@@ -76,12 +72,8 @@ class Cluster:
     def each(self, run: Callable[..., pa.Table], calls: Sequence[tuple[object, ...]]) -> Iterator[tuple[int, pa.Table]]:
         """What a function returns of each call, and the call's number, as they end; a call whose worker dies is made again.
 
-        Raises
-        ------
-        ClusterError
-            If the cluster is lost, or keeps losing its workers.
-        SourceError, SchemaError, UnknownColumn
-            As the data gives reason.
+        Raises ClusterError if the cluster is lost, or keeps losing its workers; SourceError, SchemaError or UnknownColumn
+        as the data gives reason.
         """
         futures = [self.client.submit(run, *call, pure=False) for call in calls]
         numbers = {future.key: number for number, future in enumerate(futures)}

@@ -108,18 +108,9 @@ def _by_context(
 def network_model(network: Network, max_edges: int = MAX_EDGES) -> NetworkModel | LinearModel:
     """A network as a circuit, or a Gaussian, of the same joint distribution, which answers every query, after interventions, too.
 
-    Parameters
-    ----------
-    network : Network
-        As `read_network` gives it.
-    max_edges : int
-        Of the circuit.
-
-    Raises
-    ------
-    InvalidNetwork
-        Naming the variable whose values, table or equation are wrong.
-    NetworkTooLarge, InvalidCircuit
+    `network`: as `read_network` gives it.
+    `max_edges`: of the circuit.
+    Raises InvalidNetwork naming the variable whose values, table or equation are wrong; NetworkTooLarge or InvalidCircuit.
     """
     _check_graph(network)
     names = list(network.values)

@@ -89,13 +89,7 @@ def recipe(name: str) -> Recipe:
 
 
 def parse_parameters(name: str, parameters: Mapping[str, object]) -> Parameters:
-    """The parameters of a learner as its frozen dataclass.
-
-    Raises
-    ------
-    InvalidParameter
-        Naming the parameter and what is allowed.
-    """
+    """The parameters of a learner as its frozen dataclass. Raises InvalidParameter naming the parameter and what is allowed."""
     return parse(recipe(name).parameters, f"learner {name!r}", parameters)
 
 

@@ -284,10 +284,7 @@ class PairwiseCounts(CodeStatistic):
     def check(self) -> None:
         """Refuse negative counts, and tables that do not sum to the rows of each class.
 
-        Raises
-        ------
-        InvalidCounts
-            Naming the first pair or attribute of which a table is wrong.
+        Raises InvalidCounts naming the first pair or attribute of which a table is wrong.
         """
         names = [attribute.name for attribute in self.schema.attributes]
         if self.class_counts.sum() != self.n_rows:

@@ -265,13 +265,7 @@ def check(values: pa.RecordBatch | pa.Array, full: bool = True) -> None:
 
 
 def check_column(batch: pa.RecordBatch, place: int) -> None:
-    """Let Arrow look at every value of a column.
-
-    Raises
-    ------
-    InvalidBuffers
-        Naming the column.
-    """
+    """Let Arrow look at every value of a column. Raises InvalidBuffers naming the column."""
     try:
         check(batch.column(place))
     except InvalidBuffers as error:

@@ -193,14 +193,6 @@ class Encoder:
         # The code after the last stands for classes that training never saw. One type for all needs one form of the kernels.
         self.target = batch_encoder((Attribute(schema.target or "", "nominal", values),), schema.code_dtype)
 
-    def attributes(self, batch: pa.RecordBatch, is_trusted: bool = True) -> Codes:
-        """Codes (n_attributes, n_rows) of a record batch; absent columns get the unseen code. See `BatchEncoder.codes`.
-
-        Raises SchemaError if the type of a column does not fit; InvalidBuffers if a batch that is not trusted is not
-        valid.
-        """
-        return self.inputs.codes(batch, is_trusted)
-
     def numbers(self, batch: pa.RecordBatch) -> Floats | None:
         """The numbers that a chunk of the schema has beside the codes, if any.
 
@@ -325,7 +317,7 @@ def encode(
             np.concatenate(y) if with_class else None,
             np.concatenate(own, axis=1) if own else None,
         )
-    codes = encoder.attributes(batches[0], is_trusted)  # first, as it checks every column
+    codes = encoder.inputs.codes(batches[0], is_trusted)  # first, as it checks every column
     return Chunk(codes, encoder.classes(batches[0]) if with_class else None, encoder.numbers(batches[0]))
 
 

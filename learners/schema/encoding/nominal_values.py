@@ -68,10 +68,7 @@ def plain_values(column: pa.Array, name: str) -> pa.Array:
 def distinct(column: pa.Array, name: str) -> tuple[pa.Array, Codes, Mask]:
     """Distinct values of a nominal column, the index of each row's value, and where it is null.
 
-    Raises
-    ------
-    SchemaError
-        As `plain_values`.
+    Raises SchemaError as `plain_values` does.
     """
     column = dictionary_of(column, name)
     values = plain_values(column.dictionary, name)

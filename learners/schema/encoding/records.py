@@ -219,10 +219,7 @@ def _value_code(attribute: Attribute) -> Callable[[object], int]:
 def encode_records(records: Sequence[Mapping[str, object]], schema: Schema) -> Chunk:
     """Encode rows given as mappings from column to raw value; absent columns get the unseen code.
 
-    Raises
-    ------
-    SchemaError
-        Naming the row and the column of a value of the wrong type.
+    Raises SchemaError naming the row and the column of a value of the wrong type.
     """
     x = np.empty((schema.n_attributes, len(records)), schema.code_dtype)
     for i, (name, code, absent) in enumerate(value_encoders(schema)):
