@@ -10,7 +10,6 @@ import numpy as np
 from learners.kernels.jit import fetch, inner_kernel, kernel
 
 BLOCK_ROWS = 4096  # whose cells the first cache holds
-MOST_TRIPLE_CELLS = 1 << 15  # so that a table stays in the second cache, and 16 bits number its cells
 LINE_ROWS = 32  # whose codes of two bytes are one line of a cache
 
 
@@ -52,57 +51,6 @@ def add_pairs(x, y, pairs, sizes, table_starts, counts):
             for row in range(n):
                 cells[row] = (a[row] * size + b[row]) * n_classes + k[row]
             count_cells(cells, table, x, pairs[p], first + n)
-
-
-@kernel
-def add_triples(x, y, triples, sizes, table_starts, counts):
-    """Count the three pairs of each triple: its cells by one increment a row, from which the pairs' cells follow.
-
-    x, y, sizes, counts as of `add_pairs`; triples (n_triples, 3) attributes, ascending, table_starts (n_triples, 3) of the
-    pairs of the first and second, the first and third, and the second and third. No triple has more than MOST_TRIPLE_CELLS
-    cells.
-    """
-    room, whole = np.empty(BLOCK_ROWS, np.uint16), np.empty(MOST_TRIPLE_CELLS, np.int32)
-    n_classes = np.uint16(sizes[sizes.size - 1])
-    for t in range(triples.shape[0]):
-        i, j, k = triples[t, 0], triples[t, 1], triples[t, 2]
-        size_j, size_k = np.uint16(sizes[j]), np.uint16(sizes[k])
-        table = whole[: sizes[i] * sizes[j] * sizes[k] * sizes[sizes.size - 1]]
-        for cell in range(table.size):
-            table[cell] = 0
-        for first in range(0, y.size, BLOCK_ROWS):
-            last = min(first + BLOCK_ROWS, y.size)
-            cells, a, b, c, q = (
-                room[: last - first],
-                x[i, first:last],
-                x[j, first:last],
-                x[k, first:last],
-                y[first:last],
-            )
-            for row in range(cells.size):
-                cells[row] = ((a[row] * size_j + b[row]) * size_k + c[row]) * n_classes + q[row]
-            count_cells(cells, table, x, triples[t], last)
-        add_margins(table, (sizes[i], sizes[j], sizes[k], sizes[sizes.size - 1]), table_starts[t], counts)
-
-
-@inner_kernel
-def add_margins(table, sizes, starts, counts):  # OUT counts
-    """Add a table (v_i, v_j, v_k, c) to those of (i, j), (i, k) and (j, k), which begin at three places of counts."""
-    size_i, size_j, size_k, n_classes = sizes
-    n = size_k * n_classes
-    for a in range(size_i):
-        of_ik = counts[starts[1] + a * n : starts[1] + (a + 1) * n]
-        for b in range(size_j):
-            part = table[(a * size_j + b) * n : (a * size_j + b + 1) * n]
-            of_jk = counts[starts[2] + b * n : starts[2] + (b + 1) * n]
-            for cell in range(n):
-                of_ik[cell] += part[cell]
-            for cell in range(n):
-                of_jk[cell] += part[cell]
-            pair = starts[0] + (a * size_j + b) * n_classes
-            for c in range(size_k):
-                for q in range(n_classes):
-                    counts[pair + q] += part[c * n_classes + q]
 
 
 @kernel

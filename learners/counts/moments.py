@@ -28,22 +28,11 @@ MOST_DIGITS = 6
 
 @dataclass(frozen=True)
 class Unit:
-    """How the numbers of a column become whole ones: (x - shift) / 2^exponent, rounded.
+    """How the numbers of a column become whole ones: (x - shift) / 2^exponent, rounded."""
 
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    arrow_type : str
-        Of the column in training, in whose unit times are told.
-    shift : float
-        A whole number of units.
-    exponent : int
-    """
-
-    name: str
-    arrow_type: str
-    shift: float
+    name: str  # of the column
+    arrow_type: str  # of the column in training, in whose unit times are told
+    shift: float  # a whole number of units
     exponent: int
 
     @classmethod
@@ -114,12 +103,8 @@ class Moments:
     def update(self, rows: pa.RecordBatch) -> None:
         """Add a record batch.
 
-        Raises
-        ------
-        UnknownColumn
-            If a column is absent.
-        SchemaError
-            If a column is not numeric, or holds a number that is infinite or far beyond all others.
+        Raises UnknownColumn if a column is absent; SchemaError if a column is not numeric, or holds a number that is
+        infinite or far beyond all others.
         """
         x = []
         for unit in self.units:
@@ -218,13 +203,7 @@ class Moments:
         self._products = [a + sign * b for a, b in zip(self._products, other._products, strict=True)]
 
     def mean(self) -> Floats:
-        """(d,) float64: of the columns.
-
-        Raises
-        ------
-        EmptyStatistic
-            If there are no complete rows.
-        """
+        """(d,) float64: of the columns. Raises EmptyStatistic if there are no complete rows."""
         self._require_rows()
         return np.array(
             [
@@ -236,10 +215,7 @@ class Moments:
     def scatter(self) -> Floats:
         """(d, d) float64: sums of products of deviations from the mean, each the double nearest to the exact number.
 
-        Raises
-        ------
-        EmptyStatistic
-            If there are no complete rows.
+        Raises EmptyStatistic if there are no complete rows.
         """
         self._require_rows()
         d = len(self.units)

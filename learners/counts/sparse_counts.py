@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
-import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -15,7 +13,7 @@ import numpy as np
 
 from learners.counts.sort_kernels import count_sorted, merge_runs, sort_keys
 from learners.kernels.arrays import Integers, Uint32s
-from learners.passes.memory import MemoryLimit
+from learners.passes.memory import MemoryLimit, TemporaryFolder
 
 MAX_RUNS_RATIO = 2
 BLOCK_CELLS = 1 << 18
@@ -47,12 +45,8 @@ EMPTY = Run(np.empty(0, np.int64), np.empty(0, np.int64))
 class FileRun:
     """A run in a file: all cells, then all counts.
 
-    Parameters
-    ----------
-    path : Path
-    n_cells : int
-    samples : (n_cells / SAMPLE,) int64
-        Every so many of the cells, from the first: to find a cell without touching the whole file.
+    `samples`, (n_cells / SAMPLE,) int64: every so many of the cells, from the first: to find a cell without touching the
+    whole file.
     """
 
     def __init__(self, path: Path, n_cells: int, samples: Integers) -> None:
@@ -72,19 +66,16 @@ class FileRun:
 
     def mapped(self) -> Run:
         """The whole run without reading it."""
-        cells = np.memmap(self.path, np.int64, "r", 0, (self.n_cells,))
-        return Run(
-            np.asarray(cells), np.asarray(np.memmap(self.path, np.int64, "r", 8 * self.n_cells, (self.n_cells,)))
-        )
+        parts = (np.memmap(self.path, np.int64, "r", at, (self.n_cells,)) for at in (0, 8 * self.n_cells))
+        return Run(*map(np.asarray, parts))
 
 
-class Folder:
-    """A temporary folder, removed with the last counts that lie in it."""
+class Folder(TemporaryFolder):
+    """Of counts: removed with the last that lie in it."""
 
     def __init__(self, parent: Path) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="fewpass-cells-", dir=parent))
+        super().__init__(parent, "fewpass-cells-")
         self._n_files = 0
-        weakref.finalize(self, shutil.rmtree, str(self.path), ignore_errors=True)
 
     def next_path(self) -> Path:
         """A name that is not taken."""
@@ -264,11 +255,7 @@ class SparseCells:
 def merge_files(files: list[FileRun], folder: Folder) -> FileRun:
     """Merge runs in files into one, a range of cells at a time.
 
-    Parameters
-    ----------
-    files : list of FileRun
-    folder : Folder
-        Where the result goes.
+    `folder`: where the result goes.
     """
     path, tail = folder.next_path(), folder.next_path()
     # Every so many cells of the longest run a range ends; the other runs have about as many there, or fewer.

@@ -24,7 +24,6 @@ class Versus:
 
     Parameters
     ----------
-    a, b : str
     wins, draws, losses : int
         Data sets where the mean of a is less, equal to four decimals, or more.
     p_value : float
@@ -53,8 +52,6 @@ class Comparison:
 
     Parameters
     ----------
-    data_sets : tuple of str
-    learners : tuple of str
     n_rows : (n_data_sets,) int64
         Of the whole data set.
     means, deviations : dict of str to (n_data_sets, n_learners) float64
@@ -74,13 +71,7 @@ class Comparison:
     notes: tuple[Outcome, ...] = ()
 
     def column(self, score: str, learner: str) -> Floats:
-        """(n_data_sets,) means of one learner.
-
-        Raises
-        ------
-        InvalidParameter
-            If it was not compared.
-        """
+        """(n_data_sets,) means of one learner. Raises InvalidParameter if it was not compared."""
         if learner not in self.learners:
             raise InvalidParameter("learner", learner, f"compared were {', '.join(self.learners)}")
         return self.means[score][:, self.learners.index(learner)]
@@ -126,11 +117,7 @@ def sign_test(wins: int, losses: int) -> float:
 def compare(outcomes: Iterable[Outcome]) -> Comparison:
     """Summarise outcomes; those with a limit on the training rows are left out.
 
-    Raises
-    ------
-    EmptyData
-        If there are no outcomes.
-    InvalidParameter
+    Raises EmptyData if there are no outcomes; InvalidParameter.
     """
     outcomes = list(outcomes) if isinstance(outcomes, Iterable) else [outcomes]
     for outcome in outcomes:
@@ -174,7 +161,6 @@ class LearningCurve:
 
     Parameters
     ----------
-    data, learner : str
     n_train : (n_points,) int64, ascending
     means, deviations : (n_points,) float64
     """

@@ -34,30 +34,16 @@ Key = tuple[str, str, str, str, int, int, int, int | None]
 
 @dataclass(frozen=True)
 class Trial:
-    """What is to be measured.
-
-    Parameters
-    ----------
-    data : DataSet
-    learner : str
-        As `LearnerSpec.text`.
-    code : str
-        `LearnerSpec.code_version`.
-    seed : int
-        Decides how rows are shuffled into folds.
-    fold, n_folds : int
-        Fold number `fold` tests, the others train.
-    limit : int or None
-        Train on this many rows at most.
-    """
+    """What is to be measured."""
 
     data: DataSet
-    learner: str
-    code: str
-    seed: int
+    learner: str  # as `LearnerSpec.text`
+    code: str  # `LearnerSpec.code_version`
+    seed: int  # decides how rows are shuffled into folds
+    # `fold`, `n_folds`: fold number `fold` tests, the others train.
     fold: int
     n_folds: int = 2
-    limit: int | None = None
+    limit: int | None = None  # train on this many rows at most
 
     @property
     def key(self) -> Key:

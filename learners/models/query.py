@@ -47,7 +47,6 @@ class ColumnQuery(Given):
     Parameters
     ----------
     variables : tuple of str, or str
-    evidence : mapping of column to value
     """
 
     variables: tuple[str, ...] = ()
@@ -96,7 +95,6 @@ class Sample(Given):
     ----------
     n : int
         From 1 to a million; a server's limit for one request may be lower.
-    evidence : mapping of column to value
     variables : tuple of str, or str
         The columns to tell; none named: all.
     seed : int
@@ -192,10 +190,8 @@ class Surprise:
 
     Parameters
     ----------
-    evidence : mapping of column to value
     n : int
         Rows that are drawn, of which the same columns are seen; from 1 to 100,000.
-    seed : int
 
     Raises
     ------
@@ -362,9 +358,7 @@ AnyQuery = Query | StructureQuery
 def check_kind(query: object, allowed: UnionType = Query) -> None:
     """Refuse what is no query, or none of these, and what is given in it as anything but values by column.
 
-    Raises
-    ------
-    InvalidParameter
+    Raises InvalidParameter.
     """
     if not isinstance(query, allowed):
         *names, last = (kind.__name__ for kind in get_args(allowed))

@@ -22,10 +22,7 @@ MOST_ROWS, MOST_BYTES = 1 << 18, 24 << 20
 class Chunks:
     """Makes chunks of batches.
 
-    Parameters
-    ----------
-    n_rows : int
-        Of each chunk but the last; 0 for a chunk of each batch.
+    `n_rows`: of each chunk but the last; 0 for a chunk of each batch.
     """
 
     def __init__(self, encoder: Encoder, n_rows: int = 0) -> None:
@@ -51,10 +48,7 @@ class Chunks:
     def add(self, batch: pa.RecordBatch, where: str) -> Iterator[Chunk]:
         """The chunks that a batch of a file makes full, each to be counted before the next is asked for: they share their room.
 
-        Raises
-        ------
-        SchemaError, UnknownColumn
-            As `Encoder.training_chunk` does.
+        Raises SchemaError or UnknownColumn as `Encoder.training_chunk` does.
         """
         if not self.n_rows:
             yield self.encoder.training_chunk(batch, where)

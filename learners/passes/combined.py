@@ -17,12 +17,7 @@ B = TypeVar("B", bound=Statistic)
 
 
 class Together(Generic[A, B]):
-    """A pair of statistics of the same schema as one statistic.
-
-    Parameters
-    ----------
-    first, second : Statistic
-    """
+    """A pair of statistics of the same schema as one statistic."""
 
     def __init__(self, first: A, second: B) -> None:
         self.first, self.second = first, second
@@ -64,12 +59,7 @@ class Together(Generic[A, B]):
         self.second.update(rows)
 
     def check(self) -> None:
-        """Check the counts of both.
-
-        Raises
-        ------
-        InvalidCounts
-        """
+        """Check the counts of both. Raises InvalidCounts."""
         for part in (self.first, self.second):
             if isinstance(part, Checked):
                 part.check()

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from learners.errors import EmptyData, InvalidBuffers, SchemaError, SourceError
+from learners.errors import EmptyData, InvalidBuffers, InvalidParameter, SchemaError, SourceError
 from learners.kernels.arrays import Integers
 from learners.passes.chunks import Chunks
 from learners.passes.row_weights import add_weighted
@@ -185,6 +185,9 @@ def collect(
     InvalidCounts
         If a table does not sum to the rows.
     """
+    if not isinstance(statistic, Statistic) or not isinstance(source, Source):
+        kinds = f"{type(statistic).__name__}, {type(source).__name__}"
+        raise InvalidParameter("statistic, source", kinds, "give an empty statistic and a Source")
     saved = _Saved(statistic, checkpoint)
     walk: _Walk[S] = _Walk(source, saved.done)
     n_threads = max(1, min(threads or available_cores(), len(source.fragments)))
@@ -365,11 +368,8 @@ def _gather(statistic: ColumnWise, walk: _Walk[S], fragment: Fragment) -> None:
 
 
 def require_rows(source: Source) -> None:
-    """Refuse a source without rows.
-
-    Raises
-    ------
-    EmptyData
-    """
+    """Refuse what is no source, or has no rows. Raises InvalidParameter or EmptyData."""
+    if not isinstance(source, Source):
+        raise InvalidParameter("source", type(source).__name__, "give a Source, such as Source.open('rows.parquet')")
     if not source.n_rows:
         raise EmptyData(f"{', '.join(file.path for file in source.files[:3])}: there are no rows to learn from.")

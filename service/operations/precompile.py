@@ -14,7 +14,6 @@ import pyarrow as pa
 from learners.circuits.model import CircuitModel
 from learners.counts.families.family_tables import Cells, Shares
 from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.pairs.triples import LEAST_ROWS
 from learners.models.estimation import Sampling
 from learners.models.model import Model
 from learners.models.query import Edges, Effects, Graph, Graphs, Marginal, Paths, Score, StructureQuery
@@ -92,7 +91,7 @@ def _compile_trees() -> None:
 
 def _compile_counts() -> None:
     """Counts of many rows and many values, which the small tables of the learners do not have."""
-    n_rows = np.arange(LEAST_ROWS)
+    n_rows = np.arange(1 << 16)
     many = {name: n_rows // 20**i % 20 for i, name in enumerate("abc")} | {"class": n_rows % 2}
     binary = {name: n_rows[:64] // 2**i % 2 for i, name in enumerate("abcde")} | {"class": n_rows[:64] % 3}
     for columns in (many, many | {"wide": n_rows % 300}, binary):

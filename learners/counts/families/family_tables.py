@@ -25,19 +25,12 @@ LARGE_BYTES = 4 << 20  # of an array for which NumPy asks the machine for large 
 
 
 class Shares(NamedTuple):
-    """What the cells of each family may take.
+    """What the cells of each family may take."""
 
-    Attributes
-    ----------
-    dense, narrow : int
-        Cells of the largest dense, and of the largest narrow table.
-    limit : MemoryLimit
-        Of the keys and runs of each family that has neither.
-    """
-
+    # `dense`, `narrow`: cells of the largest dense, and of the largest narrow table.
     dense: int
     narrow: int
-    limit: MemoryLimit
+    limit: MemoryLimit  # of the keys and runs of each family that has neither
 
 
 class Cells:

@@ -178,10 +178,7 @@ class Source:
     def of_table(cls, table: pa.Table, identity: str = "") -> Source:
         """A table that is in memory already; `identity` is the key under which a store may keep its statistics.
 
-        Raises
-        ------
-        SourceError
-            If two columns have the same name.
+        Raises SourceError if two columns have the same name.
         """
         common_schema([("(table)", table.schema)])
         table = table.combine_chunks() if table.num_rows else table
@@ -215,11 +212,8 @@ class Source:
     def restricted(self, conditions: Mapping[int, Sequence[Condition]]) -> Source:
         """Some files, each with the rows that fulfil all its conditions.
 
-        Parameters
-        ----------
-        conditions : mapping
-            Position of the file in `files` -> its conditions. Their words become part of the file's identity, so
-            statistics of a part of the rows can be stored and found again.
+        `conditions`: position of the file in `files` -> its conditions. Their words become part of the file's identity, so
+        statistics of a part of the rows can be stored and found again.
         """
         source = self.only(conditions)
         source.files = tuple(
@@ -240,9 +234,7 @@ class Source:
 
         Whoever asks restricts them by the weight, too, so that what was counted is not taken for what plain rows give.
 
-        Raises
-        ------
-        UnknownColumn
+        Raises UnknownColumn.
         """
         if weight.column not in self.arrow_schema.names:
             raise UnknownColumn(weight.column, self.arrow_schema.names)
@@ -284,10 +276,7 @@ class Source:
     def content_sha256(self, file: int, read: Callable[[int], object] = lambda _: None) -> str:
         """SHA-256 of all bytes of a file; `read` is told how many more were read, and may raise.
 
-        Raises
-        ------
-        SourceError
-            If the file cannot be read, or has changed since it was opened.
+        Raises SourceError if the file cannot be read, or has changed since it was opened.
         """
         assert self._filesystem is not None
         return content_sha256(self._filesystem, self.files[file], read)

@@ -40,12 +40,7 @@ class ArcNetwork(Protocol):
         """A network of the same distribution of some variables, which may lack what is no ancestor of them."""
 
     def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
-        """What answers queries to it.
-
-        Raises
-        ------
-        NetworkTooLarge
-        """
+        """What answers queries to it. Raises NetworkTooLarge."""
 
 
 def _without_parents(parents: Graph, codes: Mapping[int, float]) -> Graph:
@@ -54,25 +49,14 @@ def _without_parents(parents: Graph, codes: Mapping[int, float]) -> Graph:
 
 @dataclass(frozen=True, eq=False)
 class DiscreteNetwork:
-    """A Bayesian network of discrete variables.
+    """A Bayesian network of discrete variables."""
 
-    Parameters
-    ----------
-    schema : Schema
-        Variable i is attribute i; the last is the class, if there is one.
-    parents : tuple of tuple of int
-        Of each variable.
-    tables : tuple of float64 arrays
-        p(x | parents): one axis for each parent in order, the last for the variable.
-    left_out : set of int
-        Variables that the network does not have.
-    """
-
-    schema: Schema
-    parents: Graph
+    schema: Schema  # variable i is attribute i; the last is the class, if there is one
+    parents: Graph  # of each variable
+    # Tuple of float64 arrays: p(x | parents): one axis for each parent in order, the last for the variable.
     tables: tuple[Floats, ...]
     facts: Mapping[str, object] = field(default_factory=dict)
-    left_out: frozenset[int] = frozenset()
+    left_out: frozenset[int] = frozenset()  # variables that the network does not have
 
     @cached_property
     def columns(self) -> Columns:
@@ -113,35 +97,20 @@ class DiscreteNetwork:
         return replace(self, left_out=self.left_out | (frozenset(range(len(self.parents))) - kept))
 
     def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
-        """The network as a circuit.
-
-        Raises
-        ------
-        NetworkTooLarge
-        """
+        """The network as a circuit. Raises NetworkTooLarge."""
         circuit = tables_circuit(self.parents, self.tables, max_edges, self.left_out)
         return CircuitModel(self.schema, circuit, self.facts)
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianNetwork:
-    """A linear Gaussian network: each number is its intercept, the weighted sum of its parents, and noise.
-
-    Parameters
-    ----------
-    parents : tuple of tuple of int
-    intercepts : (d,) float64
-    weights : (d, d) float64
-        [i, j] the coefficient of j in i.
-    variances : (d,) float64
-        Of the noise.
-    """
+    """A linear Gaussian network: each number is its intercept, the weighted sum of its parents, and noise."""
 
     schema: Schema
     parents: Graph
-    intercepts: Floats
-    weights: Floats
-    variances: Floats
+    intercepts: Floats  # (d,) float64
+    weights: Floats  # (d, d) float64: [i, j] the coefficient of j in i
+    variances: Floats  # (d,) float64: of the noise
     facts: Mapping[str, object] = field(default_factory=dict)
 
     @cached_property

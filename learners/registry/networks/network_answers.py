@@ -81,9 +81,7 @@ def is_plain(query: Query) -> bool:
 def check_all(model: Model, queries: Sequence[Query]) -> None:
     """Refuse what `answer_all` would refuse without looking at columns and probabilities.
 
-    Raises
-    ------
-    NoArcs, NoGraphs, UnknownColumn, InvalidParameter, ImpossibleEdges
+    Raises NoArcs, NoGraphs, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
     for query in queries:
         if is_plain(query) or isinstance(query, Surprise):

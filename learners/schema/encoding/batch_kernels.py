@@ -34,29 +34,19 @@ FINE, FOREIGN, STRANGE = range(3)  # FOREIGN: unseen text that is not ASCII, and
 
 
 class Plan(NamedTuple):
-    """Where each of m columns is and what becomes of it, all (m,) int64.
+    """Where each of m columns is and what becomes of it, all (m,) int64."""
 
-    Attributes
-    ----------
-    children, rows
-        Its place in the batch, and in the codes.
-    kinds
-        Of its values: one of the kinds above.
-    indices
-        Of a dictionary: the kind of the indices into it; else NOTHING.
-    missing, unseen, first
-        Codes: of null, of a text outside the domain, and of the first interval.
-    starts, sizes
-        Text: the first slot and the mask of its table; bytes: the number of its table; numbers: its cut points.
-    """
-
+    # `children`, `rows`: its place in the batch, and in the codes.
     children: Integers
     rows: Integers
-    kinds: Integers
-    indices: Integers
+    kinds: Integers  # of its values: one of the kinds above
+    indices: Integers  # of a dictionary: the kind of the indices into it; else NOTHING
+    # `missing`, `unseen`, `first`: codes: of null, of a text outside the domain, and of the first interval.
     missing: Integers
     unseen: Integers
     first: Integers
+    # `starts`, `sizes`: text: the first slot and the mask of its table; bytes: the number of its table; numbers: its
+    # cut points.
     starts: Integers
     sizes: Integers
 

@@ -16,19 +16,11 @@ REVERSED = 0x7FFF_FFFF_FFFF_FFFF
 
 
 class Slots(NamedTuple):
-    """A hash table of keys with open addressing.
+    """A hash table of keys with open addressing."""
 
-    Attributes
-    ----------
-    places : (2^bits,) int32
-        The place of a key among `keys`, or EMPTY.
-    keys : (capacity,) int64
-    counts : (capacity, n_classes) int64
-    """
-
-    places: Array
-    keys: Integers
-    counts: Integers
+    places: Array  # (2^bits,) int32: the place of a key among `keys`, or EMPTY
+    keys: Integers  # (capacity,) int64
+    counts: Integers  # (capacity, n_classes) int64
 
 
 @inner_kernel

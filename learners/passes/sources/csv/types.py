@@ -126,12 +126,8 @@ def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None
 
     So "01234" and "1234" of a CSV file stay what they were in training.
 
-    Parameters
-    ----------
-    schema : Schema, optional
-        Of a model, or given for training.
-    overrides : mapping, optional
-        Column name to what `ColumnOverride.of` reads.
+    `schema`: of a model, or given for training.
+    `overrides`: column name to what `ColumnOverride.of` reads.
     """
     found: dict[str, pa.DataType | Reading] = {}
     for attribute in schema.attributes if schema is not None else ():
