@@ -88,12 +88,6 @@ def wide(run: Run | KeyRun) -> Run:
     return Run(run.cells.astype(np.int64, copy=False), run.counts.astype(np.int64, copy=False))
 
 
-def short(run: Run) -> Run | KeyRun:
-    """The same run, uint32 where that is enough."""
-    is_short = max(run.cells.max(initial=0), run.counts.max(initial=0)) <= MOST_SHORT and run.counts.min(initial=0) >= 0
-    return KeyRun(run.cells.astype(np.uint32), run.counts.astype(np.uint32)) if is_short else run
-
-
 def merged(a: Run | KeyRun, b: Run | KeyRun) -> Run:
     """The sum of two runs; what adds up to nothing leaves no trace."""
     cells, counts = (np.empty(a.cells.size + b.cells.size, np.int64) for _ in range(2))
@@ -126,8 +120,6 @@ class SparseCells:
     ----------
     capacity : int
         Keys that wait at most before they are sorted.
-    n_keys : int
-        Keys that were added so far.
     """
 
     def __init__(self, n_cells: int, limit: MemoryLimit) -> None:
@@ -141,12 +133,7 @@ class SparseCells:
         self.capacity = int(
             np.clip(limit.n_bytes // (4 * (2 * self._buffer.itemsize + CELL_BYTES)), 1 << 14, MOST_WAITING)
         )
-        self._n_buffered = self._n_expected = 0
-        self.n_keys = 0
-
-    def prepare(self, n_keys: int) -> None:
-        """Make ready for so many keys, before the first."""
-        self._n_expected = min(self.capacity, max(n_keys, LEAST_ROOM))
+        self._n_buffered, self._n_expected = 0, min(self.capacity, LEAST_ROOM)
 
     def add_keys(self, keys: Integers | Uint32s) -> None:
         """Count a row for each key (n,)."""
@@ -163,13 +150,7 @@ class SparseCells:
             grown[: self._n_buffered] = self._buffer[: self._n_buffered]
             self._buffer = grown
         self._n_buffered += n
-        self.n_keys += n
         return self._buffer[self._n_buffered - n : self._n_buffered]
-
-    def drain(self) -> Integers | Uint32s:
-        """The keys that have not been sorted yet, which are counted no more."""
-        keys, self._n_buffered = self._buffer[: self._n_buffered], 0
-        return keys
 
     def _keys(self, n: int) -> Integers | Uint32s:
         """Room for n keys."""
@@ -216,7 +197,8 @@ class SparseCells:
     def _settle(self) -> None:
         """Make a run of all keys; it may lie in their buffer."""
         if self._n_buffered:
-            self.add_run(counted(self.drain(), self.n_bits))
+            keys, self._n_buffered = self._buffer[: self._n_buffered], 0
+            self.add_run(counted(keys, self.n_bits))
         self._buffer = self._keys(0)
 
     def _write(self) -> None:

@@ -16,7 +16,7 @@ from learners.classifiers.lookup.incomplete import Completeness
 from learners.classifiers.lookup.intervals import credible_intervals
 from learners.classifiers.lookup.log_terms import log_factors
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.lookup.tables import family_logs, in_parts, log_joints, of_entries, probabilities
+from learners.classifiers.lookup.tables import Tables, family_logs, in_parts, log_joints, of_entries, probabilities
 from learners.ensembles import describe
 from learners.ensembles.correction.forest import forest_of_arrays
 from learners.ensembles.correction.forest_kernels import Forest, add_expected_scores, add_scores
@@ -187,7 +187,7 @@ class EnsembleModel:
         return list(pairwise(np.searchsorted(self.entries.member, np.arange(n_members + 1)).tolist()))
 
     @cached_property
-    def _spreads(self) -> list[kernels.LookupTables]:
+    def _spreads(self) -> list[Tables]:
         """For each member the variances of its terms, as look-up tables."""
         spread = self._tables._replace(
             dense=self.entries.spread_dense.astype(np.float32),

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TypeVar
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from learners.kernels.arrays import Array, Codes, Floats, freeze
 from learners.passes.engine import available_cores
 
 Tables = kernels.LookupTables | many_kernels.ManyClassTables
-TablesT = TypeVar("TablesT", kernels.LookupTables, many_kernels.ManyClassTables)
 
 # Below this many rows a thread costs more than it brings.
 PARALLEL_ROWS = 8192
@@ -32,7 +30,7 @@ BY_ATTRIBUTE = {
 }
 
 
-def of_entries(tables: TablesT, first: int, last: int) -> TablesT:
+def of_entries(tables: Tables, first: int, last: int) -> Tables:
     """Tables of the entries first..last-1 of `tables`, with its prior."""
     own = BY_ATTRIBUTE.keys() & set(tables._fields)
     return tables._replace(**{name: getattr(tables, name)[first : last + BY_ATTRIBUTE[name] - 1] for name in own})
