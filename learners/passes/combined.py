@@ -7,7 +7,7 @@ from typing import Generic, TypeVar, cast
 
 import pyarrow as pa
 
-from learners.passes.statistic import Checked, Preparable, Statistic, Sum, Tabulated
+from learners.passes.statistic import Checked, Statistic, Sum, Tabulated
 from learners.schema import Chunk
 
 S = TypeVar("S", bound=Statistic)
@@ -41,12 +41,6 @@ class Together(Sum, Generic[A, B]):
     def empty(self) -> Together[A, B]:
         """No rows."""
         return Together(self.first.empty(), self.second.empty())
-
-    def prepare(self, n_rows: int) -> None:
-        """Make both ready for about so many rows."""
-        for part in (self.first, self.second):
-            if isinstance(part, Preparable):
-                part.prepare(n_rows)
 
     def update(self, rows: Chunk) -> None:
         """Add the rows of a chunk to both."""

@@ -19,7 +19,7 @@ from learners.kernels.arrays import Integers
 from learners.passes.chunks import Chunks
 from learners.passes.row_weights import add_weighted
 from learners.passes.sources.source import Fragment, Source
-from learners.passes.statistic import Checked, ColumnWise, Preparable, Statistic
+from learners.passes.statistic import Checked, ColumnWise, Statistic
 from learners.schema.encoding.encode import Encoder
 from learners.schema.inference.column_summary import nothing_of
 from learners.schema.overrides import MOST_WEIGHT
@@ -199,7 +199,7 @@ def collect(
             on_progress(Progress(statistic.stage, pass_number, n_passes, walk.rows_done, source.n_rows, seconds))
 
     with ThreadPoolExecutor(n_threads, thread_name_prefix="pass") as pool:
-        futures: list[Future[S]] = [pool.submit(_work, statistic, walk, n_threads) for _ in range(n_threads)]
+        futures: list[Future[S]] = [pool.submit(_work, statistic, walk) for _ in range(n_threads)]
         try:
             report()
             while wait(futures, timeout=REPORT_EVERY_S, return_when=FIRST_EXCEPTION).not_done:
@@ -255,17 +255,9 @@ class _Saved(Generic[S]):
         return len(self.done) > n_before
 
 
-def _part(statistic: S, walk: _Walk[S], n_threads: int) -> S:
-    """No rows, ready for a thread's share of those that are left."""
-    part = statistic.empty()
-    if isinstance(part, Preparable):
-        part.prepare((walk.source.n_rows - walk.rows_done) // n_threads)
-    return part
-
-
-def _work(whole: S, walk: _Walk[S], n_threads: int) -> S:
+def _work(whole: S, walk: _Walk[S]) -> S:
     """One thread's statistic of fragments until there are none left."""
-    source, statistic = walk.source, _part(whole, walk, n_threads)
+    source, statistic = walk.source, whole.empty()
     schema = statistic.schema
     chunks = None if schema is None else Chunks.for_statistic(Encoder(schema), statistic)
     done: list[int] = []
@@ -292,7 +284,7 @@ def _work(whole: S, walk: _Walk[S], n_threads: int) -> S:
             handover = walk.handover
             _finish(statistic, chunks)
             walk.handed.put((statistic, done))
-            statistic, done = _part(whole, walk, n_threads), []
+            statistic, done = whole.empty(), []
     _finish(statistic, chunks)
     return statistic
 

@@ -198,14 +198,6 @@ class Checked(Statistic, Protocol):
 
 
 @runtime_checkable
-class Preparable(Statistic, Protocol):
-    """A statistic that keeps many rows otherwise than few."""
-
-    def prepare(self, n_rows: int) -> None:
-        """Make ready for about so many rows, before the first."""
-
-
-@runtime_checkable
 class Ordered(Statistic, Protocol):
     """A statistic of columns, whose order is that of the data whatever the order of its parts."""
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from learners.counts.cell_kernels import add_classes
 from learners.counts.check_kernels import add_class_sums
-from learners.counts.families.family_tables import Cells, prepare, shares_of, summed, tables_of
+from learners.counts.families.family_tables import Cells, shares_of, summed, tables_of
 from learners.counts.kernels import add_value_counts
 from learners.counts.sparse_counts import Run
 from learners.errors import FamilyTooLarge, InvalidCounts, StatisticMismatch
@@ -158,10 +158,6 @@ class FamilyCounts(CodeStatistic):
                 cells = cells * schema.domain_sizes[member] + code
             read._cells[index].add(*summed(cells, counts))
         return read
-
-    def prepare(self, n_rows: int) -> None:
-        """Choose the tables for about so many rows."""
-        prepare(self._cells, n_rows)
 
     def update(self, rows: Chunk) -> None:
         """Add the rows of a chunk."""

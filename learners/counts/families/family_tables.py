@@ -9,9 +9,9 @@ import numpy as np
 
 from learners.counts.cell_kernels import add_family, family_cells
 from learners.counts.count_dtypes import MOST_CELL_BYTES, wide_enough
-from learners.counts.families.uint8_tables import NarrowCells, whole_words
+from learners.counts.families.uint8_tables import NarrowCells
 from learners.counts.sparse_counts import MOST_WAITING, Run, SparseCells, short, wide
-from learners.kernels.arrays import AnyIntegers, Codes, Int32s, Integers
+from learners.kernels.arrays import AnyIntegers, Int32s, Integers
 from learners.passes.memory import MemoryLimit
 from learners.schema import Chunk
 
@@ -21,7 +21,6 @@ DENSE_CELLS = 1 << 16
 CELLS_PER_KEY = 24
 MOST_NARROW = CELLS_PER_KEY * MOST_WAITING
 RUN_BYTES = 8  # that a cell takes in a short run
-LARGE_BYTES = 4 << 20  # of an array for which NumPy asks the machine for large pages
 
 
 class Shares(NamedTuple):
@@ -49,8 +48,8 @@ class Cells:
 
         scratch: as of `add_family`.
         """
-        if self.sparse is not None and self.becomes_narrow(rows.n_rows):
-            self.make_narrow(self.sparse)
+        if self.sparse is not None and self._becomes_narrow(self.sparse, rows.n_rows):
+            self._make_narrow(self.sparse)
         if self.dense is not None:
             add_family(rows.x, rows.y, members, sizes, scratch, self.dense)
         elif self.narrow is not None:
@@ -58,19 +57,17 @@ class Cells:
         elif self.sparse is not None and rows.n_rows:
             family_cells(rows.x, rows.y, members, sizes, self.sparse.room(rows.n_rows))
 
-    def becomes_narrow(self, n_rows: int) -> bool:
-        """Whether it counts into a narrow table with so many rows more, and does not yet."""
-        sparse = self.sparse
-        if sparse is None or not self._may_be_narrow(sparse):
-            return False
-        return sparse.n_waiting + n_rows > min(sparse.capacity, self.n_cells // CELLS_PER_KEY)
+    def _becomes_narrow(self, sparse: SparseCells, n_rows: int) -> bool:
+        """Whether so many rows more are counted into a narrow table."""
+        most = min(sparse.capacity, self.n_cells // CELLS_PER_KEY)
+        return self._may_be_narrow(sparse) and sparse.n_waiting + n_rows > most
 
     def _may_be_narrow(self, sparse: SparseCells) -> bool:
         return self.n_cells <= self._shares.narrow and not sparse.files
 
-    def make_narrow(self, sparse: SparseCells, room: Codes | None = None) -> None:
-        """Count all keys into a narrow table, in a room if one is given."""
-        self.narrow, self.sparse = NarrowCells(self.n_cells, self._shares.limit, room), None
+    def _make_narrow(self, sparse: SparseCells) -> None:
+        """Count all keys into a narrow table."""
+        self.narrow, self.sparse = NarrowCells(self.n_cells, self._shares.limit), None
         self.narrow.count_keys(sparse.drain())
         for run in sparse.runs:
             self.narrow.add(*wide(run))
@@ -118,7 +115,7 @@ class Cells:
     def combine(self, other: Cells, sign: int) -> None:
         """Add the counts of other rows, or take them away."""
         if self.sparse is not None and other.narrow is not None and self._may_be_narrow(self.sparse):
-            self.make_narrow(self.sparse)
+            self._make_narrow(self.sparse)
         if self.dense is not None and other.dense is not None:
             (np.add if sign > 0 else np.subtract)(self.dense, other.dense, out=self.dense, casting="same_kind")
         elif self.narrow is not None and other.narrow is not None and sign > 0:
@@ -158,21 +155,6 @@ def tables_of(sizes: Sequence[int], shares: Shares) -> list[Cells]:
         Cells(n_cells, shares, room[end - n : end] if n else None)
         for n_cells, n, end in zip(sizes, n_dense, ends[1:], strict=True)
     ]
-
-
-def prepare(tables: Sequence[Cells], n_rows: int) -> None:
-    """Make tables without rows ready for so many; small narrow ones lie in one array, as dense ones do."""
-    sizes = [
-        whole_words(cells.n_cells) if cells.becomes_narrow(n_rows) and cells.n_cells < LARGE_BYTES else 0
-        for cells in tables
-    ]
-    ends = np.cumsum([0, *sizes]).tolist()
-    room = np.zeros(ends[-1], np.uint8)
-    for cells, size, end in zip(tables, sizes, ends[1:], strict=True):
-        if cells.sparse is not None and cells.becomes_narrow(n_rows):
-            cells.make_narrow(cells.sparse, room[end - size : end] if size else None)
-        elif cells.sparse is not None:
-            cells.sparse.prepare(n_rows)
 
 
 def summed(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:

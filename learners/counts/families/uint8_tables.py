@@ -14,11 +14,6 @@ CARRY = 256  # rows
 WORD_BYTES = 8
 
 
-def whole_words(n_cells: int) -> int:
-    """Bytes of a table, which is read many at a time."""
-    return -(-n_cells // WORD_BYTES) * WORD_BYTES
-
-
 class NarrowCells:
     """Counts of cells of which many occur, and few more than 255 times.
 
@@ -31,12 +26,11 @@ class NarrowCells:
         Cells there could be, less than 2^32.
     limit : MemoryLimit
         Of what is carried.
-    room : (whole_words(n_cells),) uint8, optional
-        Zeros to count in, which lie at a multiple of 8 bytes; by default an array of its own.
     """
 
-    def __init__(self, n_cells: int, limit: MemoryLimit, room: Codes | None = None) -> None:
-        self._bytes: Codes = np.zeros(whole_words(n_cells), np.uint8) if room is None else room
+    def __init__(self, n_cells: int, limit: MemoryLimit) -> None:
+        n_words = -(-n_cells // WORD_BYTES)  # of which it is read many cells at a time
+        self._bytes: Codes = np.zeros(n_words * WORD_BYTES, np.uint8)
         self._carried = SparseCells(n_cells, limit)
 
     def count(self, rows: Chunk, members: Integers, sizes: Integers) -> None:

@@ -98,35 +98,19 @@ def test_the_routes_agree_bit_for_bit(monkeypatch):
             assert added == first
 
 
-def test_tables_are_chosen_for_the_rows_that_will_come(monkeypatch):
-    schema = strategies.schema_of((5, 70, 3, 9), 3)
-    families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
-    parts = [strategies.chunk_of(seed, schema, 20) for seed in range(3)]
-    monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
-    found = []
-    for n_rows in (0, 20, 100_000):
-        counts = FamilyCounts(schema, families)
-        counts.prepare(n_rows)
-        found.append([cells.narrow is not None for cells in counts._cells])
-        assert laws.updated(counts, parts) == laws.updated(FamilyCounts(schema, families), parts)
-    assert found == [[False] * 4, [False, True, False, False], [True] * 4]
-    monkeypatch.setattr(family_tables, "MOST_NARROW", 0)
-    counts = FamilyCounts(schema, families)
-    counts.prepare(100_000)
-    assert all(cells.sparse is not None for cells in counts._cells)
-    assert laws.updated(counts, parts) == laws.updated(FamilyCounts(schema, families), parts)
-
-
 def test_a_narrow_table_with_few_cells_gives_way_to_a_run(monkeypatch):
     schema = strategies.schema_of((40, 40, 40), 2)
     parts = [strategies.chunk_of(seed, schema, 300) for seed in range(3)]
     monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
+    monkeypatch.setattr(family_tables, "CELLS_PER_KEY", 1 << 20)
 
     def narrow(own):
         counts = FamilyCounts(schema, [Family(0, (1, 2))])
-        counts.prepare(100_000)
-        assert counts._cells[0].narrow is not None
-        return laws.updated(counts, own)
+        assert not counts._cells[0].narrow
+        for part in own:
+            counts.update(part)
+            assert counts._cells[0].narrow
+        return counts
 
     counts = narrow(parts[:1])
     assert_equals_naive(counts, parts[:1])
