@@ -7,7 +7,7 @@ from typing import Generic, TypeVar, cast
 
 import pyarrow as pa
 
-from learners.passes.statistic import Checked, Statistic, Sum, Tabulated
+from learners.passes.statistic import Checked, Statistic, Sum
 from learners.schema import Chunk
 
 S = TypeVar("S", bound=Statistic)
@@ -32,11 +32,6 @@ class Together(Sum, Generic[A, B]):
     def columns(self) -> Sequence[str] | None:
         """Columns to read."""
         return self.first.columns
-
-    @property
-    def n_cells(self) -> int:
-        """Cells of the tables of both."""
-        return sum(part.n_cells for part in (self.first, self.second) if isinstance(part, Tabulated))
 
     def empty(self) -> Together[A, B]:
         """No rows."""

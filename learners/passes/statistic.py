@@ -181,15 +181,6 @@ class ColumnWise(Statistic, Protocol):
 
 
 @runtime_checkable
-class Tabulated(Statistic, Protocol):
-    """A statistic that counts rows into tables: of large ones, rows had better come many at a time."""
-
-    @property
-    def n_cells(self) -> int:
-        """Cells of all tables."""
-
-
-@runtime_checkable
 class Checked(Statistic, Protocol):
     """A statistic that can tell whether its counts are those of any rows."""
 
