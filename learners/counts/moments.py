@@ -14,6 +14,7 @@ import pyarrow as pa
 from learners.counts.moment_kernels import add_products, key_bounds, set_digit, set_digits
 from learners.errors import EmptyStatistic, SchemaError, StatisticMismatch, UnknownColumn
 from learners.kernels.arrays import Floats, Uint8s
+from learners.passes.statistic import Sum
 from learners.schema import Attribute
 from learners.schema.discretise import numbers_of
 from learners.schema.encoding.encode import numbers
@@ -54,7 +55,7 @@ class Unit:
         return cls(attribute.name, attribute.arrow_type, shift, exponent)
 
 
-class Moments:
+class Moments(Sum):
     """Number of rows, sums and sums of products of numeric columns, over the rows that lack none of them.
 
     Parameters
@@ -72,7 +73,6 @@ class Moments:
 
     schema = None
     stage = "adding up products"
-    can_subtract = True
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self.units = tuple(units)
@@ -184,17 +184,7 @@ class Moments:
                             self._products[place] += whole[row][column] << (DIGIT_BITS * (t + u))
         self._pending = {}
 
-    def merge(self, other: Moments) -> None:
-        """Add the sums of other rows."""
-        self._combine(other, 1)
-
-    def subtract(self, other: Moments) -> None:
-        """Take away the sums of rows that were added before."""
-        self._combine(other, -1)
-
     def _combine(self, other: Moments, sign: int) -> None:
-        if other.spec != self.spec:
-            raise StatisticMismatch("Moments of different columns or units cannot be combined.")
         self._settle()
         other._settle()
         self.n_rows += sign * other.n_rows

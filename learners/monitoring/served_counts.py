@@ -14,6 +14,7 @@ from learners.models.model import blocks_of
 from learners.monitoring import kernels
 from learners.monitoring.count_layout import REPEAT_CELLS, STATUSES, ColumnGroup, Watched
 from learners.monitoring.raw import BatchRows, RawRows, status_counts
+from learners.passes.statistic import Sum
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode, encoder_of
 
@@ -29,7 +30,7 @@ class ServedRows(NamedTuple):
     raw: RawRows | None  # as they came; without them nothing is known of statuses
 
 
-class ServedCounts:
+class ServedCounts(Sum):
     """What was served, as one vector of whole numbers.
 
     Codes in their contexts, statuses, predicted class by confidence, surprise, and how often rows repeat. Real numbers
@@ -41,7 +42,6 @@ class ServedCounts:
     """
 
     stage = "counting rows"
-    can_subtract = True
     schema = None
 
     def __init__(self, watched: Watched, predict_one_in: int = 1, present: Sequence[str] | None = None) -> None:
@@ -154,19 +154,12 @@ class ServedCounts:
             sizes = self.watched.places.sizes
             kernels.add_surprises(log_joint, x, sizes, self.block("surprise"), self.block("surprise sums"))
 
-    def merge(self, other: ServedCounts) -> None:
-        """Add the rows of another. Raises StatisticMismatch."""
-        self._check(other)
-        self.counts += other.counts
-
-    def subtract(self, other: ServedCounts) -> None:
-        """Take rows away that were counted before. Raises StatisticMismatch."""
-        self._check(other)
-        self.counts -= other.counts
-
-    def _check(self, other: ServedCounts) -> None:
+    def _require_same(self, other: ServedCounts) -> None:
         if other.spec != self.spec:
             raise StatisticMismatch("Counts of different models, or of another release, cannot be combined.")
+
+    def _combine(self, other: ServedCounts, sign: int) -> None:
+        self.counts += sign * other.counts
 
     def to_arrow(self) -> pa.Table:
         """The cells with a count, and how many there are."""

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from learners.errors import EmptyData, InvalidBuffers, InvalidParameter, SchemaError, SourceError
 from learners.kernels.arrays import Integers
-from learners.passes.chunks import Chunks
 from learners.passes.row_weights import add_weighted
 from learners.passes.sources.source import Fragment, Source
 from learners.passes.statistic import Checked, ColumnWise, Statistic
@@ -259,7 +258,7 @@ def _work(whole: S, walk: _Walk[S]) -> S:
     """One thread's statistic of fragments until there are none left."""
     source, statistic = walk.source, whole.empty()
     schema = statistic.schema
-    chunks = None if schema is None else Chunks.for_statistic(Encoder(schema), statistic)
+    encoder = None if schema is None else Encoder(schema)
     done: list[int] = []
     handover = walk.handover
     while (index := walk.next_fragment()) is not None:
@@ -270,22 +269,22 @@ def _work(whole: S, walk: _Walk[S]) -> S:
             continue
         columns = statistic.columns
         rows = (
-            _learnable(source, fragment) if columns is None else source.read_weighted(fragment, columns, chunks is None)
+            _learnable(source, fragment)
+            if columns is None
+            else source.read_weighted(fragment, columns, encoder is None)
         )
         for batch, weights in rows:
             if walk.stopped.is_set():
                 return statistic
             if weights is not None:
                 walk.weigh(int(weights.sum()))
-            _add(statistic, chunks, batch, weights, source.files[fragment.file].path)
+            _add(statistic, encoder, batch, weights, source.files[fragment.file].path)
             walk.count(batch.num_rows)
         done.append(index)
         if walk.handover != handover:
             handover = walk.handover
-            _finish(statistic, chunks)
             walk.handed.put((statistic, done))
             statistic, done = whole.empty(), []
-    _finish(statistic, chunks)
     return statistic
 
 
@@ -308,33 +307,21 @@ def _learnable(source: Source, fragment: Fragment) -> Iterator[tuple[pa.RecordBa
 
 
 def _add(
-    statistic: Statistic, chunks: Chunks | None, batch: pa.RecordBatch, weights: Integers | None, where: str
+    statistic: Statistic, encoder: Encoder | None, batch: pa.RecordBatch, weights: Integers | None, where: str
 ) -> None:
     """Add the rows of a batch, each as often as it counts."""
-    if chunks is None:
-        try:
-            if weights is None:
-                statistic.update(batch)
-            else:
-                add_weighted(statistic, batch, weights)
-        except SchemaError as error:
-            raise SchemaError(f"{where}: {error}", error.column) from error
-        return
     try:
-        if weights is not None:
-            add_weighted(statistic, chunks.encoder.training_chunk(batch, where), weights)
-            return
-        for chunk in chunks.add(batch, where):
-            statistic.update(chunk)
+        rows = batch if encoder is None else encoder.training_chunk(batch, where)
+        if weights is None:
+            statistic.update(rows)
+        else:
+            add_weighted(statistic, rows, weights)
     except InvalidBuffers as error:
         raise SourceError(where, f"is damaged: {error} Restore the file from its source.") from error
-
-
-def _finish(statistic: Statistic, chunks: Chunks | None) -> None:
-    """Add the rows that wait for others."""
-    if chunks is not None:
-        for chunk in chunks.rest():
-            statistic.update(chunk)
+    except SchemaError as error:
+        if encoder is not None:  # which has said where
+            raise
+        raise SchemaError(f"{where}: {error}", error.column) from error
 
 
 def _is_gathered(source: Source, fragment: Fragment) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from learners.errors import InvalidCounts
 from learners.passes.combined import Together, leaves_of, with_leaves
@@ -18,11 +18,8 @@ from learners.schema.schema_growth import code_maps
 S = TypeVar("S", bound=Statistic)
 
 
-class Collect(Protocol):
-    """Makes a pass."""
-
-    def __call__(self, statistic: S, source: Source, key: str) -> S:
-        """The statistic of all rows of the source; `statistic` is empty, the key names the pass for checkpoints."""
+# Makes a pass: the statistic, which is empty at first, of all rows of a source; the key names the pass for checkpoints.
+Collect = Callable[[Statistic, Source, str], Statistic]
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,6 @@ class Recall:
 
     supply: Supply
     store: Store | None  # without one everything is collected
-    # `collect(empty statistic, source, key)` makes a pass; the key names what it collects, for checkpoints.
     collect: Collect
     # `later(function)` calls a function while the next pass runs; storing is slow and nobody waits for it.
     later: Callable[[Callable[[], object]], None]

@@ -96,7 +96,7 @@ class Weight(Condition):
 def weight_of(columns: Mapping[str, object] | None) -> Weight | None:
     """The weight of the rows, if one is named among what is said of columns. Raises InvalidParameter if there are two."""
     found = [
-        _weight(name, weight)
+        Weight(name, None, weight) if isinstance(weight, tuple) else Weight(name, None if weight is True else weight)
         for name, entry in (columns or {}).items()
         if name != ALL and (weight := ColumnOverride.of(name, cast("ColumnOverride", entry)).weight)
     ]
@@ -106,12 +106,6 @@ def weight_of(columns: Mapping[str, object] | None) -> Weight | None:
             "columns", names, "only one column can be the weight of the rows; multiply them into one"
         )
     return found[0] if found else None
-
-
-def _weight(name: str, value: bool | float | tuple[tuple[str, int], ...]) -> Weight:
-    if isinstance(value, tuple):
-        return Weight(name, None, value)
-    return Weight(name, None if value is True else value)
 
 
 def with_weights(source: Source, columns: Mapping[str, object] | None) -> Source:

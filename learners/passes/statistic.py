@@ -65,29 +65,16 @@ class Statistic(Protocol):
         """Read what `to_arrow` wrote."""
 
 
-class CodeStatistic(ABC):
-    """Base of statistics of codes: what all of them that add and subtract have in common."""
+class Sum(ABC):
+    """Base of statistics that add and subtract: what all of them have in common."""
 
     can_subtract = True
-    schema: Schema
+    schema: Schema | None
 
     @property
     @abstractmethod
     def spec(self) -> Mapping[str, object]:
         """What is collected, see `Statistic`."""
-
-    @property
-    def columns(self) -> Sequence[str] | None:
-        """Columns to read."""
-        return self.schema.columns
-
-    @abstractmethod
-    def under(self, schema: Schema) -> Self:
-        """No rows, by another schema."""
-
-    def empty(self) -> Self:
-        """No rows."""
-        return self.under(self.schema)
 
     def merge(self, other: Self) -> None:
         """Add the rows of another; a `StatisticMismatch` changes nothing."""
@@ -106,6 +93,25 @@ class CodeStatistic(ABC):
     @abstractmethod
     def _combine(self, other: Self, sign: int) -> None:
         """Add (1) or take away (-1) the rows of another of the same specification."""
+
+
+class CodeStatistic(Sum):
+    """Base of such statistics of codes."""
+
+    schema: Schema
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """Columns to read."""
+        return self.schema.columns
+
+    @abstractmethod
+    def under(self, schema: Schema) -> Self:
+        """No rows, by another schema."""
+
+    def empty(self) -> Self:
+        """No rows."""
+        return self.under(self.schema)
 
 
 @runtime_checkable
@@ -172,15 +178,6 @@ class ColumnWise(Statistic, Protocol):
 
     def gathering(self, n_rows: int) -> Gathering:
         """Where the columns of at most so many rows are collected."""
-
-
-@runtime_checkable
-class Tabulated(Statistic, Protocol):
-    """A statistic that counts rows into tables: of large ones, rows had better come many at a time."""
-
-    @property
-    def n_cells(self) -> int:
-        """Cells of all tables."""
 
 
 @runtime_checkable

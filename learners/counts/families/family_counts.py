@@ -79,11 +79,6 @@ class FamilyCounts(CodeStatistic):
             "families": [[family.attribute, list(family.parents)] for family in self.families],
         }
 
-    @property
-    def n_cells(self) -> int:
-        """Cells that there could be in all tables."""
-        return sum(cells.n_cells for cells in self._cells)
-
     def under(self, schema: Schema) -> FamilyCounts:
         """No rows, by another schema."""
         return FamilyCounts(schema, self.families)

@@ -163,11 +163,6 @@ class PairwiseCounts(CodeStatistic):
         """What is collected."""
         return {"statistic": "pairwise counts"}
 
-    @property
-    def n_cells(self) -> int:
-        """Cells of all tables."""
-        return int(self.counts.size)
-
     def empty(self) -> PairwiseCounts:
         """No rows."""
         fresh = object.__new__(PairwiseCounts)

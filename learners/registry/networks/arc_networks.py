@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, Self
 
 import numpy as np
 
@@ -20,27 +19,6 @@ from learners.schema import Schema
 
 # The variance of a number that is set: its density at its mean is one, so it adds nothing to the evidence's.
 SET_VARIANCE = 1.0 / (2.0 * np.pi)
-
-
-class ArcNetwork(Protocol):
-    """Columns, the parents of each, and how each depends on them."""
-
-    @property
-    def parents(self) -> Graph:
-        """Of each variable."""
-
-    @property
-    def columns(self) -> Columns:
-        """How the columns are variables."""
-
-    def after(self, codes: Mapping[int, float]) -> Self:
-        """The network in which some variables are set to codes or numbers, whatever their parents were."""
-
-    def above(self, variables: Collection[int]) -> Self:
-        """A network of the same distribution of some variables, which may lack what is no ancestor of them."""
-
-    def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
-        """What answers queries to it. Raises NetworkTooLarge."""
 
 
 def _without_parents(parents: Graph, codes: Mapping[int, float]) -> Graph:
@@ -146,3 +124,6 @@ class GaussianNetwork:
         )
         attributes = tuple(replace(attribute, distribution="gaussian") for attribute in self.schema.attributes)
         return GaussianModel(replace(self.schema, attributes=attributes), mixture, self.facts)
+
+
+ArcNetwork = DiscreteNetwork | GaussianNetwork

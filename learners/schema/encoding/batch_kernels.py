@@ -331,11 +331,11 @@ def bit_codes(array, lut, missing, codes):  # codes of False and True first; OUT
 
 
 @kernel
-def batch_codes(batch, plan, words, of_bytes, cuts, x, rows, found, most):  # OUT x, (m,) uint8 found, (m,) int64 most
+def batch_codes(batch, plan, words, of_bytes, cuts, x, found, most):  # OUT x, (m,) uint8 found, (m,) int64 most
     """Codes of the columns of a plan, how each of them was found, and its largest code; what is STRANGE has no codes.
 
     batch: address of a struct ArrowArray; of_bytes: tables (., 256) codes and the largest code of each; cuts: of all
-    columns; OUT x (n_attributes, n) codes, in its columns from rows[0] to before rows[1].
+    columns; OUT x (n_attributes, n) codes.
     """
     byte_tables, largest = of_bytes
     children = load(batch + CHILDREN, np.uint64)
@@ -343,7 +343,7 @@ def batch_codes(batch, plan, words, of_bytes, cuts, x, rows, found, most):  # OU
     for j in range(plan.children.size):
         array = load(children + POINTER * np.uint64(plan.children[j]), np.uint64)
         codes, kind, start, size, missing = (
-            x[plan.rows[j], rows[0] : rows[1]],
+            x[plan.rows[j]],
             plan.kinds[j],
             plan.starts[j],
             plan.sizes[j],

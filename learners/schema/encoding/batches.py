@@ -88,15 +88,11 @@ class BatchEncoder:
         """Codes (n_attributes, n_rows) of a batch; absent columns get the unseen code. See `codes_and_most`."""
         return self.codes_and_most(batch, is_trusted)[0]
 
-    def codes_and_most(
-        self, batch: pa.RecordBatch, is_trusted: bool = True, room: Codes | None = None, start: int = 0
-    ) -> tuple[Codes, Integers]:
+    def codes_and_most(self, batch: pa.RecordBatch, is_trusted: bool = True) -> tuple[Codes, Integers]:
         """Codes (n_attributes, n_rows) of a batch, and the largest of each attribute (n_attributes,) int64.
 
         `is_trusted`: false if it comes from outside: it is then checked as `batch.validate(full=True)` does. Indices into
         dictionaries are checked in any case: Parquet's pages may be damaged.
-        `room`, (n_attributes, at least start + n_rows) codes, C-contiguous, optional: where they are written, from the
-        column `start` on; what is returned is a part of it.
         Raises SchemaError if the type of a column does not fit; InvalidBuffers if a buffer holds what it must not.
         """
         plan = self.plan_of(batch.schema)
@@ -104,9 +100,8 @@ class BatchEncoder:
             check(batch, full=False)
             for place in plan.others:
                 check_column(batch, place)
-        whole = np.empty((len(self.attributes), batch.num_rows), self.dtype) if room is None else room
-        stop = start + batch.num_rows
-        x, most = whole[:, start:stop], np.zeros(len(self.attributes), np.int64)
+        x: Codes = np.empty((len(self.attributes), batch.num_rows), self.dtype)
+        most = np.zeros(len(self.attributes), np.int64)
         for i in plan.absent:
             x[i] = most[i] = self.attributes[i].n_values
         for i, place in plan.slow:
@@ -123,8 +118,7 @@ class BatchEncoder:
             lent = batch.__arrow_c_array__()  # given back when the capsules are forgotten
             address = np.uint64(_pointer(lent[1], b"arrow_array"))
             tables = (plan.byte_tables, plan.largest)
-            rows = (start, stop)
-            kernels.batch_codes(address, plan.columns, self.words, tables, self.cuts, whole, rows, found, largest)
+            kernels.batch_codes(address, plan.columns, self.words, tables, self.cuts, x, found, largest)
             del lent
             if found.any():
                 self._look_closer(batch, plan, found, x, is_trusted)

@@ -236,25 +236,14 @@ class Encoder:
 
         Raises SchemaError if a value is not in its domain, naming column and file; UnknownColumn if a column is absent.
         """
-        y = self.training_classes(batch, where)
-        return Chunk(self.training_codes(batch, where), y, self.numbers(batch))
-
-    def training_classes(self, batch: pa.RecordBatch, where: str) -> Codes:
-        """The classes of a training chunk, once all columns are there; raises as `training_chunk` does."""
         if self.inputs.plan_of(batch.schema).absent or self.target.plan_of(batch.schema).absent:
             known = set(batch.schema.names)
             for name in self.schema.columns:
                 if name not in known:
                     raise UnknownColumn(name, batch.schema.names)
         try:
-            return self.classes(batch)
-        except SchemaError as error:
-            raise SchemaError(f"{where}: {error}", error.column) from error
-
-    def training_codes(self, batch: pa.RecordBatch, where: str, room: Codes | None = None, start: int = 0) -> Codes:
-        """The codes of a training chunk, in a room if one is given; raises as `training_chunk` does."""
-        try:
-            x, most = self.inputs.codes_and_most(batch, room=room, start=start)
+            y = self.classes(batch)
+            x, most = self.inputs.codes_and_most(batch)
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}", error.column) from error
         too_large = most >= self.schema.domain_sizes
@@ -267,7 +256,7 @@ class Encoder:
                 f"{where}: column {name!r} holds {value}, which the given schema does not know. Fit the schema again.",
                 name,
             )
-        return x
+        return Chunk(x, y, self.numbers(batch))
 
 
 def encoder_of(schema: Schema) -> Encoder:
