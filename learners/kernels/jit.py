@@ -251,39 +251,6 @@ def bytes_at(address: int, n: int) -> np.ndarray:
 
 
 @intrinsic
-def float32_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
-    """The float32 with the bits of an int32."""
-    require(bits == types.int32, "float32_of_bits takes an int32", bits)
-
-    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.bitcast(args[0], ir.FloatType())
-
-    return types.float32(types.int32), codegen
-
-
-@intrinsic
-def bits_of_float64(typingctx: Context, number: types.Type) -> Intrinsic:
-    """The bits of a float64 as an int64."""
-    require(number == types.float64, "bits_of_float64 takes a float64", number)
-
-    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.bitcast(args[0], ir.IntType(64))
-
-    return types.int64(types.float64), codegen
-
-
-@intrinsic
-def float64_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
-    """The float64 with the bits of an int64."""
-    require(bits == types.int64, "float64_of_bits takes an int64", bits)
-
-    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), codegen
-
-
-@intrinsic
 def load(typingctx: Context, address: types.Type, kind: types.NumberClass) -> Intrinsic:
     """The number of a type such as np.int32 at an address, aligned or not; whoever calls keeps the memory alive."""
     require(address == types.uint64, "load takes an address as a uint64", address)

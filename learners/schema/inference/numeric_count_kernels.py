@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Array, Integers
-from learners.kernels.jit import bits_of_float64, inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 ODD = np.uint64(0x9E3779B97F4A7C15)
 EMPTY = -1
@@ -52,7 +52,7 @@ def count_numbers(x, y, start, level, slots, n):
         if np.isnan(number):
             n_missing += 1
             continue
-        key = bits_of_float64(number + 0.0)  # + 0.0 makes one zero of the two
+        key = np.float64(number + 0.0).view(np.int64)  # + 0.0 makes one zero of the two
         if key < 0:
             key ^= REVERSED
         key >>= level

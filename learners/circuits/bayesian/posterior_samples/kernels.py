@@ -11,7 +11,7 @@ import numpy as np
 from learners.circuits.evaluation.density_kernels import log_poisson
 from learners.circuits.kernels import GAUSSIAN, LOOKUP, POISSON, PRODUCT_OF, SUM_OF, SUM_OF_TWO
 from learners.kernels.arrays import Floats, Integers
-from learners.kernels.jit import bits_of_float64, float64_of_bits, inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 LOG_2_E, LN_2_HIGH, LN_2_LOW = 1.4426950408889634, 0.6931471803691238, 1.9082149292705877e-10
 # Added to a number, it leaves the nearest whole one in the last bits.
@@ -56,7 +56,7 @@ def exponential(y):
     p = 1 / 40320 + r * (1 / 362880 + r * (1 / 3628800 + r * p))
     p = 1 / 120 + r * (1 / 720 + r * (1 / 5040 + r * p))
     p = 1.0 + r * (1.0 + r * (1 / 2 + r * (1 / 6 + r * (1 / 24 + r * p))))
-    return p * float64_of_bits((bits_of_float64(t) << 52) + (1023 << 52))
+    return p * np.int64((np.float64(t).view(np.int64) << 52) + (1023 << 52)).view(np.float64)
 
 
 @inner_kernel
