@@ -112,16 +112,6 @@ class Served:
         if self.watch is not None:
             self.watch.add_batch(chunk.x, probabilities, raw, keys)
 
-    def intervals(self, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
-        """Credible intervals (low, high) of the probabilities, each (n_rows, n_classes).
-
-        Raises
-        ------
-        InvalidParameter
-            If the model has no posterior.
-        """
-        return intervals_of(self.model, chunk, level)
-
     def check_names(self, records: Iterable[JSONMapping], ignore_unknown: bool, way_out: str = WAY_OUT) -> None:
         """Refuse columns that the model has never heard of: most likely a typing error that would cost accuracy.
 

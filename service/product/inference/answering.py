@@ -1,13 +1,11 @@
 """A registered version answers: queries, and rows of files, scored or measured."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from learners.circuits.model import CircuitModel
-from learners.evaluation.metrics import metrics_of
 from learners.models.estimation import Average
 from learners.models.model import Model
 from learners.models.query import AnyQuery
@@ -118,7 +116,7 @@ def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:
     model = map_version(version).model
     rows = measuring_source(workspace, request.uris, request.dataset, run, model.schema)
     warnings = scoring.absences(model, rows)
-    metrics = scoring.measure(model, rows, run.report)
+    metrics = scoring.measure(model, rows, run.report).beside_floor
     return {"model": version.name, "version": version.version, **metrics} | ({"warnings": warnings} if warnings else {})
 
 
@@ -147,10 +145,9 @@ def evaluate_beside(
             raise InvalidRequest(f"{reference} predicts no class: evaluate it alone.", field="model")
         rows = as_trained(open_source(workspace, uris, is_remote=False, schema=model.schema), model.schema)
         warnings += [f"{reference}: {words}" for words in scoring.absences(model, rows)]
-        scores, labels = scoring.scores_of(model, rows, report)
-        metrics = asdict(metrics_of(scores)) | {"n_test_rows": len(labels)}
-        models.append({"model": version.name, "version": version.version, **metrics})
-        losses.append(scoring.log_losses_of(scores))
+        found = scoring.measure(model, rows, report)
+        models.append({"model": version.name, "version": version.version, **found.metrics})
+        losses.append(scoring.log_losses_of(found.scores))
     differences = []
     for own in losses[1:]:
         more = own - losses[0]

@@ -1,8 +1,8 @@
 """Batches through a model: metrics, hold-outs, and scored Parquet files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,47 +39,18 @@ from service.serving.predictor import Probabilities, intervals_of, scored_batch
 Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
 
 
-def probabilities_of(
-    model: Model, source: Source, report: Report = silent, counted: ColumnCounts | None = None
-) -> tuple[Probabilities, Labels]:
+def probabilities_of(model: Model, source: Source, counted: ColumnCounts | None = None) -> tuple[Probabilities, Labels]:
     """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row; what is counted of them goes into `counted`.
 
     Raises
     ------
-    UnknownColumn
-        If the target is not in the data.
-    EmptyData
-        If there are no rows.
+    UnknownColumn, EmptyData
+        As `measure`.
     """
-    found = list(_answered(model, source, report, counted=counted))
+    found = list(_answered(model, source, silent, counted=counted))
     if not found:
         raise EmptyData(NO_ROWS)
     return np.concatenate([part for part, _ in found]), np.concatenate([y for _, y in found])
-
-
-def scores_of(
-    model: Model,
-    source: Source,
-    report: Report = silent,
-    takes_unknown: bool = False,
-    counted: ColumnCounts | None = None,
-) -> tuple[list[RowScores], Labels]:
-    """What metrics need of every row, and true classes (n_rows,), without keeping the probabilities.
-
-    With `takes_unknown`, a class that the model does not know has probability zero; without, it is an error.
-
-    Raises
-    ------
-    UnknownColumn, EmptyData
-        As `probabilities_of`.
-    """
-    scores, labels = [], []
-    for probabilities, y in _answered(model, source, report, takes_unknown, counted):
-        scores.append(scores_of_rows(probabilities, y))
-        labels.append(y)
-    if not scores:
-        raise EmptyData(NO_ROWS)
-    return scores, np.concatenate(labels)
 
 
 def _answered(
@@ -135,42 +106,62 @@ def log_likelihood_of(model: Model, source: Source, report: Report = silent) -> 
     return metrics | {"n_impossible": 0, "n_incomplete": n_rows - n_possible}
 
 
-def measure(model: Model, source: Source, report: Report = silent, takes_unknown: bool = False) -> JSONObject:
-    """The metrics of a model on rows whose class is known, and how many there were.
+class Measurement(NamedTuple):
+    """What a model is worth on rows; of a model without classes the metrics alone.
 
-    With `takes_unknown`, rows of classes that the model does not know count as wrong, and `n_unknown_class_rows` says how many
-    there are, if any. `class_shares_log_loss` is what the class shares alone lose on these rows.
+    Attributes
+    ----------
+    metrics : dict
+        With `n_test_rows`, and `n_unknown_class_rows` if there are any.
+    scores : sequence of RowScores
+        Of all rows, part by part.
+    floor : mapping of str to float
+        What the class shares alone lose on the same rows.
+    report : ModelReport or None
+        If it was asked for.
     """
-    metrics, floor = measure_beside_floor(model, source, report, takes_unknown)
-    return metrics | ({"class_shares_log_loss": floor["log_loss"]} if floor else {})
+
+    metrics: JSONObject
+    scores: Sequence[RowScores] = ()
+    floor: Mapping[str, float] = {}
+    report: ModelReport | None = None
+
+    @property
+    def beside_floor(self) -> JSONObject:
+        """The metrics, and what the class shares lose."""
+        return self.metrics | ({"class_shares_log_loss": self.floor["log_loss"]} if self.floor else {})
 
 
-def measure_whole(
-    model: Model, source: Source, report: Report = silent, takes_unknown: bool = False
-) -> tuple[JSONObject, ModelReport | None]:
-    """What `measure` gives, and the report of the same rows; None of a model without classes."""
+def measure(
+    model: Model, source: Source, report: Report = silent, *, takes_unknown: bool = False, is_reported: bool = False
+) -> Measurement:
+    """Measure a model on rows whose class is known, without keeping the probabilities.
+
+    With `takes_unknown`, rows of classes that the model does not know have probability zero and count as wrong; without, they
+    are an error.
+
+    Raises
+    ------
+    UnknownColumn
+        If the target is not in the data.
+    EmptyData
+        If there are no rows.
+    """
     if model.schema.target is None:
-        return log_likelihood_of(model, source, report), None
-    counted = column_counts(model)
-    scores, labels = scores_of(model, source, report, takes_unknown, counted)
-    metrics, floor = _losses(model, scores, labels)
-    return metrics | {"class_shares_log_loss": floor["log_loss"]}, report_of_scores(model, scores, labels, counted)
-
-
-def measure_beside_floor(
-    model: Model, source: Source, report: Report = silent, takes_unknown: bool = False
-) -> tuple[JSONObject, dict[str, float]]:
-    """The metrics of a model, and on the same rows those of the class shares alone; these are empty without classes."""
-    if model.schema.target is None:
-        return log_likelihood_of(model, source, report), {}
-    return _losses(model, *scores_of(model, source, report, takes_unknown))
-
-
-def _losses(model: Model, scores: Sequence[RowScores], labels: Labels) -> tuple[JSONObject, dict[str, float]]:
-    metrics = asdict(metrics_of(scores)) | {"n_test_rows": len(labels)}
-    n_unknown = int(np.count_nonzero(labels >= model.schema.n_classes))
+        return Measurement(log_likelihood_of(model, source, report))
+    counted = column_counts(model) if is_reported else None
+    scores, labels = [], []
+    for probabilities, part in _answered(model, source, report, takes_unknown, counted):
+        scores.append(scores_of_rows(probabilities, part))
+        labels.append(part)
+    if not scores:
+        raise EmptyData(NO_ROWS)
+    y, n_classes = np.concatenate(labels), model.schema.n_classes
+    n_unknown = int(np.count_nonzero(y >= n_classes))
+    metrics = asdict(metrics_of(scores)) | {"n_test_rows": len(y)}
     metrics |= {"n_unknown_class_rows": n_unknown} if n_unknown else {}
-    return metrics, losses_of_class_shares(labels, len(model.schema.classes))
+    full = report_of_scores(model, scores, y, counted) if is_reported else None
+    return Measurement(metrics, scores, losses_of_class_shares(y, n_classes), full)
 
 
 def log_losses_of(scores: Sequence[RowScores]) -> Probabilities:

@@ -209,9 +209,9 @@ def _loss(metrics: JSONMapping, metric: str) -> float | None:
 def _measured(workspace: Workspace, name: str, number: int, read: Read, run: Run) -> Measured:
     try:
         model = _mapped(workspace, name, number)
-        metrics, of_class_shares = scoring.measure_beside_floor(model, read(model.schema), run.report)
-        shown = {f"{name}_of_class_shares": loss for name, loss in of_class_shares.items()}
-        return Measured(number, metrics | shown, of_class_shares=of_class_shares)
+        found = scoring.measure(model, read(model.schema), run.report)
+        shown = {f"{name}_of_class_shares": loss for name, loss in found.floor.items()}
+        return Measured(number, found.metrics | shown, of_class_shares=found.floor)
     except (LearnerError, NotFound, CorruptFile) as error:  # a new class, a lost column, no rows, a damaged file
         return Measured(number, None, str(error))
 

@@ -191,9 +191,9 @@ def evaluate_learned(workspace: Workspace, run: Run) -> JSONObject:
         return {"metrics": timing}
     keep_scored(model, rows, Path(learned["path"]))
     # Of a rare class all rows may be kept back: the model does not know it, and is wrong there.
-    metrics, report = scoring.measure_whole(model, rows, run.report, takes_unknown=request.keeps_back)
-    answer = {"metrics": metrics | {"evaluated_on": where} | timing}
-    return answer if report is None else answer | {"report": report.to_dict()}
+    found = scoring.measure(model, rows, run.report, takes_unknown=request.keeps_back, is_reported=True)
+    answer = {"metrics": found.beside_floor | {"evaluated_on": where} | timing}
+    return answer if found.report is None else answer | {"report": found.report.to_dict()}
 
 
 def reserve(workspace: Workspace, run: Run) -> JSONObject:

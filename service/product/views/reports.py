@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from learners.errors import NoClass
-from learners.evaluation.model_report import ModelReport, column_counts, report_of
+from learners.evaluation.model_report import ModelReport
 from learners.passes.sources.null_class import as_trained
 from service.product.datasets.data_roots import open_source
 from service.product.inference.metric_words import interval
-from service.product.inference.scoring import probabilities_of
+from service.product.inference.scoring import measure
 from service.product.outputs import Output, check_free, delivering, name_of
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping, JSONObject
@@ -120,8 +120,8 @@ def write_report(
     if model.schema.target is None:
         raise NoClass
     source = as_trained(open_source(workspace, list(uris), is_remote=False, schema=model.schema), model.schema)
-    counted = column_counts(model)
-    report = report_of(model, *probabilities_of(model, source, counted=counted), counted)
+    report = measure(model, source, is_reported=True).report
+    assert report is not None
     name, files = f"{version.name}@{version.version}", " ".join(uris)
     call = f"fewpass report {name} {files} --html {name_of(output)}"
     page = report_page(report, title=name, learner=version.learner, call=call, where=files)

@@ -29,7 +29,7 @@ from service.http.paths import is_hot
 from service.requests import problems
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.serving.answers import check_answer, check_columns, classes_in_json, rows_in_json, top_batch, top_classes
-from service.serving.predictor import Predictor, Probabilities, Served, scored_batch
+from service.serving.predictor import Predictor, Probabilities, Served, intervals_of, scored_batch
 from service.settings import Settings
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -223,7 +223,7 @@ class Predict:
         response = {"model": served.name, "version": served.version}
         response |= classes_in_json(served.classes, probabilities, options.top_k)
         if options.interval is not None:
-            low, high = served.intervals(rows.chunk, options.interval)
+            low, high = intervals_of(served.model, rows.chunk, options.interval)
             response["intervals"] = rows_in_json(np.stack([low, high], axis=2))
         if ids is not None:
             response["ids"] = ids
@@ -246,7 +246,7 @@ class Predict:
             return JSON, self._json(served, rows, options)
         check_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
         check_columns(len(served.classes), options.top_k)
-        intervals = None if options.interval is None else served.intervals(rows.chunk, options.interval)
+        intervals = None if options.interval is None else intervals_of(served.model, rows.chunk, options.interval)
         probabilities = served.predict_proba(rows.chunk)
         if options.top_k is None:
             batch = scored_batch(served.classes, probabilities, intervals)
