@@ -45,27 +45,18 @@ class Holder:
     """A key as requests are checked against it."""
 
     name: str
-    rank: int
+    role: Role
     sha256: str
     expires: float
 
-    def may_predict(self) -> bool:
-        """Whether the key suffices for predictions and has not expired."""
-        return self.rank >= PREDICT_RANK and (self.expires == NEVER or self.expires > time.time())
+    def is_valid(self) -> bool:
+        """Whether the key has not expired."""
+        return self.expires > time.time()
 
     @classmethod
     def of(cls, sha256: str, key: ApiKey) -> "Holder":
         """The holder of a stored key."""
-        return cls(key.name, rank(key.role), sha256, key.expires_at.timestamp() if key.expires_at else NEVER)
-
-
-def rank(role: Role) -> int:
-    """Position of a role: each may do what those of lower rank may."""
-    return list(Role).index(role)
-
-
-RANKS = {role: rank(role) for role in Role}
-PREDICT_RANK = RANKS[Role.PREDICT]
+        return cls(key.name, key.role, sha256, key.expires_at.timestamp() if key.expires_at else NEVER)
 
 
 def needed_role(method: str, path: str) -> Role | None:
@@ -109,7 +100,7 @@ class Guard:
         self._fixed: dict[str, Holder] = {}
         if settings.admin_key is not None:
             sha256 = hashlib.sha256(settings.admin_key.encode()).hexdigest()
-            self._fixed[sha256] = Holder(ADMINISTRATOR, RANKS[Role.ADMIN], sha256, NEVER)
+            self._fixed[sha256] = Holder(ADMINISTRATOR, Role.ADMIN, sha256, NEVER)
         self._holders = self._fixed
         self.sessions = Sessions()
         self._control: Control | None = None
@@ -167,7 +158,7 @@ class Guard:
         check_of_page(scope["method"], headers)
         session = await self.sessions.session(control, session_id, origin_of(scope["scheme"], headers))
         holder = None if session is None else self._holders.get(session.key_sha256)
-        if session is None or holder is None or holder.expires <= time.time():
+        if session is None or holder is None or not holder.is_valid():
             raise KeyNeeded("The session has ended. Sign in again with an API key.")
         scope["fewpass.session"] = session.id_sha256
         return holder
@@ -186,10 +177,8 @@ class Guard:
         """
         headers = scope["fewpass.headers"]
         known = self._verified.get(headers.get(b"authorization"))
-        if known is not None and is_hot(scope["method"], scope["path"]) and known.may_predict():
-            scope["fewpass.key"] = known.name
-            if self.rates is not None:
-                self.rates.take(known.name)
+        if known is not None and is_hot(scope["method"], scope["path"]) and known.is_valid():
+            self._admit(known, Role.PREDICT, scope)
             return
         token = token_of(headers)
         if token is None and not self.needs_keys:
@@ -222,12 +211,12 @@ class Guard:
         scope["fewpass.key"] = holder.name
         if self.rates is not None:
             self.rates.take(holder.name)
-        has = scope["fewpass.role"] = list(Role)[holder.rank]
-        if needed is not None and holder.rank < RANKS[needed]:
+        scope["fewpass.role"] = holder.role
+        if needed is not None and not holder.role.covers(needed):
             raise Forbidden(
-                f"Key {holder.name!r} has the role {has}; this call needs {needed}. Ask an administrator for a key with that role.",
+                f"Key {holder.name!r} has the role {holder.role}; this call needs {needed}. Ask an administrator for a key with that role.",
                 key=holder.name,
-                role=str(has),
+                role=str(holder.role),
                 needed=str(needed),
             )
 
@@ -241,7 +230,7 @@ class Guard:
         # Looked up by hash, so that the time it takes tells nothing about any token.
         sha256 = hashlib.sha256(token).hexdigest()
         holder = self._holders.get(sha256)
-        if holder is None or not hmac.compare_digest(holder.sha256, sha256) or holder.expires <= time.time():
+        if holder is None or not hmac.compare_digest(holder.sha256, sha256) or not holder.is_valid():
             raise InvalidKey
         return holder
 

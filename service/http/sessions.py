@@ -4,7 +4,6 @@ A cookie goes along with whatever a browser sends, so it counts only for request
 browser says so (`Sec-Fetch-Site`), and what could change something brings a header that no form and no foreign page can add.
 """
 
-import hashlib
 import time
 from http.cookies import CookieError, SimpleCookie
 
@@ -13,7 +12,7 @@ import anyio.to_thread
 
 from service.requests.problems import Forbidden
 from storage.control.control import Control
-from storage.control.sessions import BrowserSession, find_session
+from storage.control.sessions import BrowserSession, find_session, session_sha256
 
 LIFETIME_S = 12 * 3600
 HEADER = b"x-fewpass-console"
@@ -76,7 +75,7 @@ class Sessions:
 
     async def session(self, control: Control, session_id: str, origin: str) -> BrowserSession | None:
         """The session of an id, if it is of this origin and has not ended."""
-        sha256 = hashlib.sha256(session_id.encode("latin-1", "replace")).hexdigest()
+        sha256 = session_sha256(session_id)
         now = time.monotonic()
         until, found = self._known.get(sha256, (0.0, None))
         if found is None or until < now:

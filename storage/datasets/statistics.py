@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -21,24 +20,6 @@ from storage.files.workspace_layout import drafting, refusals_of_the_disk, settl
 from storage.names import checked_key
 
 _IPC = "arrow.stream"
-
-
-@dataclass(frozen=True)
-class StoredStatistic:
-    """A statistic in a store.
-
-    Parameters
-    ----------
-    key : what it is of
-    path : of its file
-    n_bytes : of its file
-    written_at : aware, UTC
-    """
-
-    key: str
-    path: Path
-    n_bytes: int
-    written_at: datetime
 
 
 @dataclass(frozen=True)
@@ -158,30 +139,18 @@ class StatisticStore:
         for path in self._paths(checked_key(key)):
             _unlink(path)
 
-    def stored(self) -> tuple[StoredStatistic, ...]:
-        """What there is, last written first."""
+    def prune(self, max_bytes: int) -> None:
+        """Remove the oldest statistics until the others fit; they can all be counted again."""
         found = []
         for path in self.directory.glob("*-*.duckdb"):
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):  # pruned by another process
                 status = path.stat()
-                written_at = datetime.fromtimestamp(status.st_mtime, UTC)
-                found.append(StoredStatistic(path.stem.partition("-")[0], path, status.st_size, written_at))
-        return tuple(sorted(found, key=lambda statistic: (statistic.written_at, statistic.key), reverse=True))
-
-    def prune(self, max_bytes: int) -> tuple[StoredStatistic, ...]:
-        """Remove the oldest statistics until the others fit; they can all be counted again.
-
-        Returns
-        -------
-        those that were removed
-        """
-        removed, total = [], 0
-        for statistic in self.stored():
-            total += statistic.n_bytes
+                found.append((status.st_mtime, path.name, status.st_size))
+        total = 0
+        for _, name, n_bytes in sorted(found, reverse=True):
+            total += n_bytes
             if total > max_bytes:
-                _unlink(statistic.path)
-                removed.append(statistic)
-        return tuple(removed)
+                _unlink(self.directory / name)
 
     def _paths(self, key: str) -> list[Path]:
         return sorted(self.directory.glob(f"{key}-*.duckdb"))

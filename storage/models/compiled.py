@@ -131,15 +131,11 @@ def _list_of(name: str, array: np.ndarray) -> pa.LargeListArray:
     return pa.LargeListArray.from_arrays(pa.array([0, flat.size], pa.int64()), pa.array(flat))
 
 
-def map_compiled(path: Path | str, *, verify: bool = False) -> tuple[Header, Arrays]:
+def map_compiled(path: Path | str) -> tuple[Header, Arrays]:
     """Map the compiled form of a model into memory.
 
     All of it is read once, to check its sum, at the speed of memory where the kernel holds the file already; so no flipped
     bit becomes an answer. Files of earlier releases have no such sum.
-
-    Parameters
-    ----------
-    verify : whether to check the SHA-256 of every array as well (about 2 GB/s)
 
     Returns
     -------
@@ -157,14 +153,11 @@ def map_compiled(path: Path | str, *, verify: bool = False) -> tuple[Header, Arr
             raise CorruptFile(path, "its header has changed. Rebuild it from the model's DuckDB file.")
         _check_seal(path, batch.schema.metadata, text)
         contents = json.loads(text)
-        specs = contents["arrays"]
-        arrays = {spec["name"]: _array(batch.column(i), spec) for i, spec in enumerate(specs)}
+        arrays = {spec["name"]: _array(batch.column(i), spec) for i, spec in enumerate(contents["arrays"])}
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         if isinstance(error, CorruptFile):
             raise
         raise CorruptFile(path, f"{error}. Rebuild it from the model's DuckDB file.") from error
-    if verify:
-        _check_arrays(path, specs, arrays)
     return contents["header"], arrays
 
 
@@ -197,10 +190,3 @@ def _array(column: pa.LargeListArray, spec: _Description) -> np.ndarray:
     array = np.empty(shape, dtype) if flat.size == 0 else flat.view(dtype).reshape(shape)
     array.flags.writeable = False
     return array
-
-
-def _check_arrays(path: Path, specs: list[_Description], arrays: Arrays) -> None:
-    for spec in specs:
-        name = spec["name"]
-        if hashlib.sha256(array_bytes(name, arrays[name]).data).hexdigest() != spec["sha256"]:
-            raise CorruptFile(path, f"array {name!r} has changed. Rebuild it from the model's DuckDB file.")

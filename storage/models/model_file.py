@@ -48,13 +48,11 @@ class ModelFiles:
     ----------
     duckdb_path, arrow_path : of the model and of its compiled form
     sha256 : of the DuckDB file
-    n_bytes : of both files together
     """
 
     duckdb_path: Path
     arrow_path: Path
     sha256: str
-    n_bytes: int
 
 
 def write_model(
@@ -115,7 +113,7 @@ def _compile(
     write_compiled(arrow_path, header, arrays, replace=True)
     manifest = {duckdb_path.name: sha256, arrow_path.name: sha256_of_file(arrow_path)}
     write_manifest(duckdb_path.with_suffix(".sha256"), manifest)
-    return ModelFiles(duckdb_path, arrow_path, sha256, duckdb_path.stat().st_size + arrow_path.stat().st_size)
+    return ModelFiles(duckdb_path, arrow_path, sha256)
 
 
 def _write_duckdb(
@@ -287,13 +285,11 @@ def rebuild_compiled(duckdb_path: Path | str, completed: Completed) -> Path:
         If the DuckDB file itself is damaged.
     """
     path = Path(duckdb_path)
-    manifest_path, arrow_path = path.with_suffix(".sha256"), path.with_suffix(".arrow")
-    sha256 = read_manifest(manifest_path).get(path.name) if manifest_path.exists() else sha256_of_file(path)
-    verify_file(path, sha256 or "")
+    manifest = path.with_suffix(".sha256")
+    sha256 = read_manifest(manifest).get(path.name, "") if manifest.exists() else sha256_of_file(path)
+    verify_file(path, sha256)
     header, arrays = read_model(path)
-    write_compiled(arrow_path, header, completed(header, arrays), replace=True)
-    write_manifest(manifest_path, {path.name: sha256 or "", arrow_path.name: sha256_of_file(arrow_path)})
-    return arrow_path
+    return _compile(path, sha256, header, completed(header, arrays)).arrow_path
 
 
 def remove_model(duckdb_path: Path | str) -> None:
