@@ -189,6 +189,16 @@ def show_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequenc
     out.print(table_of(title, columns, rows) if rows else f"[dim]{empty}[/]")
 
 
+def show_list(
+    items: Sequence[Any], as_json: bool, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "none"
+) -> None:
+    """Print items as JSON, or as a table with a row for each."""
+    if as_json:
+        show_json(items)
+    else:
+        show_table(None, columns, rows, empty)
+
+
 def show_records(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print rows that may have many columns: as a table, else with a line for each column, else one after the other."""
     lines = [[column, *(row[index] for row in rows)] for index, column in enumerate(columns)]
