@@ -88,12 +88,7 @@ def logs_to_standard_error() -> None:
 
 
 def opened(workspace: Path | None) -> Workspace:
-    """The workspace of a command that makes none: a mistyped name shall not look like an empty registry.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """The workspace of a command that makes none: a mistyped name shall not look like an empty registry (InvalidRequest)."""
     settings = _settings(workspace, {})
     # A control database elsewhere is named by its URL, and then what is mistyped is noticed there.
     if settings.control_url is None and not Layout(settings.workspace).models.is_dir():

@@ -50,14 +50,7 @@ def workspace_of(request: Request) -> Workspace:
 
 
 def served_of(request: Request, reference: str) -> Served:
-    """The model of "name", "name@version" or "name@alias" as this process serves it.
-
-    Raises
-    ------
-    NotReady
-        If the server is starting.
-    NotFound, CorruptFile
-    """
+    """The model of "name", "name@version" or "name@alias" as this process serves it; NotReady while the server is starting."""
     predictor: Predictor | None = getattr(request.app.state, "predictor", None)
     if predictor is None:
         raise NotReady("The server is starting.")

@@ -70,12 +70,7 @@ class Visitors:
         self._seen: set[bytes | None] = set()
 
     def check(self, method: str, scheme: str, headers: dict[bytes, bytes]) -> None:
-        """Refuse a request that a foreign page has sent, or that came under a foreign name.
-
-        Raises
-        ------
-        Forbidden
-        """
+        """Refuse a request that a foreign page has sent, or that came under a foreign name (Forbidden)."""
         host = headers.get(b"host")
         is_of_browser = b"sec-fetch-site" in headers or b"origin" in headers
         if is_of_browser and method not in SAFE and self._is_foreign(scheme, host or b"", headers):
@@ -91,9 +86,7 @@ class Visitors:
     def check_host(self, host: bytes | None) -> None:
         """Refuse a Host header that is neither where this server listens nor a trusted name; programs may send none.
 
-        Raises
-        ------
-        Forbidden
+        Raises Forbidden.
         """
         if host is None:
             return

@@ -25,13 +25,7 @@ class ServerConfig(Config):
     is_stopping = False
 
     def bind_socket(self) -> socket:
-        """The socket to listen on.
-
-        Raises
-        ------
-        InvalidRequest
-            If the address cannot be had, which Uvicorn would only log.
-        """
+        """The socket to listen on; InvalidRequest if the address cannot be had, which Uvicorn would only log."""
         listening = socket(AF_INET6 if ":" in self.host else AF_INET)
         listening.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
         try:

@@ -29,12 +29,7 @@ class InFlight:
         return Hold(self)
 
     def take(self, n_bytes: int) -> None:
-        """Add to what is held, or give back where it is negative.
-
-        Raises
-        ------
-        Overloaded
-        """
+        """Add to what is held, or give back where it is negative; Overloaded if that is too much."""
         with self._lock:
             if n_bytes > 0 and self.n_bytes + n_bytes > self.max_bytes:
                 raise Overloaded(
@@ -52,12 +47,7 @@ class Hold:
         self.of, self.n_bytes = of, 0
 
     def add(self, n_bytes: int) -> None:
-        """Hold so many bytes more.
-
-        Raises
-        ------
-        Overloaded
-        """
+        """Hold so many bytes more; Overloaded if that is too much."""
         if n_bytes:
             self.of.take(n_bytes)
             self.n_bytes += n_bytes

@@ -26,13 +26,7 @@ class RequestRates:
         self._due: dict[str, float] = {}  # when the requests so far would have come, had they kept the gap
 
     def take(self, key: str) -> None:
-        """Count a request.
-
-        Raises
-        ------
-        TooManyRequests
-            If it comes too early; it is not counted then.
-        """
+        """Count a request; one that comes too early is not counted (TooManyRequests)."""
         now = time.monotonic()
         due = max(self._due.get(key, now), now) + self.gap_s
         early_s = due - now - max(BURST_S, self.gap_s)

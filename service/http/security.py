@@ -147,12 +147,7 @@ class Guard:
     async def _holder_of(self, session_id: str, control: Control, scope: Scope) -> Holder:
         """The key that a session stands for.
 
-        Raises
-        ------
-        KeyNeeded
-            If the session or its key has ended.
-        Forbidden
-            If no page of this server asks.
+        Raises KeyNeeded if the session or its key has ended, Forbidden if no page of this server asks.
         """
         headers = scope["fewpass.headers"]
         check_of_page(scope["method"], headers)
@@ -166,14 +161,8 @@ class Guard:
     def check(self, scope: Scope) -> None:
         """Whether this request may go on.
 
-        Raises
-        ------
-        KeyNeeded, InvalidKey
-            401: there is no key, or none that is valid.
-        Forbidden
-            403: the key's role does not suffice, or a web page of somebody else asks.
-        TooManyRequests
-            429: the key has made more requests than it may.
+        Raises KeyNeeded or InvalidKey (401) if there is no key, or none that is valid; Forbidden (403) if the key's role does
+        not suffice, or a web page of somebody else asks; TooManyRequests (429) if the key has made more requests than it may.
         """
         headers = scope["fewpass.headers"]
         known = self._verified.get(headers.get(b"authorization"))
@@ -202,12 +191,7 @@ class Guard:
         self._admit(holder, needed, scope)
 
     def _admit(self, holder: Holder, needed: Role | None, scope: Scope) -> None:
-        """Note who asks, unless the role does not suffice or the key asks too often.
-
-        Raises
-        ------
-        Forbidden, TooManyRequests
-        """
+        """Note who asks; Forbidden if the role does not suffice, TooManyRequests if the key asks too often."""
         scope["fewpass.key"] = holder.name
         if self.rates is not None:
             self.rates.take(holder.name)
@@ -221,12 +205,7 @@ class Guard:
             )
 
     def holder(self, token: bytes) -> Holder:
-        """The valid key of a token.
-
-        Raises
-        ------
-        InvalidKey
-        """
+        """The valid key of a token; InvalidKey if there is none."""
         # Looked up by hash, so that the time it takes tells nothing about any token.
         sha256 = hashlib.sha256(token).hexdigest()
         holder = self._holders.get(sha256)
@@ -255,12 +234,7 @@ def token_of(headers: dict[bytes, bytes]) -> bytes | None:
 
 
 def check_start(settings: Settings, control: Control) -> None:
-    """Refuse to listen where others can ask, before there is a key.
-
-    Raises
-    ------
-    KeyNeeded
-    """
+    """Refuse to listen where others can ask, before there is a key (KeyNeeded)."""
     if not settings.needs_keys or settings.admin_key is not None or hashed_keys(control):
         return
     raise KeyNeeded(

@@ -49,12 +49,7 @@ def session_cookie(headers: Headers) -> str | None:
 
 
 def check_of_page(method: str, headers: Headers) -> None:
-    """Refuse a cookie that comes with a request which no page of this server has made.
-
-    Raises
-    ------
-    Forbidden
-    """
+    """Refuse a cookie that comes with a request which no page of this server has made (Forbidden)."""
     site = headers.get(b"sec-fetch-site")
     is_ours = site == b"same-origin" or (site == b"none" and method in SAFE)
     if not is_ours:

@@ -374,13 +374,7 @@ class _Inbox:
         self.say(kind, content)
 
     def report(self, progress: JSONObject) -> None:
-        """Tell of progress.
-
-        Raises
-        ------
-        Cancelled
-            If the parent wants no more of it.
-        """
+        """Tell of progress; Cancelled if the parent wants no more of it."""
         if self._stop.is_set():
             raise Cancelled("The job was cancelled.")
         self.say("progress", progress)

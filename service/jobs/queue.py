@@ -114,7 +114,7 @@ class JobQueue:
         retry_of: str | None = None,
         priority: Priority = "normal",
     ) -> tuple[Job, bool]:
-        """Put one job into the queue.
+        """Put one job into the queue; Conflict if the key was used with another request.
 
         Parameters
         ----------
@@ -133,11 +133,6 @@ class JobQueue:
         -------
         (Job, bool)
             The job, and whether this call made it.
-
-        Raises
-        ------
-        Conflict
-            If the key was used with another request.
         """
         nonce = secrets.token_hex(8)
         document = {"kind": kind, "request": request, "nonce": nonce, "submitted_at": time.time()}
@@ -209,10 +204,7 @@ class JobQueue:
     def cancel(self, job_id: str) -> Job:
         """Stop a job: at once if it is queued, between two chunks if it runs.
 
-        Raises
-        ------
-        Conflict
-            If the job has already succeeded or failed.
+        Raises Conflict if the job has already succeeded or failed.
         """
         job = self.get(job_id)
         if job.state in {"queued", "running"}:
@@ -225,10 +217,7 @@ class JobQueue:
     def retry(self, job_id: str) -> Job:
         """Submit the same request as a new job; passes that were finished are not read again.
 
-        Raises
-        ------
-        Conflict
-            If the job has not failed and was not cancelled.
+        Raises Conflict if the job has not failed and was not cancelled.
         """
         job = self.get(job_id)
         if job.state not in {"failed", "cancelled"}:

@@ -101,12 +101,7 @@ class Attempt:
             self.started = time.monotonic()
 
     def check(self) -> None:
-        """Give up a job that takes too long.
-
-        Raises
-        ------
-        JobFailed
-        """
+        """Give up a job that takes too long (JobFailed)."""
         limit_s = self.limits.time_s
         if limit_s is not None and self.started is not None and time.monotonic() - self.started > limit_s:
             raise too_late(limit_s)
@@ -279,12 +274,7 @@ class _Reporter:
         self._latest = progress
 
     def check(self) -> None:
-        """Give up a job that was cancelled or takes too long.
-
-        Raises
-        ------
-        Cancelled, JobFailed
-        """
+        """Give up a job that was cancelled or takes too long (Cancelled, JobFailed)."""
         if self.stopped is not None:
             raise Cancelled("The job was cancelled.") from self.stopped
         self.is_in_time()

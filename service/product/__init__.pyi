@@ -10,6 +10,7 @@ from service.product.datasets.datasets import kind_of_name as kind_of_name
 from service.product.datasets.datasets import list_datasets as list_datasets
 from service.product.datasets.datasets import register_dataset as register_dataset
 from service.product.datasets.datasets import schema_of_files as schema_of_files
+from service.product.datasets.known_files import damaged_notes as damaged_notes
 from service.product.datasets.profile import dataset_profile as dataset_profile
 from service.product.datasets.rules import damaged_rules as damaged_rules
 from service.product.forgetting.forgetting_served import forget_predictions as forget_predictions
@@ -46,7 +47,6 @@ from service.product.monitoring.windows import monitoring_column as monitoring_c
 from service.product.monitoring.windows import monitoring_families as monitoring_families
 from service.product.monitoring.windows import monitoring_windows as monitoring_windows
 from service.product.monitoring_loop import model_states as model_states
-from service.product.notes import damaged_notes as damaged_notes
 from service.product.outputs import write_output as write_output
 from service.product.submission.job_steps import clean as clean
 from service.product.submission.job_steps import evaluate as evaluate

@@ -84,12 +84,7 @@ def _is_there(filesystem: pafs.FileSystem, path: str) -> bool:
 def destination_of(output: Output) -> Path | Stored:
     """A path of this machine, or the file of a store that an address names.
 
-    Raises
-    ------
-    InvalidRequest
-        If the address is of what cannot be written.
-    SourceError
-        If it is none.
+    Raises InvalidRequest if the address is of what cannot be written, SourceError if it is none.
     """
     text = str(output)
     shown = redacted(text)
@@ -123,9 +118,7 @@ def name_of(output: Output) -> PurePosixPath:
 def check_free(output: Output, *, replace: bool) -> None:
     """Refuse an address that cannot be written, and a file that exists and is not to be replaced.
 
-    Raises
-    ------
-    InvalidRequest, SourceError
+    Raises InvalidRequest or SourceError.
     """
     if destination_of(output).exists() and not replace:
         shown = redacted(str(output))
@@ -136,10 +129,7 @@ def check_free(output: Output, *, replace: bool) -> None:
 def delivering(output: Output, *, replace: bool) -> Iterator[Path]:
     """A local path to write to, in a private folder; what is there at the end appears at the output, whole.
 
-    Raises
-    ------
-    InvalidRequest, SourceError
-        As of `check_free`; or if the store refuses the file.
+    Raises InvalidRequest or SourceError as of `check_free`; or if the store refuses the file.
     """
     place = destination_of(output)
     if isinstance(place, Path):
@@ -169,12 +159,7 @@ def write_output(output: Output, make: Callable[[], str | bytes], *, replace: bo
 
 
 def check_parquet(output: Output, *, replace: bool) -> None:
-    """Refuse a file that has the suffix of something else, or exists and is not to be replaced.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """Refuse a file that has the suffix of something else, or exists and is not to be replaced (InvalidRequest)."""
     name, shown = name_of(output), redacted(str(output))
     if name.suffix.lower() not in SUFFIXES:
         raise InvalidRequest(

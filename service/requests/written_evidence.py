@@ -20,10 +20,7 @@ RANGE = re.compile(rf"({END})?\.\.({END})?")
 def evidence_of(texts: list[str]) -> JSONObject:
     """The evidence of a query, as JSON has it.
 
-    Raises
-    ------
-    InvalidRequest
-        Of a text that is none, and of a column that is given twice.
+    Raises InvalidRequest of a text that is none, and of a column that is given twice.
     """
     found: JSONObject = {}
     for text in texts:
@@ -43,10 +40,8 @@ def evidence_of(texts: list[str]) -> JSONObject:
 def likely_of(texts: list[str]) -> JSONObject:
     """The weights of values by column, as JSON has them.
 
-    Raises
-    ------
-    InvalidRequest
-        Of a text that is none, of a weight that is no number, and of a column or value that comes twice.
+    Raises InvalidRequest of a text that is none, of a weight that is no number, and of a column or value that comes
+    twice.
     """
     found: JSONObject = {}
     for text in texts:
@@ -70,13 +65,7 @@ def likely_of(texts: list[str]) -> JSONObject:
 
 
 def scalar(text: str, name: str = "") -> Any:
-    """A value as JSON has it, or else the text itself.
-
-    Raises
-    ------
-    InvalidRequest
-        Of a whole number of thousands of digits.
-    """
+    """A value as JSON has it, or else the text itself; InvalidRequest of a whole number of thousands of digits."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

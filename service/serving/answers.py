@@ -72,12 +72,7 @@ def _lists(values: pa.Array, size: int) -> pa.ListArray:
 
 
 def check_columns(n_classes: int, top_k: int | None) -> None:
-    """Refuse a table with a column for each of many classes.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """Refuse a table with a column for each of many classes (InvalidRequest)."""
     if top_k is None and n_classes > FEW_CLASSES:
         raise InvalidRequest(
             f"The model has {n_classes:,} classes, and each would be a column. Say how many of the most probable ones each row "
@@ -87,12 +82,7 @@ def check_columns(n_classes: int, top_k: int | None) -> None:
 
 
 def check_top_k(top_k: int | None, interval: float | None) -> None:
-    """Refuse a number of classes that is none, or one beside intervals.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """Refuse a number of classes that is none, or one beside intervals (InvalidRequest)."""
     if top_k is not None and top_k < 1:
         raise InvalidRequest(f"top_k={top_k}: ask for at least one class of each row.", parameter="top_k")
     if top_k is not None and interval is not None:
@@ -100,13 +90,7 @@ def check_top_k(top_k: int | None, interval: float | None) -> None:
 
 
 def check_size(n_rows: int, n_classes: int, top_k: int | None = None) -> None:
-    """Refuse an answer that many classes make too large.
-
-    Raises
-    ------
-    InvalidRequest
-        Saying how many rows may be sent at once.
-    """
+    """Refuse an answer that many classes make too large; InvalidRequest, saying how many rows may be sent at once."""
     if n_classes <= FEW_CLASSES:
         return
     most = max(1, (MOST_CELLS if top_k is None else CELLS_AT_A_TIME) // n_classes)
@@ -120,12 +104,7 @@ def check_size(n_rows: int, n_classes: int, top_k: int | None = None) -> None:
 
 
 def check_answer(n_rows: int, n_classes: int, top_k: int | None, interval: float | None) -> None:
-    """Refuse what does not go together, and an answer that would be too large.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """Refuse what does not go together, and an answer that would be too large (InvalidRequest)."""
     check_top_k(top_k, interval)
     check_size(n_rows, n_classes, top_k)
 

@@ -97,13 +97,7 @@ class Served:
         return isinstance(self.model, BoostedModel)
 
     def predict_proba(self, chunk: Chunk) -> Probabilities:
-        """Class probabilities (n_rows, n_classes) of encoded rows.
-
-        Raises
-        ------
-        InvalidPrediction
-            If a row's are no distribution.
-        """
+        """Class probabilities (n_rows, n_classes) of encoded rows; InvalidPrediction if a row's are no distribution."""
         return distributions(self.model.predict_proba(chunk))
 
     def answered(self, chunk: Chunk, probabilities: Probabilities, raw: RawRows, keys: Keys = None) -> None:
@@ -141,9 +135,7 @@ class Served:
     def check_columns(self, names: tuple[str, ...], ignore_unknown: bool, way_out: str = WAY_OUT) -> None:
         """As `check_names`, for the columns of a table, of which none may come twice; clients send the same ones again and again.
 
-        Raises
-        ------
-        InvalidRequest
+        Raises InvalidRequest.
         """
         if names in self.checked_columns:
             return
@@ -191,13 +183,7 @@ class Predictor:
         return self._served.get(reference)
 
     def resolve(self, reference: str) -> Served:
-        """The model of a reference, mapping it if need be.
-
-        Raises
-        ------
-        NotFound
-            If there is no such model, version or alias.
-        """
+        """The model of a reference, mapping it if need be; NotFound if there is no such model, version or alias."""
         with self._lock:
             try:
                 served = self._map(models.find_version(self.control, reference))
@@ -287,9 +273,7 @@ class Predictor:
 def map_version(version: ModelVersion, observer: Observer | None = None) -> Served:
     """Map the compiled file of a model version and make it ready to answer; an observer is told of what it answers.
 
-    Raises
-    ------
-    CorruptFile
+    Raises CorruptFile if it is damaged.
     """
     header, arrays = map_compiled(version.arrow_path)
     with usable(version):
@@ -314,13 +298,7 @@ def shortened(name: str) -> str:
 
 
 def intervals_of(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
-    """The credible intervals of a model that has them.
-
-    Raises
-    ------
-    InvalidParameter
-        If it has none: XGBoost, or m-estimates.
-    """
+    """The credible intervals of a model that has them; InvalidParameter if it has none: XGBoost, or m-estimates."""
     if not hasattr(model, "credible_intervals"):
         text = f"a model of kind {model.kind!r} has no posterior; use estimator hdp, or learner spn with learning=gibbs"
         raise InvalidParameter("interval", level, text)

@@ -91,24 +91,14 @@ def create_key(control: Control, name: str, role: Role | str, expires_at: dateti
 
 
 def list_keys(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[ApiKey]:
-    """A page of the keys, also the revoked ones, ordered by name.
-
-    Raises
-    ------
-    InvalidCursor
-    """
+    """A page of the keys, also the revoked ones, ordered by name; InvalidCursor if the cursor is of another list."""
     with control.reading() as connection:
         rows, next_cursor = page_of_rows(connection, sa.select(_KEYS), _KEYS.c.name, limit, cursor)
     return Page(tuple(_key(row) for row in rows), next_cursor)
 
 
 def revoke_key(control: Control, name: str) -> ApiKey:
-    """End a key now; to revoke it again changes nothing.
-
-    Raises
-    ------
-    NotFound
-    """
+    """End a key now; NotFound if there is none. To revoke it again changes nothing."""
     with control.writing() as connection:
         still = (_KEYS.c.name == name) & _KEYS.c.revoked_at.is_(None)
         if connection.execute(sa.update(_KEYS).where(still).values(revoked_at=tables.now())).rowcount:

@@ -104,23 +104,13 @@ def create_schedule(control: Control, schedule: Schedule) -> Schedule:
 
 
 def get_schedule(control: Control, name: str) -> Schedule:
-    """The schedule of that name.
-
-    Raises
-    ------
-    NotFound
-    """
+    """The schedule of that name; NotFound if there is none."""
     with control.reading() as connection:
         return _existing(connection, name)
 
 
 def list_schedules(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Schedule]:
-    """A page of the schedules, ordered by name.
-
-    Raises
-    ------
-    InvalidCursor
-    """
+    """A page of the schedules, ordered by name; InvalidCursor if the cursor is of another list."""
     with control.reading() as connection:
         rows, next_cursor = page_of_rows(connection, sa.select(_SCHEDULES), _SCHEDULES.c.name, limit, cursor)
         last = _last_runs(connection, [row.id for row in rows])
@@ -142,11 +132,7 @@ def due_schedules(control: Control, now: datetime) -> tuple[Schedule, ...]:
 def change_schedule(control: Control, before: Schedule, after: Schedule) -> Schedule:
     """Replace the definition of a schedule; its identity and its runs stay.
 
-    Raises
-    ------
-    NotFound
-    Conflict
-        If somebody else has changed it since `before` was read.
+    Raises NotFound, Conflict if somebody else has changed it since `before` was read.
     """
     with control.writing() as connection:
         stored = _existing(connection, before.name)
@@ -159,12 +145,7 @@ def change_schedule(control: Control, before: Schedule, after: Schedule) -> Sche
 
 
 def delete_schedule(control: Control, name: str) -> Schedule:
-    """Forget a schedule and its runs; jobs and models stay.
-
-    Raises
-    ------
-    NotFound
-    """
+    """Forget a schedule and its runs; NotFound if there is none. Jobs and models stay."""
     with control.writing() as connection:
         schedule = _existing(connection, name)
         connection.execute(sa.delete(_RUNS).where(_RUNS.c.schedule == schedule.id))
@@ -213,12 +194,7 @@ def set_next_due(control: Control, schedule: Schedule, next_due_at: datetime) ->
 
 
 def list_runs(control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Run]:
-    """A page of the runs of a schedule, newest first.
-
-    Raises
-    ------
-    NotFound, InvalidCursor
-    """
+    """A page of the runs of a schedule, newest first; NotFound if there is no such schedule, InvalidCursor."""
     with control.reading() as connection:
         schedule = _existing(connection, name)
         query = sa.select(_RUNS).where(_RUNS.c.schedule == schedule.id)

@@ -138,9 +138,7 @@ class Forgotten:
     def save(self) -> None:
         """Write what has changed, beside what others have written since this was read.
 
-        Raises
-        ------
-        Unwritable, CorruptFile
+        Raises Unwritable or CorruptFile.
         """
         if self._is_changed:
             with locked(self.path):

@@ -160,9 +160,7 @@ def _expressions(root: object) -> Iterator[tuple[dict[str, object], int]]:
 def _check_total(text: str, node: dict[str, object], depth: int) -> None:
     """Refuse what has no value for some values of a column: rules stand for files that are not there yet.
 
-    Raises
-    ------
-    InvalidPredicate
+    Raises InvalidPredicate.
     """
     if depth > _MAX_DEPTH:
         raise InvalidPredicate(text[:200], f"it is nested more than {_MAX_DEPTH} deep")

@@ -39,12 +39,7 @@ class CheckpointFile:
         return table, json.loads(table.schema.metadata[_NOTE])
 
     def save(self, table: pa.Table, note: Note) -> None:
-        """Replace what was saved; a reader finds the old content or the new one.
-
-        Raises
-        ------
-        Unwritable
-        """
+        """Replace what was saved; a reader finds the old content or the new one. Unwritable if the disk refuses."""
         noted = table.replace_schema_metadata({**(table.schema.metadata or {}), _NOTE: json.dumps(note)})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, noted.schema) as writer:

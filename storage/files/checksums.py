@@ -26,12 +26,7 @@ def with_sum(document: Mapping[str, object]) -> str:
 def checked_document(path: Path, text: str | bytes) -> dict[str, object]:
     """The object that `with_sum` wrote; of one without a sum, as earlier releases wrote them, nothing is checked.
 
-    Raises
-    ------
-    CorruptFile
-        If the sum is another one.
-    ValueError, TypeError
-        If the text is no JSON object.
+    Raises CorruptFile if the sum is another one, ValueError or TypeError if the text is no JSON object.
     """
     document = json.loads(text)
     if not isinstance(document, dict):

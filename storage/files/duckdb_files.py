@@ -111,17 +111,9 @@ def writing(draft: Path, instance: Instance | None = None) -> Iterator[duckdb.Du
 
 @contextmanager
 def reading(path: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that reads a published file.
+    """A connection that reads a published file; CorruptFile if DuckDB cannot make sense of it.
 
-    Parameters
-    ----------
-    path : of the file
-    instance : of the file's folder, of somebody who reads many files; by default one of its own
-
-    Raises
-    ------
-    CorruptFile
-        If DuckDB cannot make sense of it.
+    `instance` is of the file's folder, of somebody who reads many files; by default one of its own.
     """
     # DuckDB would replay a log, and damage in one opens silently with fewer rows.
     if path.with_name(path.name + ".wal").exists():
@@ -152,10 +144,7 @@ def insert(
 def create(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
     """Make a table of an Arrow table, in the order of its rows.
 
-    Raises
-    ------
-    Unstorable
-        If SQL cannot hold it: it has no columns, or one of a type that DuckDB does not know.
+    Raises Unstorable if SQL cannot hold it: it has no columns, or one of a type that DuckDB does not know.
     """
     if table.num_columns == 0:
         raise Unstorable(f"Table {name!r}", "it has no columns.")

@@ -133,9 +133,7 @@ def locked(path: Path) -> Iterator[None]:
 def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Make a folder, and those above it, durably; a mode is for the folder alone, and only if it is new.
 
-    Raises
-    ------
-    Unwritable
+    Raises Unwritable if the disk refuses.
     """
     with refusals_of_the_disk(folder):
         _make_directory(folder, mode)
@@ -183,12 +181,7 @@ class Witness:
         return status.st_dev, status.st_ino
 
     def check(self) -> None:
-        """Refuse a file that is not the one of the beginning.
-
-        Raises
-        ------
-        Unwritable
-        """
+        """Refuse a file that is not the one of the beginning; Unwritable if the disk refuses."""
         if self._look() != self._identity:
             reason = (
                 "it was removed or replaced while it was open, and what is written now would be lost. Stop all servers of "
@@ -264,12 +257,8 @@ def sweep_one(folder: Path) -> bool:
 def files_below(directory: Path) -> Iterator[Path]:
     """The files below a directory in the order of their names, without drafts and other hidden ones.
 
-    A folder that vanishes meanwhile is passed over, and so may a file have vanished when its path comes.
-
-    Raises
-    ------
-    Unwritable
-        If a folder cannot be read: its files would be missing without a word.
+    A folder that vanishes meanwhile is passed over, and so may a file have vanished when its path comes. Raises
+    Unwritable if a folder cannot be read: its files would be missing without a word.
     """
 
     def refuse(error: OSError) -> None:
@@ -284,10 +273,7 @@ def files_below(directory: Path) -> Iterator[Path]:
 def settle(draft: Path, path: Path, mode: int = _READ_ONLY) -> None:
     """Give a complete draft its name: fsync, its mode, rename, fsync of the folder.
 
-    Raises
-    ------
-    Unwritable
-        If the disk refuses; the name is then not taken, or taken by the whole file.
+    Raises Unwritable if the disk refuses; the name is then not taken, or taken by the whole file.
     """
     with refusals_of_the_disk(path):
         with draft.open("rb") as file:
@@ -359,13 +345,7 @@ def write_manifest(path: Path | str, files: dict[str, str]) -> None:
 
 
 def read_manifest(path: Path | str) -> dict[str, str]:
-    """File name -> SHA-256 of a manifest.
-
-    Raises
-    ------
-    CorruptFile
-        If it is missing or not a manifest.
-    """
+    """File name -> SHA-256 of a manifest; CorruptFile if it is missing or not a manifest."""
     path = Path(path)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -381,13 +361,7 @@ def read_manifest(path: Path | str) -> dict[str, str]:
 
 
 def verify_file(path: Path | str, sha256: str) -> None:
-    """Check the bytes of a file.
-
-    Raises
-    ------
-    CorruptFile
-        If it is missing or its SHA-256 differs.
-    """
+    """Check the bytes of a file; CorruptFile if it is missing or its SHA-256 differs."""
     path = Path(path)
     try:
         actual = sha256_of_file(path)

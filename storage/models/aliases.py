@@ -38,11 +38,7 @@ class AliasMove:
 def set_alias(control: Control, name: str, alias: str, version: int, reason: str = "") -> None:
     """Point an alias at a version; to set it where it is already changes nothing.
 
-    Raises
-    ------
-    InvalidName
-    NotFound
-        If there is no such version.
+    Raises InvalidName, NotFound if there is no such version.
     """
     with control.writing() as connection:
         point_alias(connection, name, alias, version, reason)
@@ -65,12 +61,7 @@ def aliased_version(connection: Connection, name: str, alias: str) -> int | None
 
 
 def delete_alias(control: Control, name: str, alias: str) -> None:
-    """Remove an alias; the version it pointed at stays.
-
-    Raises
-    ------
-    NotFound
-    """
+    """Remove an alias (NotFound if there is none); the version it pointed at stays."""
     with control.writing() as connection:
         if _pointer(connection, name, alias) is None:
             raise _no_alias(connection, name, alias)
@@ -132,11 +123,7 @@ def alias_history(
 ) -> Page[AliasMove]:
     """A page of the moves of a model's aliases, newest first; also of those that are deleted.
 
-    Raises
-    ------
-    NotFound
-        If no model can have that name.
-    InvalidCursor
+    Raises NotFound if no model can have that name, InvalidCursor.
     """
     known_name("model", name)
     with control.reading() as connection:

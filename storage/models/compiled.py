@@ -72,13 +72,7 @@ def _described(arrays: Mapping[str, np.ndarray]) -> list[_Description]:
 
 
 def header_json(value: object) -> str:
-    """JSON of a header.
-
-    Raises
-    ------
-    Unstorable
-        If it holds something that JSON does not.
-    """
+    """JSON of a header; Unstorable if it holds something that JSON does not."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
@@ -132,7 +126,7 @@ def _list_of(name: str, array: np.ndarray) -> pa.LargeListArray:
 
 
 def map_compiled(path: Path | str) -> tuple[Header, Arrays]:
-    """Map the compiled form of a model into memory.
+    """Map the compiled form of a model into memory; CorruptFile if it is damaged.
 
     All of it is read once, to check its sum, at the speed of memory where the kernel holds the file already; so no flipped
     bit becomes an answer. Files of earlier releases have no such sum.
@@ -140,10 +134,6 @@ def map_compiled(path: Path | str) -> tuple[Header, Arrays]:
     Returns
     -------
     header, and name -> read-only array, all views of one mapping that lives as long as any of them
-
-    Raises
-    ------
-    CorruptFile
     """
     path = Path(path)
     try:

@@ -171,12 +171,7 @@ def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
 
 
 def refuse_views(path: Path) -> None:
-    """Refuse a file that holds SQL of somebody else.
-
-    Raises
-    ------
-    NotFound, CorruptFile
-    """
+    """Refuse a file that holds SQL of somebody else (NotFound, CorruptFile)."""
     with _opened(path):
         pass
 
@@ -196,9 +191,7 @@ def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 def read_table(duckdb_path: Path | str, table: str) -> pa.Table | None:
     """One of the tables for people; None if the file has none of that name.
 
-    Raises
-    ------
-    NotFound, CorruptFile
+    Raises NotFound or CorruptFile.
     """
     with _opened(Path(duckdb_path)) as connection:
         return connection.table(table).to_arrow_table() if _has(connection, table) else None
@@ -211,9 +204,7 @@ def _has(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
 def read_pairs(duckdb_path: Path | str, table: str) -> dict[str, str]:
     """What a table of names and texts holds: `provenance` (values as JSON) or `libraries` (versions); empty if the file has none.
 
-    Raises
-    ------
-    NotFound, CorruptFile
+    Raises NotFound or CorruptFile.
     """
     path = Path(duckdb_path)
     with _opened(path) as connection:
@@ -253,10 +244,7 @@ def adopt_model(
 def verify(duckdb_path: Path | str) -> None:
     """Check both files of a model version, byte by byte, against its manifest.
 
-    Raises
-    ------
-    CorruptFile
-        Naming the file that is missing or damaged.
+    Raises CorruptFile, naming the file that is missing or damaged.
     """
     path = Path(duckdb_path)
     manifest = read_manifest(path.with_suffix(".sha256"))
@@ -295,10 +283,7 @@ def rebuild_compiled(duckdb_path: Path | str, completed: Completed) -> Path:
 def remove_model(duckdb_path: Path | str) -> None:
     """Remove the files of a version, after its row is gone; those that are missing already are no matter.
 
-    Raises
-    ------
-    Unwritable
-        Naming the first file that the disk refuses to remove; the others are removed.
+    Raises Unwritable, naming the first file that the disk refuses to remove; the others are removed.
     """
     refused: list[Unwritable] = []
     for suffix in (".sha256", ".arrow", ".duckdb"):

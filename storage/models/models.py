@@ -85,10 +85,7 @@ def reserve_version(control: Control, name: str) -> int:
     """The next version number of a model, never given to anyone else.
 
     It is taken before the files are written, as it is in their names. A job that dies leaves a gap, never a clash.
-
-    Raises
-    ------
-    InvalidName
+    Raises InvalidName.
     """
     checked_name("model", name)
     with control.writing() as connection:
@@ -143,13 +140,7 @@ def add_version(
 
 
 def find_version(control: Control, reference: str) -> ModelVersion:
-    """The version that "name", "name@3" or "name@alias" means now.
-
-    Raises
-    ------
-    NotFound
-        If there is none.
-    """
+    """The version that "name", "name@3" or "name@alias" means now; NotFound if there is none."""
     name, _, version = reference.partition("@")
     return get_version(control, name, version or None)
 
@@ -195,12 +186,7 @@ def resolved_row(connection: Connection, name: str, ref: str | int | None) -> ta
 
 
 def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[RegisteredModel]:
-    """A page of the models that have a version, ordered by name.
-
-    Raises
-    ------
-    InvalidCursor
-    """
+    """A page of the models that have a version, ordered by name; InvalidCursor if the cursor is of another list."""
     latest, n_versions = sa.func.max(_VERSIONS.c.version), sa.func.count()
     columns = _MODELS.c.name, latest.label("latest_version"), n_versions.label("n_versions"), _MODELS.c.created_at
     query = (
@@ -235,14 +221,7 @@ def served_since(control: Control) -> Mapping[str, datetime]:
 def list_versions(
     control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[ModelVersion]:
-    """A page of the versions of a model, newest first.
-
-    Raises
-    ------
-    NotFound
-        If the model has no version at all.
-    InvalidCursor
-    """
+    """A page of the versions of a model, newest first; NotFound if the model has no version at all, InvalidCursor."""
     with control.reading() as connection:
         query = sa.select(_VERSIONS).where(_VERSIONS.c.name == known_name("model", name))
         rows, next_cursor = page_of_rows(connection, query, _VERSIONS.c.version, limit, cursor, newest_first=True)
@@ -254,10 +233,7 @@ def list_versions(
 def set_tag(control: Control, name: str, version: int, tag: str, value: str | None) -> ModelVersion:
     """Set one tag of a version, or remove it with None; the others stay, also those that others set meanwhile.
 
-    Raises
-    ------
-    NotFound
-        If there is no such version, or no such tag to remove.
+    Raises NotFound if there is no such version, or no such tag to remove.
     """
     with control.writing() as connection:
         tags = dict(resolved_row(connection, name, version).tags)

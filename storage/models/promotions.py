@@ -83,14 +83,7 @@ def record_promotion(control: Control, promotion: Promotion) -> Promotion:
 def list_promotions(
     control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[Promotion]:
-    """A page of the decisions about a model, newest first.
-
-    Raises
-    ------
-    NotFound
-        If no model can have that name.
-    InvalidCursor
-    """
+    """A page of the decisions about a model, newest first; NotFound if no model can have that name, InvalidCursor."""
     query = sa.select(_PROMOTIONS).where(_PROMOTIONS.c.name == known_name("model", name))
     with control.reading() as connection:
         rows, next_cursor = page_of_rows(connection, query, _PROMOTIONS.c.id, limit, cursor, newest_first=True)

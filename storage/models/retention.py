@@ -13,12 +13,7 @@ _MODELS = tables.models
 
 
 def set_retention(control: Control, name: str, keep: int | None) -> None:
-    """Say how many versions of a model are to be kept; None for all.
-
-    Raises
-    ------
-    NotFound
-    """
+    """Say how many versions of a model are to be kept, None for all; NotFound if there is no such model."""
     changed = sa.update(_MODELS).where(_MODELS.c.name == known_name("model", name)).values(keep_versions=keep)
     with control.writing() as connection:
         if connection.execute(changed).rowcount == 0:
@@ -26,12 +21,7 @@ def set_retention(control: Control, name: str, keep: int | None) -> None:
 
 
 def retention(control: Control, name: str) -> int | None:
-    """How many versions of a model are to be kept; None if all.
-
-    Raises
-    ------
-    NotFound
-    """
+    """How many versions of a model are to be kept, None if all; NotFound if there is no such model."""
     query = sa.select(_MODELS.c.keep_versions).where(_MODELS.c.name == known_name("model", name))
     with control.reading() as connection:
         row = connection.execute(query).one_or_none()

@@ -72,12 +72,7 @@ class SliceFile:
     holds: tuple[str, ...] = ()
 
     def counts(self) -> pa.Table:
-        """Cells and counts.
-
-        Raises
-        ------
-        CorruptFile
-        """
+        """Cells and counts; CorruptFile if the file is damaged."""
         return _read(self.path)
 
 
@@ -146,12 +141,7 @@ class MonitoringFiles:
         return tuple(sorted(own, key=lambda one: (one.start, one.process)))
 
     def choice(self) -> MonitorChoice:
-        """What was decided for the model; nothing unless somebody has.
-
-        Raises
-        ------
-        CorruptFile
-        """
+        """What was decided for the model, nothing unless somebody has; CorruptFile if the file is damaged."""
         path = self.folder / "monitor.json"
         try:
             return cast("MonitorChoice", json.loads(path.read_text(encoding="utf-8")))

@@ -113,12 +113,7 @@ class DeliveryRecord(TypedDict):
 
 
 def records_of(root: Path, kind: str) -> Records:
-    """All records of a kind, by their ids.
-
-    Raises
-    ------
-    CorruptFile
-    """
+    """All records of a kind, by their ids; CorruptFile if a file is damaged."""
     path = _path(root, kind)
     try:
         found: Records = json.loads(path.read_text(encoding="utf-8"))

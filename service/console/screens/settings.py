@@ -65,12 +65,7 @@ def settings(request: Request) -> JSONObject:
 
 
 def next_runs(cron: str, timezone: str) -> list[datetime]:
-    """When a schedule is due next, in UTC.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """When a schedule is due next, in UTC; InvalidRequest if its times cannot be read."""
     times, found = Cron(cron, timezone), [datetime.now(UTC)]
     while len(found) <= N_NEXT:
         found.append(times.after(found[-1]))

@@ -69,9 +69,7 @@ def open_source(
 def refuse_secrets(uris: Sequence[str]) -> None:
     """Refuse URIs that carry a password or a signature: they are stored with jobs, data sets and models, and shown.
 
-    Raises
-    ------
-    InvalidRequest
+    Raises InvalidRequest.
     """
     for uri in uris:
         shown = redacted(uri)
@@ -122,12 +120,7 @@ def plain_parameters(parameters: JSONMapping) -> JSONObject:
 
 
 def check_roots(uris: Sequence[str], settings: Settings) -> None:
-    """Refuse URIs outside the configured data roots, and files of the system wherever the roots are.
-
-    Raises
-    ------
-    OutsideRoots
-    """
+    """Refuse URIs outside the configured data roots, and files of the system wherever the roots are (OutsideRoots)."""
     if uris and settings.needs_keys and not settings.data_roots:
         raise OutsideRoots(
             "This server may not read any data set yet: set FEWPASS_DATA_ROOTS to the folders or URI prefixes, "

@@ -52,9 +52,7 @@ class Ledger:
     def schema(self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object]) -> Kept | None:
         """That of the last training for this target and these columns, by a learner that cuts numbers alike.
 
-        Raises
-        ------
-        CorruptFile
+        Raises CorruptFile if it is damaged.
         """
         path = self._schema_path(target, overrides, cuts_by)
         if not path.exists():

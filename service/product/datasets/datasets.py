@@ -106,11 +106,8 @@ def dataset_columns(workspace: Workspace, name: str) -> Sequence[str]:
 def check_columns(workspace: Workspace, name: str, columns: Sequence[str], at: str | None, *, is_remote: bool) -> None:
     """Refuse columns that a registered data set has not.
 
-    Its files may have changed since its columns were noted, so they are opened before a column is refused.
-
-    Raises
-    ------
-    NotFound, CorruptFile, OutsideRoots, SourceError, UnknownColumn
+    Its files may have changed since its columns were noted, so they are opened before a column is refused. Raises
+    NotFound, CorruptFile, OutsideRoots, SourceError or UnknownColumn.
     """
     if set(columns) <= set(dataset_columns(workspace, name)):
         return

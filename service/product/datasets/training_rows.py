@@ -73,9 +73,7 @@ class TrainingRows:
 def training_source(workspace: Workspace, request: TrainRequest, run: Run, schema: Schema | None = None) -> Source:
     """All rows of a training's files, read as its model reads them if there is one.
 
-    Raises
-    ------
-    OutsideRoots, SourceError, NotFound
+    Raises OutsideRoots, SourceError or NotFound.
     """
     return open_source(
         workspace,
@@ -93,9 +91,7 @@ def measuring_source(
 ) -> Source:
     """Rows to measure a model on: read as it reads them, and without a class what its training made of such rows.
 
-    Raises
-    ------
-    OutsideRoots, SourceError, NotFound
+    Raises OutsideRoots, SourceError or NotFound.
     """
     rows = open_source(workspace, uris, dataset=dataset, is_remote=not run.is_local, schema=schema)
     return rows if schema is None else as_trained(rows, schema)
@@ -169,12 +165,7 @@ def rules_of(workspace: Workspace, source: Source, ledger: Ledger) -> Forgotten:
 
 
 def check_rules(forgotten: Forgotten, name: str, source: Source) -> None:
-    """Refuse data under a name whose rules of forgotten rows cannot be applied to it.
-
-    Raises
-    ------
-    Conflict
-    """
+    """Refuse data under a name whose rules of forgotten rows cannot be applied to it (Conflict)."""
     for rule in forgotten.rules():
         for column in RowPredicate(rule.where).columns:
             if column not in source.arrow_schema.names:
@@ -222,12 +213,7 @@ class ForgottenMeanwhile(Conflict):
 
 
 def check_forgotten(workspace: Workspace, request: TrainRequest, learned: JSONMapping, run: Run) -> None:
-    """Refuse to publish a model that was learned before the last rule was made.
-
-    Raises
-    ------
-    ForgottenMeanwhile
-    """
+    """Refuse to publish a model that was learned before the last rule was made (ForgottenMeanwhile)."""
     ledger = ledger_of(workspace, request, run)
     rules = read_rules(workspace, ledger.rules_path).rules()
     if missed := {rule.where for rule in rules} - set(learned.get("forgotten", ())):

@@ -112,12 +112,9 @@ def _served(
 def check_condition(workspace: Workspace, request: ForgetRequest, *, is_remote: bool) -> None:
     """Refuse a condition that is none, may fail on some values, or names a column that the data lacks.
 
-    Schemas of earlier trainings tell the columns; only what they lack is looked for in the files, and not in object stores: no
-    request shall wait for them.
-
-    Raises
-    ------
-    InvalidPredicate, InvalidRequest, NotFound, OutsideRoots, SourceError
+    Schemas of earlier trainings tell the columns; only what they lack is looked for in the files, and not in object
+    stores: no request shall wait for them. Raises InvalidPredicate, InvalidRequest, NotFound, OutsideRoots or
+    SourceError.
     """
     affected = affected_models(workspace, request)
     predicate = RowPredicate(request.where, is_new=True)
@@ -208,12 +205,7 @@ def prove(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def affected_models(workspace: Workspace, request: ForgetRequest) -> list[ModelVersion]:
-    """The newest versions that were trained on the data.
-
-    Raises
-    ------
-    NotFound
-    """
+    """The newest versions that were trained on the data; NotFound if there is no data of that name."""
     if request.model is not None:
         return [find_version(workspace, f"{_name(request.model)}@latest")]
     get_dataset(workspace, str(request.dataset))

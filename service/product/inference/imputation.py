@@ -79,12 +79,8 @@ class Filled:
 def variables_to_fill(model: CircuitModel, filling: Filling, names: Sequence[str]) -> list[int]:
     """The variables whose cells are filled, of data with columns of these names.
 
-    Raises
-    ------
-    UnknownColumn, InvalidEvidence
-        If the model does not know a column that is named.
-    InvalidRequest
-        If none is left.
+    Raises UnknownColumn or InvalidEvidence if the model does not know a column that is named, InvalidRequest if none is
+    left.
     """
     columns = model.columns
     check_filling(model, filling)
@@ -188,11 +184,6 @@ def write_imputed(
 
 
 def check_filling(model: CircuitModel, filling: Filling) -> None:
-    """Refuse columns to fill that the model does not know.
-
-    Raises
-    ------
-    UnknownColumn, InvalidEvidence
-    """
+    """Refuse columns to fill that the model does not know (UnknownColumn, InvalidEvidence)."""
     for v in model.columns.variables(filling.columns):
         model.columns.check_known(v)

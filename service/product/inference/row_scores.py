@@ -46,11 +46,7 @@ def graph_average(
 ) -> GraphAverage | None:
     """What scores rows averaged over the graphs of a posterior over structures, if that is asked.
 
-    Raises
-    ------
-    NoGraphs
-        If the model is none.
-    NoRows, NoTables, UnknownColumn, InvalidParameter, ImpossibleEdges
+    Raises NoGraphs if the model is none; NoRows, NoTables, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
     if average is None:
         return None

@@ -42,10 +42,7 @@ Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
 def probabilities_of(model: Model, source: Source, counted: ColumnCounts | None = None) -> tuple[Probabilities, Labels]:
     """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row; what is counted of them goes into `counted`.
 
-    Raises
-    ------
-    UnknownColumn, EmptyData
-        As `measure`.
+    Raises UnknownColumn or EmptyData as `measure`.
     """
     found = list(_answered(model, source, silent, counted=counted))
     if not found:
@@ -77,9 +74,7 @@ def _answered(
 def log_likelihood_of(model: Model, source: Source, report: Report = silent) -> JSONObject:
     """Mean log likelihood of the rows in nats, by a model without classes; of structures, by the most probable one.
 
-    Raises
-    ------
-    EmptyData
+    Raises EmptyData if there are no rows.
     """
     assert isinstance(model, CircuitModel | OrderModel)
     if isinstance(model, OrderModel) and model.posterior.bge is None and not model.conditional_tables:
@@ -137,15 +132,8 @@ def measure(
 ) -> Measurement:
     """Measure a model on rows whose class is known, without keeping the probabilities.
 
-    With `takes_unknown`, rows of classes that the model does not know have probability zero and count as wrong; without, they
-    are an error.
-
-    Raises
-    ------
-    UnknownColumn
-        If the target is not in the data.
-    EmptyData
-        If there are no rows.
+    With `takes_unknown`, rows of classes that the model does not know have probability zero and count as wrong;
+    without, they are an error. Raises UnknownColumn if the target is not in the data, EmptyData if there are no rows.
     """
     if model.schema.target is None:
         return Measurement(log_likelihood_of(model, source, report))
@@ -172,10 +160,7 @@ def log_losses_of(scores: Sequence[RowScores]) -> Probabilities:
 def absences(model: Model, source: Source) -> list[str]:
     """What is worth knowing of columns of the model that the data lacks, in words.
 
-    Raises
-    ------
-    InvalidRequest
-        If there is none of them.
+    Raises InvalidRequest if there is none of them.
     """
     names, attributes = source.arrow_schema.names, [attribute.name for attribute in model.schema.attributes]
     absent = [name for name in attributes if name not in names]
@@ -203,18 +188,11 @@ def score(
 ) -> Iterator[pa.RecordBatch]:
     """The kept columns, `prediction`, `probability_<class>` and what else is asked for, batch by batch in order.
 
-    With an interval `low_<class>` and `high_<class>`; with `top_k` the lists of `top_batch` instead of a column for each class;
-    explained, the columns of `explained_batch`. Columns that are neither
-    the model's nor kept are not read. Threads answer batches while the next are read. Without rows there is one empty batch.
-
-    Raises
-    ------
-    UnknownColumn
-        If a column to keep is not in the data.
-    InvalidRequest
-        If one is to be kept twice, or is called like a column of answers.
-    InvalidPrediction
-        Naming a row whose answer is no distribution.
+    With an interval `low_<class>` and `high_<class>`; with `top_k` the lists of `top_batch` instead of a column for
+    each class; explained, the columns of `explained_batch`. Columns that are neither the model's nor kept are not read.
+    Threads answer batches while the next are read. Without rows there is one empty batch. Raises UnknownColumn if a
+    column to keep is not in the data; InvalidRequest if one is to be kept twice, or is called like a column of answers;
+    InvalidPrediction, naming a row whose answer is no distribution.
     """
     for name in keep:
         if name not in source.arrow_schema.names:
@@ -268,9 +246,7 @@ def beside(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
 def explained_batch(model: Model, chunk: Chunk) -> pa.RecordBatch:
     """Why each row got its class: `against`, `log_odds`, `prior`, and `contribution_<attribute>` for each attribute.
 
-    Raises
-    ------
-    NoClass
+    Raises NoClass if the model has none.
     """
     found = explain(model, chunk)
     against = pa.DictionaryArray.from_arrays(
@@ -298,13 +274,8 @@ def score_files(
 ) -> int:
     """Write the scored rows to a Parquet file that appears when it is complete; returns the number of rows.
 
-    `warn` is told of columns of the model that the data lacks.
-
-    Raises
-    ------
-    InvalidRequest
-        If the output exists and is not to be replaced, or has the suffix of something else; if each of many classes would be
-        a column.
+    `warn` is told of columns of the model that the data lacks. Raises InvalidRequest if the output exists and is not to
+    be replaced, or has the suffix of something else; if each of many classes would be a column.
     """
     if model.schema.target is None:
         raise NoClass

@@ -85,12 +85,8 @@ class WhatIfRequest(Body):
 def what_if(served: Served, case: WhatIfRequest) -> JSONObject:
     """Answer every part of a case: `parts` by name, and in `absent` why each other one has no answer.
 
-    Raises
-    ------
-    UnknownColumn
-        Of evidence or a question that the model has no column for.
-    InvalidEvidence, SchemaError, InvalidRequest
-        Of a value that a column cannot have.
+    Raises UnknownColumn of evidence or a question that the model has no column for; InvalidEvidence, SchemaError or
+    InvalidRequest of a value that a column cannot have.
     """
     model = served.model
     target = case.target if case.target is not None else model.schema.target

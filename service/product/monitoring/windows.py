@@ -84,13 +84,7 @@ class Watching:
         return scored_counts(self.version, self.watched)
 
     def reference(self, against: str, window: Window) -> Reference:
-        """What a window is compared with.
-
-        Raises
-        ------
-        InvalidRequest
-            If nothing is known under that name.
-        """
+        """What a window is compared with; InvalidRequest if nothing is known under that name."""
         kind, _, more = against.partition(":")
         if kind == "training" and not more:
             found = training_reference(self.watched, self.scored())
@@ -143,13 +137,7 @@ def span_of(text: str) -> timedelta | None:
 
 
 def span(name: str, text: str) -> timedelta:
-    """A time such as 24h, 7d or 4w.
-
-    Raises
-    ------
-    InvalidRequest
-        Naming the parameter.
-    """
+    """A time such as 24h, 7d or 4w; InvalidRequest names the parameter."""
     found = span_of(text)
     if found is None:
         raise InvalidRequest(f"{name}={text!r} is not a period of time. Write it like 24h, 7d or 4w.", field=name)
@@ -214,10 +202,7 @@ def monitor(
 def hour_end(until: datetime | None) -> datetime:
     """The end of the hour in which a window ends, now or at a moment.
 
-    Raises
-    ------
-    InvalidRequest
-        If the moment is so far away that no window fits before or after it.
+    Raises InvalidRequest if the moment is so far away that no window fits before or after it.
     """
     if until is not None and not FIRST_YEAR <= until.year <= LAST_YEAR:
         raise InvalidRequest(

@@ -78,11 +78,7 @@ def _unless_skipped(work: Callable[[Run], JSONObject]) -> Callable[[Run], JSONOb
 def checked_train(workspace: Workspace, request: RefreshRequest) -> TrainRequest:
     """The training of a refresh, after looking at what its rule names.
 
-    Raises
-    ------
-    NotFound
-    InvalidRequest
-        If its metric is one of classes, and the model has none.
+    Raises NotFound; InvalidRequest if its metric is one of classes, and the model has none.
     """
     rule, train = request.promotion, request.train
     if rule.dataset is not None:

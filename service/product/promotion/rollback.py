@@ -78,12 +78,7 @@ def judged(workspace: Workspace, name: str, min_labels: int, now: datetime | Non
 
 
 def _before(workspace: Workspace, name: str, version: int) -> int:
-    """The version that was champion before.
-
-    Raises
-    ------
-    LookupError
-    """
+    """The version that was champion before; LookupError if there is none."""
     moves = aliases.alias_history(workspace.control, name, 100).items
     known = {one.version for one in models.list_versions(workspace.control, name, limit=1000).items}
     others = [

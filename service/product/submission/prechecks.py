@@ -62,9 +62,7 @@ def check_request(workspace: Workspace, request: AnyRequest, *, is_remote: bool)
 def _check_named(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
     """Refuse now what a job could only fail with later, as far as it can be known without reading data.
 
-    Raises
-    ------
-    NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence, SchemaError
+    Raises NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence or SchemaError.
     """
     if isinstance(request, ForgetRequest):
         check_condition(workspace, request, is_remote=is_remote)
@@ -98,11 +96,8 @@ def _check_density(model: Model, request: ScoreRequest | ImputeRequest) -> None:
 def check_files(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
     """Refuse a job whose files or columns are not there. Not for schedules, whose files may be written later.
 
-    Object stores are not asked whether files are there: a request shall not wait for them.
-
-    Raises
-    ------
-    SourceError, UnknownColumn
+    Object stores are not asked whether files are there: a request shall not wait for them. Raises SourceError or
+    UnknownColumn.
     """
     for uri in _uris(workspace, request):
         path = plain(uri)
@@ -133,10 +128,8 @@ def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:
 def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
     """Refuse queries whose columns, values or edges the model has not, without answering them.
 
-    Raises
-    ------
-    NoJoint, WrongQuery, UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges, NotGaussian,
-    InvalidParameter, NetworkFileError
+    Raises NoJoint, WrongQuery, UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges, NotGaussian,
+    InvalidParameter or NetworkFileError.
     """
     if isinstance(model, OrderModel):
         for about in of_structures(queries):

@@ -256,10 +256,7 @@ def _published(workspace: Workspace, request: TrainRequest, run: Run) -> ModelVe
 def target_of(workspace: Workspace, request: TrainRequest) -> str | None:
     """The column to predict: as asked for, or that of the data set; None for a model of the joint distribution.
 
-    Raises
-    ------
-    InvalidRequest
-        If the learner needs one, or takes none.
+    Raises InvalidRequest if the learner needs one, or takes none.
     """
     target, recipe = request.target, recipes.recipe(request.learner)
     if not recipe.takes_target:

@@ -73,12 +73,7 @@ class ColumnGraph:
     others: tuple[GraphEdge, ...] = ()
 
     def around(self, column: str, steps: int = 1) -> "ColumnGraph":
-        """The columns within so many edges of one, and the edges among them.
-
-        Raises
-        ------
-        UnknownColumn
-        """
+        """The columns within so many edges of one, and the edges among them; UnknownColumn if there is none of that name."""
         if column == self.target:
             near = set(sorted(self.columns, key=lambda name: -self.of_class.get(name, 0.0))[:MOST_OF_CLASS])
         elif column not in self.columns:
@@ -116,12 +111,7 @@ def graph(workspace: Workspace, reference: str) -> ColumnGraph:
 
 
 def graph_of(model: Model) -> ColumnGraph:
-    """The graph of a model; of an ensemble that of the member that answers queries.
-
-    Raises
-    ------
-    NoGraph
-    """
+    """The graph of a model (or NoGraph); of an ensemble that of the member that answers queries."""
     if isinstance(model, EnsembleModel):
         model = model.joint
     if isinstance(model, OrderModel):
@@ -144,9 +134,7 @@ def graph_of(model: Model) -> ColumnGraph:
 def graph_of_posterior(model: OrderModel, present: Sequence[str] = (), absent: Sequence[str] = ()) -> ColumnGraph:
     """The most probable graph of a posterior over structures, given known edges, and the other probable edges.
 
-    Raises
-    ------
-    UnknownColumn, InvalidParameter, ImpossibleEdges
+    Raises UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
     known = tuple(present), tuple(absent)
     best = {(edge["from"], edge["to"]) for edge in model.asked.answer(Graph(*known))["edges"]}

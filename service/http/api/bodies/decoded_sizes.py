@@ -51,24 +51,14 @@ def check_json(body: bytes, max_bytes: int, *, is_shaped: bool = False) -> int:
 
 
 def check_csv(body: bytes, max_bytes: int) -> int:
-    """Refuse a CSV of too many values; returns about the bytes that they will take.
-
-    Raises
-    ------
-    BodyTooLarge
-    """
+    """Refuse a CSV of too many values (BodyTooLarge); returns about the bytes that they will take."""
     n_bytes = len(body) + 16 * (body.count(b",") + body.count(b"\n"))
     check_bytes(n_bytes, max_bytes)
     return n_bytes
 
 
 def check_bytes(n_bytes: int, max_bytes: int) -> None:
-    """Refuse what would hold too much.
-
-    Raises
-    ------
-    BodyTooLarge
-    """
+    """Refuse what would hold too much (BodyTooLarge)."""
     if n_bytes > max_bytes:
         raise BodyTooLarge(
             f"The body would take {n_bytes:,} bytes decoded; at most {max_bytes:,} are (FEWPASS_MAX_DECODED_BYTES). Send fewer "

@@ -74,12 +74,7 @@ def row_reader(shape: type[Rows], max_rows: int) -> Callable[[bytes], Rows]:
 
 
 def check_rows(n_rows: int, max_rows: int) -> None:
-    """Refuse too many rows.
-
-    Raises
-    ------
-    BodyTooLarge
-    """
+    """Refuse too many rows (BodyTooLarge)."""
     if n_rows > max_rows:
         raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
 

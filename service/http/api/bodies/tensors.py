@@ -81,11 +81,8 @@ DECODE = msgspec.json.Decoder(InferRequest).decode
 def decoded_bytes(body: bytes, header_bytes: bytes | None, max_bytes: int) -> int:
     """Refuse a body whose JSON part would be too large decoded; returns about the bytes that all of it will take.
 
-    Of its binary tensors the values are counted when they are read: `read_request` reads no more than the rows that were told.
-
-    Raises
-    ------
-    MalformedBody, BodyTooLarge
+    Of its binary tensors the values are counted when they are read: `read_request` reads no more than the rows that
+    were told. Raises MalformedBody or BodyTooLarge.
     """
     n_json = _json_length(body, header_bytes)
     n_bytes = check_json(body[:n_json], max_bytes) if n_json > UNCOUNTED else 0

@@ -183,9 +183,7 @@ class Predict:
     def held(self, body: bytes, content_type: str, hold: Hold) -> None:
         """Refuse a body that would be too large once it is decoded, or too large beside those of other requests.
 
-        Raises
-        ------
-        BodyTooLarge, MalformedBody, Overloaded
+        Raises BodyTooLarge, MalformedBody or Overloaded.
         """
         if content_type == ARROW:
             hold.add(len(body))
@@ -264,10 +262,7 @@ class Predict:
 def answered(served: Served, rows: Rows, probabilities: Probabilities, options: Options) -> list[str] | None:
     """Count what was answered; returns the ids of the predictions if they are asked for.
 
-    Raises
-    ------
-    InvalidRequest
-        If an id or a key is wanted of a model that is not monitored.
+    Raises InvalidRequest if an id or a key is wanted of a model that is not monitored.
     """
     if not options.id and options.key is None:
         served.answered(rows.chunk, probabilities, rows.raw)
@@ -306,12 +301,7 @@ def headers_of(scope: Scope) -> tuple[str, str, int | None]:
 
 
 def check_form(request: PredictRequest, max_rows: int) -> None:
-    """Refuse anything but records or columns, and too many rows.
-
-    Raises
-    ------
-    InvalidRequest, BodyTooLarge
-    """
+    """Refuse anything but records or columns, and too many rows (InvalidRequest, BodyTooLarge)."""
     if (request.records is None) == (request.columns is None):
         raise InvalidRequest("Send either 'records' or 'columns', and not both.")
     check_rows(len(request.records or ()) or max(map(len, (request.columns or {}).values()), default=0), max_rows)
@@ -320,12 +310,8 @@ def check_form(request: PredictRequest, max_rows: int) -> None:
 def encode_table(table: pa.Table | pa.RecordBatch, served: Served, is_trusted: bool = True) -> Chunk:
     """The rows of a table, encoded as the model's schema says.
 
-    Raises
-    ------
-    InvalidRequest
-        If a column has a type that the model cannot read.
-    MalformedBody
-        If the table is not trusted, and not valid: offsets of a hostile stream may point anywhere.
+    Raises InvalidRequest if a column has a type that the model cannot read; MalformedBody if the table is not trusted,
+    and not valid: offsets of a hostile stream may point anywhere.
     """
     try:
         return encode(table, served.schema, is_trusted, with_class=False)
