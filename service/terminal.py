@@ -263,10 +263,7 @@ class CommandProcess:
 def progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], None]]:
     """A bar on standard error with what is done, how much of it, and the time left; yields the report to call.
 
-    Parameters
-    ----------
-    is_shown : bool
-        False with --json; a terminal is needed besides.
+    It needs a terminal, and is not shown with --json.
     """
     from learners.kernels.jit import noticing_compilation
     from learners.passes.progress_bar import amount, bar_on

@@ -19,13 +19,7 @@ Screen = Callable[[Request], JSONObject]
 
 
 def page(template: str) -> Callable[[Screen], Callable[[Request], Response]]:
-    """Let a function that makes the model of a page answer requests with that page.
-
-    Parameters
-    ----------
-    template : str
-        Below `templates`.
-    """
+    """Let a function that makes the model of a page answer requests with a template below `templates`."""
 
     def decorate(screen: Screen) -> Callable[[Request], Response]:
         @wraps(screen)

@@ -101,10 +101,7 @@ class Application(FastAPI):
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application of one serving process; nothing is opened before its lifespan starts.
 
-    Parameters
-    ----------
-    settings : Settings, optional
-        Read from the environment unless given.
+    Settings are read from the environment unless given.
     """
     settings = settings or Settings()
     app = Application(

@@ -54,13 +54,7 @@ def protection_of(path: str) -> Headers:
 
 
 class Visitors:
-    """Tells requests of foreign pages from all others.
-
-    Parameters
-    ----------
-    settings : Settings
-        Where the server listens, and under which other names it may be asked.
-    """
+    """Tells requests of foreign pages from all others, by where the settings say that the server listens."""
 
     def __init__(self, settings: Settings) -> None:
         self._names = frozenset(name.lower().encode() for name in settings.trusted_hosts)

@@ -99,11 +99,6 @@ class Connection(HttpToolsProtocol):
     that has been answered; and with an answer for a client that does not take it.
 
     `service.http.deadlines` looks after requests from their head to the beginning of their answer.
-
-    Parameters
-    ----------
-    given, named
-        As uvicorn makes its own.
     """
 
     config: ServerConfig

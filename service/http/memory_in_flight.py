@@ -12,13 +12,7 @@ UNCOUNTED = 64 << 10  # the thousands of small requests are not worth a lock
 
 
 class InFlight:
-    """The bytes that requests of this process hold: bodies, and what they are decoded to.
-
-    Parameters
-    ----------
-    max_bytes : int
-        Of all together.
-    """
+    """The bytes that requests of this process hold, at most `max_bytes` together: bodies, and what they are decoded to."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes, self.n_bytes = max_bytes, 0

@@ -11,10 +11,7 @@ MAX_KEYS = 10_000
 class RequestRates:
     """Counts the requests of each key, as the generic cell rate algorithm does: one moment a key is all it keeps.
 
-    Parameters
-    ----------
-    per_s : float
-        Requests a second of one key; as many may come at once, and one at least.
+    `per_s` requests a second of one key are taken; as many may come at once, and one at least.
 
     References
     ----------

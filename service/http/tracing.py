@@ -31,17 +31,8 @@ UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
 class Spans:
     """Starts and ends the span of each request, and sends them in batches; the library is not loaded otherwise.
 
-    OpenTelemetry's own variables say where to and how many: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`.
-
-    Parameters
-    ----------
-    exporter : SpanExporter, optional
-        By default one of OTLP over HTTP.
-
-    Raises
-    ------
-    NotReady
-        If OpenTelemetry is not installed.
+    OpenTelemetry's own variables say where to and how many: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`. The
+    exporter is one of OTLP over HTTP unless given. Raises NotReady if OpenTelemetry is not installed.
 
     References
     ----------
@@ -103,13 +94,8 @@ class Spans:
 class Telemetry:
     """ASGI middleware: gives each request an id, counts it, times it, and logs it unless it is a quick prediction.
 
-    Parameters
-    ----------
-    app : ASGI application
-    slow_request_s : float
-        Predictions that take longer are logged one by one.
-    spans : Spans, optional
-        Without them a trace that a client names is told in logs and to webhooks alone.
+    Predictions that take longer than `slow_request_s` are logged one by one. Without spans, a trace that a client names is
+    told in logs and to webhooks alone.
     """
 
     def __init__(self, app: ASGIApp, slow_request_s: float, spans: Spans | None = None) -> None:

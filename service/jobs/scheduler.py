@@ -33,14 +33,8 @@ Submit = Callable[[Workspace, Schedule, str], tuple[Job, bool]]
 class Scheduler:
     """Submits what is due.
 
-    Parameters
-    ----------
-    submit : callable
-        `submit(workspace, schedule, idempotency_key)` queues the job of a schedule.
-    forget_old_jobs : callable
-        `forget_old_jobs(workspace)` removes what ended long ago; returns how many.
-    clock : callable
-        The present moment, aware; another one in tests.
+    `submit(workspace, schedule, idempotency_key)` queues the job of a schedule; `forget_old_jobs(workspace)` removes what
+    ended long ago, and returns how many; `clock` tells the present moment, aware.
     """
 
     def __init__(

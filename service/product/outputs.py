@@ -32,16 +32,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Stored:
-    """A file of a store.
-
-    Parameters
-    ----------
-    address : str
-        As the user gave it.
-    filesystem : pyarrow.fs.FileSystem
-    path : str
-        There.
-    """
+    """A file of a store: its address as the user gave it, and its path there."""
 
     address: str
     filesystem: pafs.FileSystem
@@ -179,10 +170,7 @@ def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 class ParquetDraft:
     """A Parquet file that is written batch by batch; the first batch tells its columns.
 
-    Parameters
-    ----------
-    copied : collection of str
-        Columns of data, in which numbers repeat; those that a model answers hardly do.
+    Numbers repeat in the columns of data, `copied`; those that a model answers hardly do.
     """
 
     def __init__(self, path: Path, copied: Collection[str] = ()) -> None:

@@ -24,14 +24,9 @@ OF_THE_WHOLE = {"missing", "union_tag_invalid", "union_tag_not_found"}  # their 
 
 
 def complaint(finding: JSONMapping, root: object = None) -> str:
-    """One finding in words; those of the exception where one of our checks has found it.
+    """One finding of `ValidationError.errors()` in words; those of the exception where one of our checks has found it.
 
-    Parameters
-    ----------
-    finding : mapping
-        Of `ValidationError.errors()`.
-    root : class, optional
-        The shape that was looked for, so that its members can be named.
+    `root` is the shape that was looked for, so that its members can be named.
     """
     context, kind = finding.get("ctx", {}), finding["type"]
     if isinstance(context.get("error"), Exception):

@@ -19,10 +19,7 @@ MOST_CELLS = 1 << 21  # probabilities in one answer of a model with more than FE
 class TopClasses(NamedTuple):
     """The most probable classes of each row, the first first; of equally probable ones the first in code order.
 
-    Attributes
-    ----------
-    codes : (n_rows, k) int64
-    probabilities : (n_rows, k) float64
+    `codes` is (n_rows, k) int64, `probabilities` (n_rows, k) float64.
     """
 
     codes: Integers
@@ -30,12 +27,7 @@ class TopClasses(NamedTuple):
 
 
 def top_classes(probabilities: Floats, k: int) -> TopClasses:
-    """The k most probable classes of each row, or all where there are fewer.
-
-    Parameters
-    ----------
-    probabilities : (n_rows, n_classes) float64
-    """
+    """The k most probable classes of each row of probabilities (n_rows, n_classes), or all where there are fewer."""
     n_rows, n_classes = probabilities.shape
     k = min(k, n_classes)
     # Whatever is as probable as the k-th is looked at, so that ties go by code.
@@ -48,13 +40,7 @@ def top_classes(probabilities: Floats, k: int) -> TopClasses:
 
 
 def top_batch(classes: list[Value], top: TopClasses) -> pa.RecordBatch:
-    """The answer as a table: the predicted class, and lists of the most probable classes and of their probabilities.
-
-    Returns
-    -------
-    RecordBatch
-        `prediction` (a dictionary of the classes), `top_classes` (lists of such), `top_probabilities` (lists of float64).
-    """
+    """The answer as a table: `prediction` (a dictionary of the classes), `top_classes` and `top_probabilities` (lists)."""
     values = pa.array(classes)
     codes, k = top.codes.astype(np.int32), top.codes.shape[1]
     return pa.RecordBatch.from_arrays(

@@ -109,16 +109,8 @@ class Served:
     def check_names(self, records: Iterable[JSONMapping], ignore_unknown: bool, way_out: str = WAY_OUT) -> None:
         """Refuse columns that the model has never heard of: most likely a typing error that would cost accuracy.
 
-        Parameters
-        ----------
-        records : iterable of mapping
-        way_out : str
-            What else the caller can do, in its protocol.
-
-        Raises
-        ------
-        InvalidRequest
-            Naming the first unknown column and the similar known ones.
+        `way_out` is what else the caller can do, in its protocol. InvalidRequest names the first unknown column and the similar
+        known ones.
         """
         if ignore_unknown:
             return
@@ -155,17 +147,14 @@ class Predictor:
 
     Parameters
     ----------
-    max_mapped : int
-        Model versions kept mapped, of those that some reference means; the least recently resolved goes first.
-    observer : Observer, optional
-        Counts what is answered.
+    max_mapped : model versions kept mapped, of those that some reference means; the least recently resolved goes first
+    observer : counts what is answered
 
     Attributes
     ----------
-    generation : int
-        Of the registry, as it was taken over last.
-    damaged : dict of str
-        What is wrong with the version that a reference means now; until then what was mapped before, if anything, is served.
+    generation : of the registry, as it was taken over last
+    damaged : what is wrong with the version that a reference means now; until then what was mapped before, if anything,
+        is served
     """
 
     def __init__(self, control: Control, max_mapped: int = 256, observer: Observer | None = None) -> None:
@@ -201,12 +190,8 @@ class Predictor:
 
         A version that no reference means any more is forgotten, and with it the file that it maps, which may be deleted;
         requests that hold it keep it until they end.
-        A damaged version costs the references that mean it, and no others; they are tried again each time.
-
-        Returns
-        -------
-        bool
-            Whether anything had changed.
+        A damaged version costs the references that mean it, and no others; they are tried again each time. Returns whether
+        anything had changed.
         """
         generation = change_counter.generation(self.control)
         if generation == self.generation and not self.damaged:
@@ -313,18 +298,14 @@ def scored_batch(
 
     Parameters
     ----------
-    classes : list of str, int or bool
-        In the order of the columns of `probabilities`.
+    classes : in the order of the columns of `probabilities`
     probabilities : (n_rows, n_classes) float64
-        Of each class for each row.
-    intervals : (low, high), optional
-        Each (n_rows, n_classes) float64.
+    intervals : (low, high), optional; each (n_rows, n_classes) float64
 
     Returns
     -------
-    RecordBatch
-        `prediction` (a dictionary of the classes), `probability_<class>` (float64) for each class, and with intervals
-        `low_<class>` and `high_<class>`.
+    `prediction` (a dictionary of the classes), `probability_<class>` (float64) for each class, and with intervals
+    `low_<class>` and `high_<class>`
     """
     codes = pa.array(probabilities.argmax(axis=1).astype(np.int32))
     prediction = pa.DictionaryArray.from_arrays(codes, pa.array(classes))

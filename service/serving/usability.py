@@ -33,13 +33,7 @@ def training_command(version: ModelVersion) -> str:
 
 
 class Unusable:
-    """Versions that could not be used, and when, so that each request and poll does not look at every byte again.
-
-    Parameters
-    ----------
-    most : int
-        Versions to remember.
-    """
+    """Versions that could not be used, and when, so that each request and poll does not look at every byte again."""
 
     def __init__(self, most: int) -> None:
         self._most = most

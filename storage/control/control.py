@@ -150,19 +150,13 @@ class Control:
 def open_control(url: str, root: Path | str | None = None) -> Control:
     """Open the control database, after bringing its tables up to date.
 
+    Raises ControlUnavailable if it cannot be reached or is locked for longer than `BUSY_TIMEOUT_S`; CorruptFile if the
+    SQLite file is damaged; NewerDatabase if a later release of fewpass has written it.
+
     Parameters
     ----------
     url : of SQLAlchemy, for example ``sqlite:////var/lib/fewpass/control.sqlite`` or ``postgresql://user@host/fewpass``
     root : the workspace to which stored paths are relative; by default the folder of a SQLite file
-
-    Raises
-    ------
-    ControlUnavailable
-        If it cannot be reached or is locked for longer than `BUSY_TIMEOUT_S`.
-    CorruptFile
-        If the SQLite file is damaged.
-    NewerDatabase
-        If a later release of fewpass has written it.
     """
     parsed = _with_driver(url)
     if root is None and parsed.database and parsed.get_backend_name() == "sqlite":

@@ -59,21 +59,9 @@ class ApiKey:
 
 
 def create_key(control: Control, name: str, role: Role | str, expires_at: datetime | None = None) -> tuple[ApiKey, str]:
-    """Make a key.
+    """Make a key, which ends at an aware moment or never; returns it, and its token, which is not stored and cannot be shown again.
 
-    Parameters
-    ----------
-    expires_at : aware; None for never
-
-    Returns
-    -------
-    the key, and its token, which is not stored and cannot be shown again
-
-    Raises
-    ------
-    InvalidName
-    Conflict
-        If the name is taken, also by a revoked key: a name in a log means one key.
+    Raises InvalidName; Conflict if the name is taken, also by a revoked key: a name in a log means one key.
     """
     key = ApiKey(secrets.token_hex(6), checked_name("key", name), Role(role), tables.now(), expires_at)
     token = _PREFIX + secrets.token_urlsafe(32)

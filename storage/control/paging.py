@@ -23,13 +23,7 @@ DEFAULT_LIMIT = 100
 
 @dataclass(frozen=True)
 class Page(Generic[Item]):
-    """A part of a list.
-
-    Parameters
-    ----------
-    items : in the order of the list
-    next_cursor : to be passed for the page after; None if this is the last
-    """
+    """A part of a list, in its order; `next_cursor` is to be passed for the page after, None if this is the last."""
 
     items: tuple[Item, ...]
     next_cursor: str | None
@@ -57,15 +51,7 @@ def page_of_rows(
 ) -> tuple[Sequence[tables.Row], str | None]:
     """The rows after the cursor, ordered by a unique key, and the cursor of the page after.
 
-    Parameters
-    ----------
-    limit : clipped to 1 … `MAX_LIMIT`
-    cursor : next_cursor of the page before, or None for the first page
-    newest_first : descending order of the key
-
-    Raises
-    ------
-    InvalidCursor
+    `limit` is clipped to 1 … `MAX_LIMIT`; `cursor` is None for the first page. Raises InvalidCursor.
     """
     limit = min(max(limit, 1), MAX_LIMIT)
     if cursor is not None:

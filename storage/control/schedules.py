@@ -76,17 +76,9 @@ class Schedule:
 
 
 def create_schedule(control: Control, schedule: Schedule) -> Schedule:
-    """Store a schedule; repeating the same definition changes nothing.
+    """Store a schedule, and return it as stored; repeating the same definition changes nothing.
 
-    Returns
-    -------
-    the schedule as stored
-
-    Raises
-    ------
-    InvalidName
-    Conflict
-        If the name is taken by a schedule with another definition.
+    Raises InvalidName; Conflict if the name is taken by a schedule with another definition.
     """
     checked_name("schedule", schedule.name)
     now = tables.now()
@@ -169,12 +161,7 @@ def last_job(control: Control, schedule: Schedule) -> str | None:
 
 
 def record_run(control: Control, schedule: Schedule, run: Run) -> Run:
-    """Keep what came of a run; of two that decide about the same time, the first counts.
-
-    Returns
-    -------
-    the run as stored
-    """
+    """Keep what came of a run, and return it as stored; of two that decide about the same time, the first counts."""
     with control.writing() as connection:
         here = (_RUNS.c.schedule == schedule.id) & (_RUNS.c.due_at == run.due_at)
         row = connection.execute(sa.select(_RUNS).where(here)).one_or_none()

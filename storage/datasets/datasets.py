@@ -44,17 +44,9 @@ class Dataset:
 
 
 def register_dataset(control: Control, dataset: Dataset) -> Dataset:
-    """Store a dataset; repeating a registration with the same uris, target and columns changes nothing.
+    """Store a dataset, and return it as stored; repeating a registration with the same uris, target and columns changes nothing.
 
-    Returns
-    -------
-    the dataset as stored
-
-    Raises
-    ------
-    InvalidName
-    Conflict
-        If the name is taken by a dataset with another definition.
+    Raises InvalidName; Conflict if the name is taken by a dataset with another definition.
     """
     checked_name("dataset", dataset.name)
     dataset = replace(dataset, created_at=tables.now())
@@ -108,15 +100,9 @@ def list_datasets(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | No
 
 
 def delete_dataset(control: Control, name: str) -> Dataset:
-    """Forget a dataset; its Parquet files are the user's and stay, and so do the models learned from it.
+    """Forget a dataset, and return it (NotFound if there is none).
 
-    Returns
-    -------
-    the dataset that was deleted
-
-    Raises
-    ------
-    NotFound
+    Its Parquet files are the user's and stay, and so do the models learned from it.
     """
     with control.writing() as connection:
         row = _existing(connection, name)

@@ -41,16 +41,12 @@ class Entry:
 
 
 class StatisticStore:
-    """The statistics in one folder, one DuckDB file ``<key>-<sha256 of the file>.duckdb`` each.
+    """The statistics in one folder, one DuckDB file ``<key>-<sha256 of the file>.duckdb`` each; the first makes the folder.
 
     As the name of a file says what its bytes are, one rename publishes a statistic together with the proof of it, and
     two processes that store the same key at once leave two files of which either is right.
 
     Beside a statistic whose files are known lies ``<same name>.json``, which says so without opening the database.
-
-    Parameters
-    ----------
-    directory : made when the first statistic is stored
     """
 
     def __init__(self, directory: Path | str) -> None:
@@ -59,18 +55,9 @@ class StatisticStore:
         self._reader, self._writer = duckdb_files.Instance(self.directory), duckdb_files.Instance()
 
     def get(self, key: str) -> pa.Table | None:
-        """The table that was stored under the key, or None.
+        """The table that was stored under the key, a SHA-256 of specification, schema and files in hexadecimal digits, or None.
 
-        Parameters
-        ----------
-        key : SHA-256 of specification, schema and files, in hexadecimal digits
-
-        Raises
-        ------
-        InvalidName
-            If the key is not a SHA-256.
-        CorruptFile
-            If the file is damaged. `discard` the key and count again.
+        Raises InvalidName if the key is not a SHA-256; CorruptFile if the file is damaged: `discard` the key and count again.
         """
         for path in self._paths(checked_key(key)):
             with suppress(FileNotFoundError):  # pruned by another process since the folder was listed
@@ -108,7 +95,7 @@ class StatisticStore:
         """Store a table; a key that is there already keeps what it has.
 
         Columns of numbers, booleans and text become columns of the SQL table ``statistic``; all others (lists, binary,
-        …) are kept as Arrow streams in the SQL table ``arrays``.
+        …) are kept as Arrow streams in the SQL table ``arrays``. Raises InvalidName or Unwritable.
 
         Parameters
         ----------
@@ -117,11 +104,6 @@ class StatisticStore:
         spec : kept beside it
         schema : by which it was counted, as JSON
         files : identities of the files whose rows it holds; without any, `entries` does not list it
-
-        Raises
-        ------
-        InvalidName
-        Unwritable
         """
         if self._paths(checked_key(key)):
             return

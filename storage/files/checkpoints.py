@@ -16,12 +16,7 @@ _DIGEST_BYTES = 32
 
 
 class CheckpointFile:
-    """A table and a note, as an Arrow stream with its SHA-256 before it.
-
-    Parameters
-    ----------
-    path : made, with its folder, by the first save
-    """
+    """A table and a note, as an Arrow stream with its SHA-256 before it; the first save makes the file and its folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -36,12 +36,7 @@ _CONFINED = "SET enable_external_access = false"
 class Instance:
     """A running DuckDB, to which files are attached in turn: to start one takes longer than to read or write a small file.
 
-    Whoever comes while it is in use, or after it has failed, starts another.
-
-    Parameters
-    ----------
-    folder : Path, optional
-        Beyond which it reaches no file.
+    Whoever comes while it is in use, or after it has failed, starts another. Beyond a folder it reaches no file.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -81,15 +76,8 @@ class Instance:
 def writing(draft: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to a new DuckDB file; on success its write-ahead log is checkpointed into it and it is closed.
 
-    Parameters
-    ----------
-    draft : a path in a private folder (`storage.files.workspace_layout.drafting`); DuckDB spills beside it
-    instance : of somebody who writes many files; by default one of its own
-
-    Raises
-    ------
-    Unwritable
-        If the disk refuses.
+    The draft is in a private folder (`storage.files.workspace_layout.drafting`); DuckDB spills beside it. `instance` is of
+    somebody who writes many files; by default one of its own. Raises Unwritable if the disk refuses.
     """
     options = f"STORAGE_VERSION '{STORAGE_VERSION}'"
     try:

@@ -24,12 +24,7 @@ _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM,
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything of one workspace is kept.
-
-    Parameters
-    ----------
-    root : the workspace directory
-    """
+    """Where everything of one workspace is kept, below its root."""
 
     root: Path
 
@@ -94,20 +89,11 @@ class Layout:
 
 @contextmanager
 def drafting(directory: Path, name: str) -> Iterator[Path]:
-    """A path in a private folder inside `directory`, for a file that is not yet fit to be seen.
+    """The path of a draft in a private folder inside `directory`, for a file that is not yet fit to be seen.
 
     The folder is removed at the end, with whatever is still in it (also a write-ahead log or spilled blocks). While it
     lives it is locked; the kernel drops the lock when the writer dies, however it dies, and so `sweep` knows the
-    abandoned ones without asking about process ids or ages.
-
-    Parameters
-    ----------
-    directory : created if missing
-    name : of the draft; the file is not created
-
-    Yields
-    ------
-    the path of the draft
+    abandoned ones without asking about process ids or ages. A missing directory is created, the file is not.
     """
     with refusals_of_the_disk(directory):
         _make_directory(directory)
@@ -140,15 +126,9 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
 
 
 class Temporary(ExitStack):
-    """A private folder inside `directory`, until it is closed; that of a process that was killed is swept away.
+    """A private folder, its `path`, inside `directory`, until it is closed; that of a process that was killed is swept away.
 
-    Parameters
-    ----------
-    directory : created if missing
-
-    Attributes
-    ----------
-    path : of the folder
+    A missing directory is created.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -162,12 +142,7 @@ class Temporary(ExitStack):
 
 
 class Witness:
-    """Knows a file again: a database that was removed can be written on, and all of it is lost.
-
-    Parameters
-    ----------
-    path : that exists
-    """
+    """Knows a file again: a database that was removed can be written on, and all of it is lost."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -295,24 +270,12 @@ def fsync_directory(directory: Path) -> None:
 
 @contextmanager
 def publish(path: Path | str, *, replace: bool = False, mode: int = _READ_ONLY) -> Iterator[Path]:
-    """Write a file so that others see all of it or nothing.
+    """Write a file so that others see all of it or nothing; its folder is created if missing.
 
-    Parameters
-    ----------
-    path : the final path; its folder is created if missing
-    replace : whether a file of that name may be replaced. Only for files that readers map: DuckDB, given a path that it
-        has open, silently goes on reading the file before.
-
-    Yields
-    ------
-    a temporary path on the same file system, to be written and closed by the caller; removed if the caller raises
-
-    Raises
-    ------
-    Conflict
-        If the name is taken and `replace` is false.
-    Unwritable
-        If the disk refuses.
+    Yields a temporary path on the same file system, to be written and closed by the caller; removed if the caller raises.
+    `replace` says whether a file of that name may be replaced. Only for files that readers map: DuckDB, given a path that
+    it has open, silently goes on reading the file before. Raises Conflict if the name is taken and `replace` is false;
+    Unwritable if the disk refuses.
     """
     path = Path(path)
     _check_free(path, replace)
@@ -334,12 +297,7 @@ def sha256_of_file(path: Path | str) -> str:
 
 
 def write_manifest(path: Path | str, files: dict[str, str]) -> None:
-    """Publish the SHA-256 of files beside `path`, in the format that ``sha256sum --check`` reads.
-
-    Parameters
-    ----------
-    files : file name -> SHA-256
-    """
+    """Publish file name -> SHA-256 beside `path`, in the format that ``sha256sum --check`` reads."""
     with publish(path, replace=True) as draft:
         draft.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in sorted(files.items())), encoding="utf-8")
 

@@ -20,13 +20,9 @@ _VERSIONS, _ALIASES, _MOVES = tables.versions, tables.aliases, tables.moves
 
 @dataclass(frozen=True)
 class AliasMove:
-    """One step in the history of an alias.
+    """One step in the history of an alias: the version that it pointed at from then on, and why, in the words of who moved it.
 
-    Parameters
-    ----------
-    alias, version : the alias pointed at this version from then on
-    reason : why, in the words of who moved it
-    moved_at : aware, UTC
+    `moved_at` is aware, UTC.
     """
 
     alias: str
@@ -92,16 +88,8 @@ def _no_alias(connection: Connection, name: str, alias: str) -> NotFound:
 def roll_back(control: Control, name: str, alias: str, reason: str = "rolled back") -> int:
     """Point an alias where it pointed before; a second call goes back further. Deleted versions are passed over.
 
-    Returns
-    -------
-    the version it points at now
-
-    Raises
-    ------
-    NotFound
-        If there is no such alias.
-    Conflict
-        If it has never pointed elsewhere, or those versions are all deleted.
+    Returns the version it points at now. Raises NotFound if there is no such alias; Conflict if it has never pointed
+    elsewhere, or those versions are all deleted.
     """
     with control.writing() as connection:
         here = _pointer(connection, name, alias)

@@ -40,16 +40,9 @@ class _Description(TypedDict):
 
 
 def array_bytes(name: str, array: np.ndarray) -> np.ndarray:
-    """The elements of an array in C order, without a copy where they already are.
+    """The elements of an array in C order, (nbytes,) uint8, without a copy where they already are.
 
-    Returns
-    -------
-    (nbytes,) uint8
-
-    Raises
-    ------
-    Unstorable
-        If the elements are Python objects, or have fields.
+    Raises Unstorable if the elements are Python objects, or have fields.
     """
     array = np.asarray(array)
     if array.dtype.hasobject or array.dtype.names or array.dtype.itemsize == 0:
@@ -83,21 +76,11 @@ def header_json(value: object) -> str:
 def write_compiled(
     path: Path | str, header: Mapping[str, object], arrays: Mapping[str, np.ndarray], *, replace: bool = False
 ) -> None:
-    """Publish the compiled form of a model.
+    """Publish the compiled form of a model: a header that JSON can hold, and arrays by name.
 
-    Parameters
-    ----------
-    path : of the new file
-    header : what JSON can hold
-    arrays : name -> array of any shape, of numbers, booleans or fixed-width text
-    replace : whether a file of that name is replaced; processes that have mapped it keep what they have
-
-    Raises
-    ------
-    Unstorable
-    Conflict
-        If the name is taken and `replace` is false.
-    Unwritable
+    The arrays are of any shape, of numbers, booleans or fixed-width text. With `replace` a file of that name is replaced;
+    processes that have mapped it keep what they have. Raises Unstorable; Conflict if the name is taken and `replace` is
+    false; Unwritable.
     """
     text = header_json({"header": dict(header), "arrays": _described(arrays)}).encode()
     columns = [_list_of(name, np.asarray(array)) for name, array in arrays.items()]
@@ -126,14 +109,11 @@ def _list_of(name: str, array: np.ndarray) -> pa.LargeListArray:
 
 
 def map_compiled(path: Path | str) -> tuple[Header, Arrays]:
-    """Map the compiled form of a model into memory; CorruptFile if it is damaged.
+    """Map the compiled form of a model into memory: header, and name -> read-only array; CorruptFile if it is damaged.
 
     All of it is read once, to check its sum, at the speed of memory where the kernel holds the file already; so no flipped
-    bit becomes an answer. Files of earlier releases have no such sum.
-
-    Returns
-    -------
-    header, and name -> read-only array, all views of one mapping that lives as long as any of them
+    bit becomes an answer. Files of earlier releases have no such sum. All arrays are views of one mapping that lives as
+    long as any of them.
     """
     path = Path(path)
     try:

@@ -42,13 +42,7 @@ _LEFT = "then run fewpass doctor --repair, which removes it. It belongs to no ve
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The files of one model version.
-
-    Parameters
-    ----------
-    duckdb_path, arrow_path : of the model and of its compiled form
-    sha256 : of the DuckDB file
-    """
+    """The files of one model version: the DuckDB file with its SHA-256, and its compiled form."""
 
     duckdb_path: Path
     arrow_path: Path
@@ -65,6 +59,9 @@ def write_model(
 ) -> ModelFiles:
     """Publish the files of a model version: the DuckDB file, then its compiled form, then the manifest.
 
+    Raises InvalidName; Conflict if a table has the name of one of ours, or two have the same name to SQL, which ignores
+    case; Unstorable; Unwritable if the disk refuses: then no file stays.
+
     Parameters
     ----------
     directory : of all models; the files go to its folder `name`
@@ -72,15 +69,6 @@ def write_model(
     header, arrays : what `map_compiled` gives back; arrays that the header names as `derived` follow from the others, and only the
         compiled form holds them
     tables : for people; table name -> rows
-
-    Raises
-    ------
-    InvalidName
-    Conflict
-        If a table has the name of one of ours, or two have the same name to SQL, which ignores case.
-    Unstorable
-    Unwritable
-        If the disk refuses; then no file stays.
     """
     folder = Path(directory) / checked_name("model", name)
     with drafting(folder, "model.duckdb") as draft:
@@ -148,15 +136,7 @@ def _check_table_names(tables: Mapping[str, pa.Table]) -> None:
 def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
     """Header and arrays of a model, from its DuckDB file, but for derived ones; every array is checked against its SHA-256.
 
-    Returns
-    -------
-    header, and name -> read-only array in memory
-
-    Raises
-    ------
-    NotFound
-        If there is no such file.
-    CorruptFile
+    The arrays are read-only, in memory. Raises NotFound if there is no such file, or CorruptFile.
     """
     path = Path(duckdb_path)
     with _opened(path) as connection:
@@ -224,16 +204,8 @@ def adopt_model(
 ) -> ModelFiles:
     """Publish a DuckDB file that was made elsewhere, byte by byte as it is, with a compiled form made here.
 
-    Parameters
-    ----------
-    directory, name, version : as for `write_model`
-    draft : on the same file system; it is moved
-    header, arrays : what `read_model` gave for it, with its derived arrays
-
-    Raises
-    ------
-    InvalidName
-    Unwritable
+    The draft, on the same file system, is moved; header and arrays are what `read_model` gave for it, with its derived
+    arrays. Raises InvalidName or Unwritable.
     """
     sha256 = sha256_of_file(draft)
     duckdb_path = Path(directory) / checked_name("model", name) / f"{int(version)}-{sha256[:8]}.duckdb"
@@ -255,22 +227,9 @@ def verify(duckdb_path: Path | str) -> None:
 
 
 def rebuild_compiled(duckdb_path: Path | str, completed: Completed) -> Path:
-    """Make the compiled form anew from the DuckDB file; processes that have mapped the old one keep it.
+    """Make the compiled form anew from the DuckDB file, and return its path; processes that have mapped the old one keep it.
 
-    Parameters
-    ----------
-    duckdb_path
-    completed : callable
-        Adds the derived arrays, given header and arrays.
-
-    Returns
-    -------
-    the path of the compiled form
-
-    Raises
-    ------
-    CorruptFile
-        If the DuckDB file itself is damaged.
+    `completed` adds the derived arrays, given header and arrays. Raises CorruptFile if the DuckDB file itself is damaged.
     """
     path = Path(duckdb_path)
     manifest = path.with_suffix(".sha256")

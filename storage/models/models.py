@@ -103,18 +103,8 @@ def add_version(
 ) -> ModelVersion:
     """Register a version whose files are published; repeated by the same job, it returns what is registered already.
 
-    Parameters
-    ----------
-    aliases, reason : point at the version from then on, and why; in the same transaction
-
-    Returns
-    -------
-    the version as registered
-
-    Raises
-    ------
-    Conflict
-        If the number was not reserved, or is registered already by another job.
+    The aliases point at it from then on, with the reason why; in the same transaction. Raises Conflict if the number was
+    not reserved, or is registered already by another job.
     """
     version = replace(version, created_at=tables.now())
     with control.writing() as connection:
@@ -146,17 +136,10 @@ def find_version(control: Control, reference: str) -> ModelVersion:
 
 
 def get_version(control: Control, name: str, ref: str | int | None = None) -> ModelVersion:
-    """One version of a model.
+    """One version of a model, by its number, an alias, or "latest" (the greatest number).
 
-    Parameters
-    ----------
-    ref : a number, an alias, or "latest" (the greatest number). None is the champion or, where there is none, the
-        latest.
-
-    Raises
-    ------
-    NotFound
-        With kind "model" if the model has no version at all, else with kind "model version".
+    None is the champion or, where there is none, the latest. Raises NotFound with kind "model" if the model has no version
+    at all, else with kind "model version".
     """
     with control.reading() as connection:
         row = resolved_row(connection, name, ref)

@@ -54,16 +54,8 @@ class Promotion:
 def record_promotion(control: Control, promotion: Promotion) -> Promotion:
     """Keep a decision and act on it, both or neither; repeated by the same job, it returns what was decided already.
 
-    Returns
-    -------
-    the decision as stored
-
-    Raises
-    ------
-    Conflict
-        If the champion is another one by now: then the decision was about the wrong versions.
-    NotFound
-        If the challenger is gone.
+    Raises Conflict if the champion is another one by now: then the decision was about the wrong versions; NotFound if the
+    challenger is gone.
     """
     with control.writing() as connection:
         of_job = sa.select(_PROMOTIONS).where(

@@ -18,17 +18,9 @@ _VERSIONS, _ALIASES = tables.versions, tables.aliases
 
 
 def delete_version(control: Control, name: str, version: int) -> ModelVersion:
-    """Forget a version.
+    """Forget a version, and return it with the paths of its files.
 
-    Returns
-    -------
-    the version that was deleted, with the paths of its files
-
-    Raises
-    ------
-    NotFound
-    Conflict
-        If an alias points at it.
+    Raises NotFound; Conflict if an alias points at it.
     """
     with control.writing() as connection:
         gone = version_of_row(control, resolved_row(connection, name, version))
@@ -44,16 +36,8 @@ def delete_version(control: Control, name: str, version: int) -> ModelVersion:
 def delete_model(control: Control, name: str) -> tuple[ModelVersion, ...]:
     """Forget all versions of a model, its aliases with their history, its decisions and its retention.
 
-    What is made under the name later goes on counting, so that a number never means two versions.
-
-    Returns
-    -------
-    the versions that were deleted, newest first
-
-    Raises
-    ------
-    NotFound
-        If it has no version.
+    What is made under the name later goes on counting, so that a number never means two versions. Returns the versions
+    that were deleted, newest first. Raises NotFound if it has no version.
     """
     known_name("model", name)
     with control.writing() as connection:
@@ -70,17 +54,8 @@ def retain_versions(
 ) -> tuple[ModelVersion, ...]:
     """Forget all but the newest `keep` versions; those that an alias points at always stay.
 
-    Parameters
-    ----------
-    is_spared : asked of each version that would go, inside the transaction, whether somebody still needs it
-
-    Returns
-    -------
-    the versions that were deleted, newest first
-
-    Raises
-    ------
-    NotFound
+    `is_spared` is asked of each version that would go, inside the transaction, whether somebody still needs it. Returns the
+    versions that were deleted, newest first. Raises NotFound if there is none.
     """
     known_name("model", name)
     with control.writing() as connection:

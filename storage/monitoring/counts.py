@@ -77,12 +77,7 @@ class SliceFile:
 
 
 class MonitoringFiles:
-    """The folder of one model.
-
-    Parameters
-    ----------
-    root : of the workspace
-    """
+    """The folder of one model, below the root of the workspace."""
 
     def __init__(self, root: Path, model: str) -> None:
         self.folder = Path(root) / "monitoring" / checked_name("model", model)
@@ -299,12 +294,7 @@ def workspace_secret(root: Path) -> bytes:
 
 
 class Alive:
-    """Shows other processes that this one lives; the kernel takes the sign away when it ends, however it ends.
-
-    Parameters
-    ----------
-    root : of the workspace
-    """
+    """Shows other processes that this one lives; the kernel takes the sign away when it ends, however it ends."""
 
     def __init__(self, root: Path, process: str) -> None:
         path = _sign(root, process)

@@ -31,14 +31,9 @@ _METADATA = b"fewpass.database"
 
 @dataclass(frozen=True)
 class DatabaseQuery:
-    """A query on a database, as a URI names it.
+    """A query on a database, as a URI names it; the URI is as it is shown and kept, without secrets.
 
-    Parameters
-    ----------
-    uri : str
-        As it is shown and kept, without secrets.
-    place : str
-        What is opened: the path of a DuckDB file, or the URI of a PostgreSQL server with its secret.
+    `place` is what is opened: the path of a DuckDB file, or the URI of a PostgreSQL server with its secret.
     """
 
     uri: str

@@ -26,12 +26,7 @@ SNAPSHOT = "snapshot.json"  # of a lake table, that the last training counted
 class Ledger:
     """The statistics of one data set and what belongs to them.
 
-    Parameters
-    ----------
-    directory : Path
-        Where rules and schemas are, whether or not statistics are kept.
-    checkpoints : JobCheckpoints or None
-        Of the job that trains.
+    Rules and schemas are in `directory`, whether or not statistics are kept; the checkpoints are of the job that trains.
     """
 
     def __init__(

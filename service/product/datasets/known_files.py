@@ -21,21 +21,8 @@ def verify_files(source: Source, ledger: Ledger, report: Report) -> None:
     """Read all bytes of all files and note their SHA-256, so that from now on a rewritten file is another one.
 
     Statistics that were counted of these files before anybody had read them whole are removed: nobody knows what the files
-    held then. Formats whose every opening reads all bytes need none of this.
-
-    Parameters
-    ----------
-    source : Source
-        Of files.
-    ledger : Ledger
-        Of the data; keeps the notes.
-    report : callable
-        Gets the progress after each block, and may raise.
-
-    Raises
-    ------
-    SourceError
-        If a file cannot be read, or changes meanwhile.
+    held then. Formats whose every opening reads all bytes need none of this. `report` gets the progress after each block,
+    and may raise. Raises SourceError if a file cannot be read, or changes meanwhile.
     """
     noted = _contents(ledger)
     n_total, n_done, found = sum(file.size for file in source.files), 0, dict[str, str]()

@@ -53,16 +53,9 @@ class Not(Condition):
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The rows of one training.
+    """The rows of one training: to learn from, and kept back to be measured on.
 
-    Parameters
-    ----------
-    learned : Selection
-        To learn from.
-    kept_back : Source or None
-        To be measured on.
-    rules : tuple of str
-        By which rows were left out as forgotten.
+    `rules` are those by which rows were left out as forgotten.
     """
 
     learned: Selection
@@ -98,20 +91,11 @@ def measuring_source(
 
 
 def training_rows(workspace: Workspace, source: Source, request: TrainRequest, run: Run) -> TrainingRows:
-    """Choose the rows of a request: those of the window, without those that are forgotten.
+    """Choose the rows of a request from all files of the data set: those of the window, without those that are forgotten.
 
-    Parameters
-    ----------
-    workspace : Workspace
-        Its rules follow the files: one that was made for other data with the same files becomes a rule of these too.
-    source : Source
-        All files of the data set.
-    run : Run
-        Gets the progress of a search for forgotten rows in files that are new.
-
-    Raises
-    ------
-    InvalidParameter, UnknownColumn, SourceError, EmptyData, InvalidPredicate, Conflict, CorruptFile
+    The rules of the workspace follow the files: one that was made for other data with the same files becomes a rule of
+    these too. New files are searched for forgotten rows, with progress. Raises InvalidParameter, UnknownColumn, SourceError,
+    EmptyData, InvalidPredicate, Conflict or CorruptFile.
     """
     ledger = ledger_of(workspace, request, run)
     source = with_earlier(as_verified(source, ledger), ledger)

@@ -26,20 +26,13 @@ MAX_DRAWS = 1000
 
 @dataclass(frozen=True)
 class Filling:
-    """How cells are filled.
+    """How cells are filled; InvalidParameter if that cannot be.
 
     Parameters
     ----------
-    how : "mode", "mean" or "draw"
-        See `learners.circuits.queries.imputation.filled`.
-    columns : tuple of str
-        Columns to fill; none named: those of the model that the data has.
-    draws : int
-        Completed rows for each row, with a column `draw` from 1 where there are several.
-
-    Raises
-    ------
-    InvalidParameter
+    how : see `learners.circuits.queries.imputation.filled`
+    columns : to fill; none named: those of the model that the data has
+    draws : completed rows for each row, with a column `draw` from 1 where there are several
     """
 
     how: How = "mode"
@@ -97,11 +90,7 @@ def cells_to_fill(
 ) -> tuple[Mask, Floats]:
     """Where rows miss something of some variables, and with what it is filled.
 
-    Returns
-    -------
-    is_missing : (n_variables, n_rows) bool
-    values : (n_draws, n_variables, n_rows) float64
-        NaN elsewhere.
+    Returns `is_missing` (n_variables, n_rows) bool, and `values` (n_draws, n_variables, n_rows) float64, NaN elsewhere.
     """
     columns = model.columns
     x, is_missing = rows_of_batch(columns, batch), missing_cells(columns, batch)
@@ -145,14 +134,8 @@ def write_imputed(
 ) -> JSONObject:
     """Write the rows with their missing cells filled; memory does not grow with the rows.
 
-    Returns
-    -------
-    dict
-        `n_rows`, `n_filled` by column and `n_left`, as `Filled` has them.
-
-    Raises
-    ------
-    InvalidRequest, UnknownColumn, InvalidEvidence, SchemaError
+    Returns `n_rows`, `n_filled` by column and `n_left`, as `Filled` has them. Raises InvalidRequest, UnknownColumn,
+    InvalidEvidence or SchemaError.
     """
     check_parquet(output, replace=replace)
     names = source.arrow_schema.names

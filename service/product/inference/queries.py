@@ -176,12 +176,7 @@ def query_columns(model: Model, queries: Sequence[Query]) -> Columns:
 def until(deadline: float, time_limit_s: float, kind: str = "query") -> Callable[[], None]:
     """What ends the answering of a request at a time of `time.monotonic`.
 
-    Parameters
-    ----------
-    time_limit_s : float
-        To be named.
-    kind : str
-        Of the job that may take longer.
+    It names the time limit, and the kind of the job that may take longer.
     """
     what, fewer = ("queries", "Ask fewer at once") if kind == "query" else ("rows", "Send fewer rows")
 
@@ -199,19 +194,10 @@ def until(deadline: float, time_limit_s: float, kind: str = "query") -> Callable
 def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None] | None = None) -> list[JSONObject]:
     """Answers in plain values that JSON has: the logarithm of zero is None. Those of an ensemble name the member that answers.
 
-    Parameters
-    ----------
-    queries : sequence of Query
-    pause : callable, optional
-        Called again and again; what it raises ends the answering.
-
-    Raises
-    ------
-    NoJoint, WrongQuery, NetworkTooLarge, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError, ContinuousQuery
-    NoArcs, NoGraphs, TablesTooLarge
-        Of interventions and graphs.
-    ImpossibleEdges, NotGaussian, NetworkFileError, InvalidParameter, NoRows
-        Of posteriors over structures.
+    `pause` is called again and again; what it raises ends the answering. Raises NoJoint, WrongQuery, NetworkTooLarge,
+    UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError or ContinuousQuery; of interventions and graphs NoArcs,
+    NoGraphs or TablesTooLarge; of posteriors over structures ImpossibleEdges, NotGaussian, NetworkFileError,
+    InvalidParameter or NoRows.
     """
     joint, structures = of_joint(model, queries), of_structures(queries)
     own = model.joint if isinstance(model, EnsembleModel) else model

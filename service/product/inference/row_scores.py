@@ -73,32 +73,17 @@ def write_scores(
     report: Report = silent,
     warn: Callable[[str], None] = silent,
 ) -> JSONObject:
-    """Write `log_likelihood` and `surprise_rank` of every row, behind the columns to keep.
+    """Write `log_likelihood` and `surprise_rank` of every row, behind the columns to keep, to a file that appears when it is complete.
 
     Logarithms of all rows are kept in a file beside the output while ranks are made, so that memory does not grow with
-    the rows. Columns to keep are read once more.
-
-    Parameters
-    ----------
-    output : path or address
-        A Parquet file, which appears when it is complete.
-    keep : sequence of str
-        Columns of the data to copy.
-    over : GraphAverage, optional
-        Of a posterior over structures, whose best graph `model` is. Rows that lack a value have null in both columns.
+    the rows. Columns to keep are read once more. `over` is of a posterior over structures, whose best graph `model` is:
+    rows that lack a value have null in both columns. Raises InvalidRequest if the output exists and is not to be replaced,
+    or a column to keep is called like one that is written; UnknownColumn if a column to keep is not in the data.
 
     Returns
     -------
-    dict
-        `n_rows`, the mean `log_likelihood` in nats of the possible rows, `n_impossible`, and `densities`: the columns whose
-        part of it is a density, not a probability. Over graphs also `n_incomplete`, and `average` of `GraphAverage.told`.
-
-    Raises
-    ------
-    InvalidRequest
-        If the output exists and is not to be replaced, or a column to keep is called like one that is written.
-    UnknownColumn
-        If a column to keep is not in the data.
+    `n_rows`, the mean `log_likelihood` in nats of the possible rows, `n_impossible`, and `densities`: the columns whose
+    part of it is a density, not a probability. Over graphs also `n_incomplete`, and `average` of `GraphAverage.told`.
     """
     check_parquet(output, replace=replace)
     for name in keep:

@@ -106,14 +106,10 @@ class Measurement(NamedTuple):
 
     Attributes
     ----------
-    metrics : dict
-        With `n_test_rows`, and `n_unknown_class_rows` if there are any.
-    scores : sequence of RowScores
-        Of all rows, part by part.
-    floor : mapping of str to float
-        What the class shares alone lose on the same rows.
-    report : ModelReport or None
-        If it was asked for.
+    metrics : with `n_test_rows`, and `n_unknown_class_rows` if there are any
+    scores : of all rows, part by part
+    floor : what the class shares alone lose on the same rows
+    report : if it was asked for
     """
 
     metrics: JSONObject

@@ -37,10 +37,8 @@ class Window:
     Parameters
     ----------
     since, until : aware, UTC
-    gaps : sequence of dict
-        Processes that did not end as they should, and from when on their rows may be missing.
-    n_left_out : int
-        Slices that count something else, as an earlier release wrote them.
+    gaps : processes that did not end as they should, and from when on their rows may be missing
+    n_left_out : slices that count something else, as an earlier release wrote them
     """
 
     counts: ServedCounts
@@ -51,13 +49,7 @@ class Window:
 
 
 class Watching:
-    """A version and its files of monitoring.
-
-    Parameters
-    ----------
-    reference : str
-        name, name@version or name@alias.
-    """
+    """A version, "name", "name@version" or "name@alias", and its files of monitoring."""
 
     def __init__(self, workspace: Workspace, reference: str) -> None:
         self.workspace = workspace

@@ -133,13 +133,7 @@ def decide(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:
-    """Apply a rule to two versions that were measured on the same rows.
-
-    Parameters
-    ----------
-    challenger, champion : Measured
-        The champion is None if there is none.
-    """
+    """Apply a rule to two versions that were measured on the same rows; the champion is None if there is none."""
     if champion is not None and champion.version == challenger.version:
         return Verdict(True, f"version {challenger.version} is the {rule.alias} already")
     keeps = f"{rule.alias} stays unset" if champion is None else f"version {champion.version} stays {rule.alias}"

@@ -102,16 +102,7 @@ def import_version(
 def read_export(path: Path, draft: Path, max_bytes: int) -> tuple[Manifest, Mapping[str, object], Arrays]:
     """What an exported file holds, checked but for the model itself, which is still to be tried.
 
-    Parameters
-    ----------
-    draft : Path
-        Where the model file goes.
-    max_bytes : int
-        That the model may take in memory.
-
-    Raises
-    ------
-    CorruptFile
+    The model file goes to `draft`; in memory the model may take `max_bytes`. Raises CorruptFile.
     """
     manifest = _checked(path, bundle.unpack_bundle(path, draft))
     model_file.refuse_views(draft)

@@ -42,14 +42,10 @@ class Fitted:
 
     Parameters
     ----------
-    learner : str
-        A key of `learners.registry.recipes.LEARNERS`, or what else made it.
-    parameters : mapping
-        Of the learner.
-    columns : tuple of str
-        All columns of the table but the target, in order.
-    is_named : bool
-        Whether the caller had named them; those of an array are known by their position.
+    learner : a key of `learners.registry.recipes.LEARNERS`, or what else made it
+    parameters : of the learner
+    columns : all columns of the table but the target, in order
+    is_named : whether the caller had named them; those of an array are known by their position
     metrics : mapping
     """
 

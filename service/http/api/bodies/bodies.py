@@ -86,16 +86,9 @@ def has_lone_surrogates(body: bytes) -> bool:
 
 
 def decoded(decode: Callable[[bytes], Decoded], body: bytes, remedy: str) -> Decoded:
-    """What a decoder of msgspec makes of a JSON body.
+    """What a decoder of msgspec makes of a JSON body; `remedy` says what to send instead, in a sentence.
 
-    Parameters
-    ----------
-    wanted : str
-        What to send instead, in a sentence.
-
-    Raises
-    ------
-    InvalidRequest, MalformedBody
+    Raises InvalidRequest or MalformedBody.
     """
     try:
         return decode(body)

@@ -14,18 +14,8 @@ SHAPED = 2  # as JSON has the values, and as the shape of the request keeps them
 def check_json(body: bytes, max_bytes: int, *, is_shaped: bool = False) -> int:
     """Refuse JSON of too many values, or of records of too many members; returns about the bytes that its values will take.
 
-    Punctuation is counted also in texts, so a body is held to be larger than it is, never smaller.
-
-    Parameters
-    ----------
-    max_bytes : int
-        That it may take decoded.
-    is_shaped : bool
-        Whether Python reads it on the event loop, and a shape of pydantic checks and copies it.
-
-    Raises
-    ------
-    BodyTooLarge
+    Punctuation is counted also in texts, so a body is held to be larger than it is, never smaller. `is_shaped` says that
+    Python reads it on the event loop, and a shape of pydantic checks and copies it. Raises BodyTooLarge.
     """
     n_colons, n_records, n_lists = (body.count(mark) for mark in (b":", b"{", b"["))
     n_records = max(1, n_records)

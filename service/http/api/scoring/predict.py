@@ -76,15 +76,7 @@ class Rows(NamedTuple):
 class Predict:
     """The endpoint; one per application.
 
-    Parameters
-    ----------
-    in_flight : InFlight
-        What the requests of the process hold.
-
-    Attributes
-    ----------
-    predictor : Predictor or None
-        Set when the registry is open.
+    `in_flight` tells what the requests of the process hold; `predictor` is set when the registry is open.
     """
 
     def __init__(self, settings: Settings, in_flight: InFlight) -> None:
