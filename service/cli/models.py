@@ -202,7 +202,7 @@ def history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpti
     with opened(workspace) as here:
         items = product.alias_history(here, name, 1000).items
     rows = [[f"{move.moved_at:%Y-%m-%d %H:%M}", move.alias, move.version, move.reason] for move in items]
-    show_table(None, ["moved (UTC)", "alias", "version", "reason"], rows, empty="no alias has been set yet")
+    show_list(items, json_output, ["moved (UTC)", "alias", "version", "reason"], rows, "no alias has been set yet")
 
 
 @app.command()
@@ -210,9 +210,6 @@ def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonO
     """List the decisions between champion and challenger, newest first."""
     with opened(workspace) as here:
         items = product.list_promotions(here, name, 1000).items
-    if json_output:
-        show_json(items)
-        return
     rows = [
         [
             f"{item.decided_at:%Y-%m-%d %H:%M}",

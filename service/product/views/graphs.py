@@ -12,9 +12,8 @@ from learners.models.model import Model
 from learners.models.query import Edges, Graph
 from learners.orders.model import OrderModel
 from learners.registry.networks.model import ArcModel
-from service.product.versions.registry import find_version
+from service.product.versions.served import served
 from service.requests.json_values import JSONMapping, JSONObject
-from service.serving.predictor import map_version
 from service.workspace import Workspace
 
 MAX_CONTEXTS = 200
@@ -35,11 +34,8 @@ class NoGraph(LearnerError, ValueError):
 class GraphEdge:
     """An edge between columns.
 
-    Parameters
-    ----------
-    weight : float
-        In nats what the parent tells of the child, given the class and the parents before it; of a posterior over
-        structures the probability of the edge.
+    Its weight is what the parent tells of the child, in nats, given the class and the parents before it; of a posterior
+    over structures it is the probability of the edge.
     """
 
     source: str
@@ -53,16 +49,11 @@ class ColumnGraph:
 
     Parameters
     ----------
-    target : str or None
-        The class; each column has it as a parent, and those edges are in `of_class`, not in `edges`.
-    columns : tuple of str
-        Without the class.
-    of_class : mapping of str to float
-        In nats what the class tells of each column.
-    unit : str
-        Of the weights.
-    others : tuple of GraphEdge
-        Of a posterior over structures the probable edges that its best graph does not have; they may make circles.
+    target : the class; each column has it as a parent, and those edges are in `of_class`, not in `edges`
+    columns : without the class
+    of_class : in nats what the class tells of each column
+    unit : of the weights
+    others : of a posterior over structures the probable edges that its best graph does not have; they may make circles
     """
 
     target: str | None
@@ -107,7 +98,7 @@ def graph(workspace: Workspace, reference: str) -> ColumnGraph:
     ------
     NoGraph
     """
-    return graph_of(map_version(find_version(workspace, reference)).model)
+    return graph_of(served(workspace, reference).model)
 
 
 def graph_of(model: Model) -> ColumnGraph:
@@ -172,7 +163,7 @@ def family(workspace: Workspace, reference: str, column: str, limit: int = MAX_C
         If the model is no network.
     UnknownColumn
     """
-    return family_of(map_version(find_version(workspace, reference)).model, column, limit)
+    return family_of(served(workspace, reference).model, column, limit)
 
 
 def family_of(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:
