@@ -65,6 +65,12 @@ WorkspaceOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+PresentOption = Annotated[
+    list[str] | None, typer.Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")
+]
+AbsentOption = Annotated[
+    list[str] | None, typer.Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 

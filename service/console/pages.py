@@ -16,6 +16,7 @@ from service.workspace import Workspace
 from storage.errors import NotFound
 
 Screen = Callable[[Request], JSONObject]
+PER_PAGE, MOST = 50, 500  # of a list; and the most that anybody may ask for
 
 
 def page(template: str) -> Callable[[Screen], Callable[[Request], Response]]:
@@ -60,6 +61,12 @@ def columns_to_choose(workspace: Workspace, dataset: str) -> JSONObject:
         }
     except NotFound:
         return {"columns": [], "of_dataset": None}
+
+
+def part_of_list(request: Request) -> tuple[int, str | None]:
+    """Which page of a list is asked for: how many items, and the cursor of the page before."""
+    parameters = request.query_params
+    return whole_number(parameters.get("limit"), PER_PAGE, MOST), parameters.get("cursor")
 
 
 def whole_number(text: str | None, default: int, most: int) -> int:

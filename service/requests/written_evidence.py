@@ -1,4 +1,4 @@
-"""Evidence as it is written on the command line: `a=1`, `a=30..40`, `a in {x,y}`, `a != x`, and weights `a: x=.8,y=.2`."""
+"""What is written on the command line: evidence `a=1`, `a=30..40`, `a in {x,y}`, `a != x`, weights `a: x=.8,y=.2`, and `name=value`."""
 
 import json
 import re
@@ -61,6 +61,18 @@ def likely_of(texts: list[str]) -> JSONObject:
         name = name.strip()
         _check_new(found, name)
         found[name] = weights
+    return found
+
+
+def pairs_of(texts: list[str]) -> JSONObject:
+    """Values by name, as JSON has them; InvalidRequest of a text that is no pair, and of a name that is given twice."""
+    found: JSONObject = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise InvalidRequest(f"{text!r} is not name=value.")
+        _check_new(found, name)
+        found[name] = scalar(value, name)
     return found
 
 

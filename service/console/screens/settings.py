@@ -6,14 +6,13 @@ from starlette.requests import Request
 
 from learners.registry import recipes
 from service import product
-from service.console.pages import columns_to_choose, page, workspace_of
+from service.console.pages import MOST, columns_to_choose, page, workspace_of
 from service.console.rendering import Call, role_of
 from service.jobs.cron import Cron
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from storage.control.keys import Role
 
-MOST = 500
 N_RUNS = 5
 N_NEXT = 3
 NIGHTLY = "0 3 * * *"
