@@ -241,8 +241,6 @@ async def _follow(app: Application) -> None:
 
 def _response(problem: Problem, request: Request, headers: dict[str, str] | None = None) -> JSONResponse:
     headers = problems.headers_of(problem) | (headers or {})
-    if request.url.path.startswith("/v2"):
-        problem.fields["error"] = problem.detail  # where clients of the Open Inference Protocol look
     return JSONResponse(problem.body(request.url.path), problem.status, headers=headers, media_type=problems.MEDIA_TYPE)
 
 
