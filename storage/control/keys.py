@@ -81,8 +81,7 @@ def create_key(control: Control, name: str, role: Role | str, expires_at: dateti
 def list_keys(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[ApiKey]:
     """A page of the keys, also the revoked ones, ordered by name; InvalidCursor if the cursor is of another list."""
     with control.reading() as connection:
-        rows, next_cursor = page_of_rows(connection, sa.select(_KEYS), _KEYS.c.name, limit, cursor)
-    return Page(tuple(_key(row) for row in rows), next_cursor)
+        return page_of_rows(connection, sa.select(_KEYS), _KEYS.c.name, limit, cursor).of(_key)
 
 
 def revoke_key(control: Control, name: str) -> ApiKey:

@@ -104,9 +104,9 @@ def get_schedule(control: Control, name: str) -> Schedule:
 def list_schedules(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Schedule]:
     """A page of the schedules, ordered by name; InvalidCursor if the cursor is of another list."""
     with control.reading() as connection:
-        rows, next_cursor = page_of_rows(connection, sa.select(_SCHEDULES), _SCHEDULES.c.name, limit, cursor)
-        last = _last_runs(connection, [row.id for row in rows])
-    return Page(tuple(_schedule(row, last) for row in rows), next_cursor)
+        rows = page_of_rows(connection, sa.select(_SCHEDULES), _SCHEDULES.c.name, limit, cursor)
+        last = _last_runs(connection, [row.id for row in rows.items])
+    return rows.of(lambda row: _schedule(row, last))
 
 
 def active_schedules(control: Control) -> tuple[Schedule, ...]:
@@ -185,8 +185,7 @@ def list_runs(control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: s
     with control.reading() as connection:
         schedule = _existing(connection, name)
         query = sa.select(_RUNS).where(_RUNS.c.schedule == schedule.id)
-        rows, next_cursor = page_of_rows(connection, query, _RUNS.c.id, limit, cursor, newest_first=True)
-    return Page(tuple(_run(row) for row in rows), next_cursor)
+        return page_of_rows(connection, query, _RUNS.c.id, limit, cursor, newest_first=True).of(_run)
 
 
 def _several(control: Control, query: tables.Select) -> tuple[Schedule, ...]:

@@ -95,8 +95,7 @@ def is_registered(control: Control, name: str) -> bool:
 def list_datasets(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Dataset]:
     """A page of the datasets, ordered by name; InvalidCursor if the cursor is of another list."""
     with control.reading() as connection:
-        rows, next_cursor = page_of_rows(connection, sa.select(_DATASETS), _DATASETS.c.name, limit, cursor)
-    return Page(tuple(_dataset(row) for row in rows), next_cursor)
+        return page_of_rows(connection, sa.select(_DATASETS), _DATASETS.c.name, limit, cursor).of(_dataset)
 
 
 def delete_dataset(control: Control, name: str) -> Dataset:

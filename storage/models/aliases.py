@@ -113,12 +113,10 @@ def alias_history(
 
     Raises NotFound if no model can have that name, InvalidCursor.
     """
-    known_name("model", name)
+    query = sa.select(_MOVES).where(_MOVES.c.name == known_name("model", name))
     with control.reading() as connection:
-        rows, next_cursor = page_of_rows(
-            connection, sa.select(_MOVES).where(_MOVES.c.name == name), _MOVES.c.id, limit, cursor, newest_first=True
-        )
-    return Page(tuple(AliasMove(row.alias, row.version, row.reason, row.moved_at) for row in rows), next_cursor)
+        rows = page_of_rows(connection, query, _MOVES.c.id, limit, cursor, newest_first=True)
+    return rows.of(lambda row: AliasMove(row.alias, row.version, row.reason, row.moved_at))
 
 
 def _exists(connection: Connection, name: str, version: int) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -178,13 +179,12 @@ def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None
         .group_by(_MODELS.c.name, _MODELS.c.created_at)
     )
     with control.reading() as connection:
-        rows, next_cursor = page_of_rows(connection, query, _MODELS.c.name, limit, cursor)
-        pointers: dict[str, dict[str, int]] = {row.name: {} for row in rows}
+        rows = page_of_rows(connection, query, _MODELS.c.name, limit, cursor)
+        pointers: dict[str, dict[str, int]] = {row.name: {} for row in rows.items}
         query = sa.select(_ALIASES).where(_ALIASES.c.name.in_(pointers)).order_by(_ALIASES.c.alias)
         for pointer in connection.execute(query):
             pointers[pointer.name][pointer.alias] = pointer.version
-    models = tuple(RegisteredModel(**row._mapping, aliases=pointers[row.name]) for row in rows)
-    return Page(models, next_cursor)
+    return rows.of(lambda row: RegisteredModel(**row._mapping, aliases=pointers[row.name]))
 
 
 def served_since(control: Control) -> Mapping[str, datetime]:
@@ -207,10 +207,10 @@ def list_versions(
     """A page of the versions of a model, newest first; NotFound if the model has no version at all, InvalidCursor."""
     with control.reading() as connection:
         query = sa.select(_VERSIONS).where(_VERSIONS.c.name == known_name("model", name))
-        rows, next_cursor = page_of_rows(connection, query, _VERSIONS.c.version, limit, cursor, newest_first=True)
-        if not rows and cursor is None:
+        rows = page_of_rows(connection, query, _VERSIONS.c.version, limit, cursor, newest_first=True)
+        if not rows.items and cursor is None:
             raise _no_model(connection, name)
-    return Page(tuple(version_of_row(control, row) for row in rows), next_cursor)
+    return rows.of(partial(version_of_row, control))
 
 
 def set_tag(control: Control, name: str, version: int, tag: str, value: str | None) -> ModelVersion:

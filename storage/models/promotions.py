@@ -78,8 +78,7 @@ def list_promotions(
     """A page of the decisions about a model, newest first; NotFound if no model can have that name, InvalidCursor."""
     query = sa.select(_PROMOTIONS).where(_PROMOTIONS.c.name == known_name("model", name))
     with control.reading() as connection:
-        rows, next_cursor = page_of_rows(connection, query, _PROMOTIONS.c.id, limit, cursor, newest_first=True)
-    return Page(tuple(_promotion(row) for row in rows), next_cursor)
+        return page_of_rows(connection, query, _PROMOTIONS.c.id, limit, cursor, newest_first=True).of(_promotion)
 
 
 def _values(promotion: Promotion) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """Missing cells of rows filled by a density, from files to Parquet, batch by batch."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
@@ -58,15 +59,14 @@ class Filled:
     """How many cells were filled, by column; and how many were left, in rows of probability zero or for want of a name."""
 
     n_rows: int = 0
-    n_filled: dict[str, int] = field(default_factory=dict)
+    n_filled: Counter[str] = field(default_factory=Counter)
     n_left: int = 0
 
     def add(self, other: "Filled") -> None:
         """Add those of other rows."""
         self.n_rows += other.n_rows
         self.n_left += other.n_left
-        for name, n in other.n_filled.items():
-            self.n_filled[name] = self.n_filled.get(name, 0) + n
+        self.n_filled.update(other.n_filled)
 
 
 def variables_to_fill(model: CircuitModel, filling: Filling, names: Sequence[str]) -> list[int]:
@@ -113,7 +113,7 @@ def imputed_batches(
         for v in variables:
             name = model.columns.names[v]
             columns[name] = with_cells(model.columns, v, columns.get(name, pa.nulls(batch.num_rows)), own[v])
-            counts.n_filled[name] = counts.n_filled.get(name, 0) + int(np.count_nonzero(~np.isnan(own[v])))
+            counts.n_filled[name] += int(np.count_nonzero(~np.isnan(own[v])))
         counts.n_left += int(np.count_nonzero(is_missing & np.isnan(own)))
         if filling.draws > 1:
             columns[DRAW] = pa.array(np.full(batch.num_rows, number, np.int32))
@@ -163,7 +163,7 @@ def write_imputed(
                 writer.write(batch)
             counts.add(own)
             report({"step": "impute", "rows_done": counts.n_rows, "rows_total": source.n_rows})
-    return {"n_rows": counts.n_rows, "n_filled": counts.n_filled, "n_left": counts.n_left}
+    return {"n_rows": counts.n_rows, "n_filled": dict(counts.n_filled), "n_left": counts.n_left}
 
 
 def check_filling(model: CircuitModel, filling: Filling) -> None:

@@ -115,8 +115,7 @@ def read_export(path: Path, draft: Path, max_bytes: int) -> tuple[Manifest, Mapp
 def _imported(manifest: Manifest, name: str, number: int, files: ModelFiles) -> ModelVersion:
     tags = manifest.tags | {"imported_from": f"{manifest.name}@{manifest.version}"}
     own = {"name": name, "version": number, "job_id": None, "files": tuple(manifest.files), "tags": tags}
-    paths = {"sha256": files.sha256, "duckdb_path": files.duckdb_path, "arrow_path": files.arrow_path}
-    return ModelVersion(**dict(manifest) | own | paths)
+    return ModelVersion(**dict(manifest) | own | vars(files))
 
 
 def _checked(path: Path, manifest: JSONMapping) -> Manifest:

@@ -174,10 +174,8 @@ def _version(
         job_id=None,
         files=(),
         n_rows=int(facts.get("n_rows", 0)),
-        sha256=files.sha256,
-        duckdb_path=files.duckdb_path,
-        arrow_path=files.arrow_path,
         tags=fitted.tags if tags is None else tags,
+        **vars(files),
     )
 
 
