@@ -41,10 +41,8 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
 
     Parameters
     ----------
-    request : DatasetRequest
-        Name, URIs, target and overrides.
-    is_remote : bool
-        Whether the request came over REST, where the data roots bind.
+    request : name, URIs, target and overrides
+    is_remote : whether the request came over REST, where the data roots bind
 
     Raises
     ------

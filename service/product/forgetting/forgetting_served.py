@@ -52,8 +52,7 @@ def forget_predictions(
 
     Returns
     -------
-    dict of int
-        `predictions` and `labels` that were removed, and rows that were `subtracted` from the counts.
+    `predictions` and `labels` that were removed, and rows that were `subtracted` from the counts
 
     Raises
     ------

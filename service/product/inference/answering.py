@@ -124,9 +124,8 @@ def evaluate_beside(
 
     Returns
     -------
-    dict
-        `models`, the metrics of each; `differences`, of each but the first the mean of its log loss less that of the first,
-        row by row, with its standard error; `warnings` if there are any.
+    `models`, the metrics of each; `differences`, of each but the first the mean of its log loss less that of the first,
+    row by row, with its standard error; `warnings` if there are any
 
     Raises
     ------

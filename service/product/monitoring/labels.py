@@ -59,13 +59,11 @@ def add_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) ->
 
     Parameters
     ----------
-    reference : str
-        Of the model; labels find the version that made the prediction.
+    reference : of the model; labels find the version that made the prediction
 
     Returns
     -------
-    dict of int
-        `accepted`, and of these `matched` and `pending`: predictions are written once a minute, and kept for a time.
+    `accepted`, and of these `matched` and `pending`: predictions are written once a minute, and kept for a time
 
     Raises
     ------

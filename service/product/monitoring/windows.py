@@ -149,20 +149,15 @@ def monitor(
 
     Parameters
     ----------
-    reference : str
-        name, name@version or name@alias.
-    window : str
-        How long, such as 24h or 7d; whole hours, the present one included.
-    until : datetime, optional
-        The end of the window; now unless given.
-    against : str
-        training, window:7d, same-hour:4w or version:3.
+    reference : name, name@version or name@alias
+    window : how long, such as 24h or 7d; whole hours, the present one included
+    until : the end of the window; now unless given
+    against : training, window:7d, same-hour:4w or version:3
 
     Returns
     -------
-    dict
-        As `learners.monitoring.drift.drift_report` has it, with `model`, `version`, `since`, `until`, `gaps`,
-        `statuses` and `sampling`. Without rows `is_drifting` is None and `why` says what is missing.
+    as `learners.monitoring.drift.drift_report` has it, with `model`, `version`, `since`, `until`, `gaps`, `statuses`
+    and `sampling`. Without rows `is_drifting` is None and `why` says what is missing
 
     Raises
     ------
@@ -225,10 +220,8 @@ def monitoring_windows(
 
     Parameters
     ----------
-    since : str
-        How far back, such as 24h or 30d.
-    against : str
-        As in `monitoring`; steps are tested only where there are at most 72, as each has its own tests.
+    since : how far back, such as 24h or 30d
+    against : as in `monitoring`; steps are tested only where there are at most 72, as each has its own tests
 
     Raises
     ------

@@ -71,12 +71,9 @@ def import_version(
 
     Parameters
     ----------
-    path : Path
-        Of the exported file.
-    name : str, optional
-        Of the model here; by default the name that it was exported under.
-    is_remote : bool
-        Whether it came over REST: then a process of its own reads it.
+    path : of the exported file
+    name : of the model here; by default the name that it was exported under
+    is_remote : whether it came over REST: then a process of its own reads it
 
     Raises
     ------

@@ -154,8 +154,7 @@ def family(workspace: Workspace, reference: str, column: str, limit: int = MAX_C
 
     Parameters
     ----------
-    limit : int
-        Contexts.
+    limit : contexts
 
     Raises
     ------

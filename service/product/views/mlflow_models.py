@@ -111,8 +111,7 @@ def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tupl
 
     Parameters
     ----------
-    address : str
-        `models:/NAME`, of the registry that MLflow's own settings name.
+    address : `models:/NAME`, of the registry that MLflow's own settings name
 
     Returns
     -------

@@ -34,8 +34,7 @@ def draw_posterior(
     Parameters
     ----------
     picture : 'edges' or 'graph'
-    present, absent : sequence of str
-        Known edges, each as "parent->child".
+    present, absent : known edges, each as "parent->child"
 
     Raises
     ------
