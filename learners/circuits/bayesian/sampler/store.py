@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.circuits.bayesian.sampler.sampler import InMemory, RowBlocks
 from learners.errors import LearnerError
-from learners.kernels.arrays import Float32s, Floats, Uint8s
+from learners.kernels.arrays import Array, Float32s, Floats, Uint8s
 
 ROWS, NOTE = "rows.f32", "note.json"
 # Rows are read so many at a time.
@@ -54,6 +53,28 @@ class Kept(NamedTuple):
     trace: Floats
     n_draws: int
     best: float
+
+
+class InMemory:
+    """Rows that are an array, which a sampler walks in their order.
+
+    Parameters
+    ----------
+    x : (n_rows, n_columns)
+        Codes of categorical columns, other numbers less their column's centre; NaN where missing.
+    """
+
+    def __init__(self, x: Array) -> None:
+        self.x = np.ascontiguousarray(x, np.float32)
+        self.n_rows = self.x.shape[0]
+
+    def blocks(self) -> Iterator[tuple[slice, Float32s]]:
+        """Where each block of rows is, and its numbers (n_rows, n_columns) float32: all at once."""
+        yield slice(0, self.n_rows), self.x
+
+    def choices(self, n_positions: int) -> Uint8s:
+        """An array (n_rows, n_positions) uint8 for a state; that of two states ago may be given again."""
+        return np.empty((self.n_rows, n_positions), np.uint8)
 
 
 class MemoryStore:
@@ -179,7 +200,7 @@ Store = MemoryStore | FileStore
 
 
 class _FileRows:
-    """Blocks of rows, read one after the other into the same memory."""
+    """As `InMemory`; blocks of a file are read one after the other into the same memory."""
 
     def __init__(self, path: Path, folder: Path, n_rows: int, n_columns: int, turn: int) -> None:
         self.path, self.folder, self.n_rows, self.n_columns, self.turn = path, folder, n_rows, n_columns, turn
@@ -196,6 +217,10 @@ class _FileRows:
         """The state that is not the one of the last call."""
         self.turn = 1 - self.turn
         return _mapped(self.folder / _state_file(self.turn), np.uint8, (self.n_rows, n_positions))
+
+
+# What a sampler takes.
+RowBlocks = InMemory | _FileRows
 
 
 def _state_file(turn: int) -> str:

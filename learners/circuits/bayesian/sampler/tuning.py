@@ -15,9 +15,10 @@ from learners.circuits.bayesian.sampler.columns import Coding
 from learners.circuits.bayesian.sampler.layout import layout_of
 from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.priors import Prior, Strengths, empirical_prior
-from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, lazy
+from learners.circuits.bayesian.sampler.sampler import LazySampler, Moves
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.shape import Shape
+from learners.circuits.bayesian.sampler.store import InMemory
 from learners.circuits.evaluation.evaluate import log_values
 from learners.kernels.arrays import Float32s, Floats
 from learners.passes.engine import Advance, unheard
@@ -157,7 +158,7 @@ def _likelihood(
     rows, back = InMemory(sample[:-n_back]), uncoded(coding, sample[-n_back:])
     prior = chosen.prior(shape, coding, sample[:-n_back].astype(np.float64), seed)
     layout, random = layout_of(prior), np.random.default_rng([seed, 7])
-    sampler = lazy(prior, rows, Moves(parameters.whole_moves, parameters.subtree_moves))
+    sampler = LazySampler(prior, rows, Moves(parameters.whole_moves, parameters.subtree_moves))
     state, logs = sampler.init(random), []
     n_sweeps = parameters.trial_sweeps
     for sweep in range(n_sweeps):
