@@ -10,9 +10,19 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.evaluation.plan import ranges
-from learners.circuits.kernels import CATEGORICAL, INDICATOR, LOG_NORMAL, QUANTILE, ROUNDED, STUDENT, SUM
+from learners.circuits.kernels import (
+    CATEGORICAL,
+    EXPONENTIAL,
+    GAUSSIAN,
+    INDICATOR,
+    LOG_NORMAL,
+    POISSON,
+    QUANTILE,
+    ROUNDED,
+    STUDENT,
+    SUM,
+)
 from learners.circuits.structures.quantile_transforms import NO_GRID, Grid, grid_of, warp_of
-from learners.circuits.structures.variables import KINDS
 from learners.errors import SchemaError
 from learners.kernels.arrays import Floats, Integers
 from learners.schema.discretise import Histogram, numbers_of
@@ -29,7 +39,10 @@ LARGEST = 1e140
 FREEDOM = 4.0
 # Of the normal quantiles, and of a recorded step: no leaf becomes narrower.
 NARROWEST_QUANTILE, NARROWEST_STEP = 0.01, 0.05
-LEAF_KINDS: dict[str, int] = KINDS | {
+LEAF_KINDS: dict[str, int] = {
+    "gaussian": GAUSSIAN,
+    "poisson": POISSON,
+    "exponential": EXPONENTIAL,
     "student": STUDENT,
     "rounded": ROUNDED,
     "lognormal": LOG_NORMAL,
@@ -38,7 +51,7 @@ LEAF_KINDS: dict[str, int] = KINDS | {
     "rounded-quantile": QUANTILE,
 }
 # What ADF, BMM and sampling can learn.
-CONJUGATE = tuple(KINDS)
+CONJUGATE = ("gaussian", "poisson", "exponential")
 
 
 @dataclass(frozen=True)

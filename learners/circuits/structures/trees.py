@@ -22,22 +22,17 @@ class PairTables:
     The codes of a variable are those of its attribute without the one for missing values; a row that lacks a value
     does not count for the pairs of that attribute. The class, if there is one, is the last variable.
 
-    Parameters
-    ----------
-    with_class : bool, optional
-        Whether the class is a variable; by default if there is a target.
-
     Raises
     ------
     EmptyStatistic
         If `pairs` has counted no rows.
     """
 
-    def __init__(self, pairs: PairwiseCounts, with_class: bool | None = None) -> None:
+    def __init__(self, pairs: PairwiseCounts) -> None:
         if not pairs.n_rows:
             raise EmptyStatistic("There are no counted rows to make a circuit from.")
         self.pairs = pairs
-        self.with_class = pairs.schema.target is not None if with_class is None else with_class
+        self.with_class = pairs.schema.target is not None
         self.missing = np.array([int(a.has_missing) for a in pairs.schema.attributes], np.int64)
         self.n_values = pairs.sizes - self.missing
         if self.with_class:
