@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, NotRequired, Self, TypedDict, cast
+from typing import Any, ClassVar, NotRequired, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,49 +30,14 @@ from learners.schema import Chunk, Schema
 PRIOR, STATE, START = "prior.", "state.", "start."
 
 
-class Rule(TypedDict):
-    """How a stored posterior goes on learning."""
-
-    fold: str
-    projection: str
-    moments: str
-    numeric: float
-
-
-class ColumnHeader(TypedDict):
-    """A column as it is sampled, see `gibbs.priors.Column`."""
-
-    families: list[str]
-    n_values: int
-    centre: float
-    least_variance: float
-
-
-class CodingHeader(TypedDict):
-    """How rows are coded, see `gibbs.columns.Coding`."""
-
-    columns: list[ColumnHeader]
-    noise: list[float]
-    seed: int
-
-
-class SamplingHeader(TypedDict):
-    """How columns are coded and priors made; `turn` counts how often rows were added."""
-
-    coding: CodingHeader
-    strengths: dict[str, float]
-    shares: list[float]
-    turn: int
-    seed: int
-
-
 class CircuitHeader(Header):
     """The header of a stored `CircuitModel`."""
 
-    posterior: NotRequired[Rule]
-    # Of draws of a posterior: how many chains there were, and how sampling goes on.
+    # How a posterior goes on learning: `fold`, `projection`, `moments` and `numeric`.
+    posterior: NotRequired[Mapping[str, Any]]
+    # Of draws of a posterior: how many chains there were, and how sampling goes on, see `Sampled`.
     n_chains: NotRequired[int]
-    sampling: NotRequired[SamplingHeader | None]
+    sampling: NotRequired[Mapping[str, Any] | None]
 
 
 class CircuitModel:
@@ -201,7 +166,7 @@ class CircuitModel:
         arrays = dict(self.circuit.to_arrays())
         if self.posterior is not None:
             posterior = self.posterior
-            header["posterior"] = cast(Rule, posterior.spec | {"numeric": posterior.prior.numeric})
+            header["posterior"] = posterior.spec | {"numeric": posterior.prior.numeric}
             arrays |= {PRIOR + "edge": posterior.prior.edge, PRIOR + "parameter": posterior.prior.parameter}
             state = posterior.to_arrow()
             for name in state.column_names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.summary import summarised
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.evaluation.reweighted import Likelihoods
-from learners.circuits.model import CircuitHeader, CircuitModel, SamplingHeader
+from learners.circuits.model import CircuitHeader, CircuitModel
 from learners.circuits.queries.answer_types import Batches
 from learners.circuits.queries.sampling import sample
 from learners.circuits.queries.sampling_kernels import GOLDEN
@@ -32,13 +32,15 @@ class Sampled:
 
     Parameters
     ----------
+    header : mapping
+        `coding`, `strengths` and `shares` as of `sampler.learning`, the `seed`, and `turn`: how often rows were added.
     leaf : (n_leaves, 2) float64
         Parameters of the leaves' priors.
     choices : list of (n_rows, n_positions) uint8
         State of each chain.
     """
 
-    header: SamplingHeader
+    header: Mapping[str, Any]
     leaf: Floats
     choices: list[Uint8s]
 

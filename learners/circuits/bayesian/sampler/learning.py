@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.shape import complete_shape, n_sums_of
 from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY, FileStore, MemoryStore, RowBlocks, Store
 from learners.circuits.bayesian.sampler.tuning import Chosen, tuned
-from learners.circuits.model import CodingHeader, SamplingHeader
 from learners.errors import EmptyData, LearnerError
 from learners.kernels.arrays import Float32s, Uint8s
 from learners.passes.engine import Advance
@@ -127,8 +125,8 @@ class Sampling:
         }
         sampled = None
         if sum(choices.nbytes for choices in run.choices) <= MOST_STATES:
-            header: SamplingHeader = {
-                "coding": cast("CodingHeader", asdict(self.coding)),
+            header = {
+                "coding": asdict(self.coding),
                 "strengths": asdict(chosen.strengths),
                 "shares": list(chosen.shares),
                 "turn": turn,
@@ -189,9 +187,7 @@ def sampling_of(known: BayesianCircuit, parameters: GibbsParameters) -> Sampling
     """How a model that was learned goes on."""
     assert known.sampled is not None
     header = known.sampled.header["coding"]
-    columns = tuple(
-        Column(tuple(c["families"]), c["n_values"], c["centre"], c["least_variance"]) for c in header["columns"]
-    )
+    columns = tuple(Column(**own | {"families": tuple(own["families"])}) for own in header["columns"])
     coding = Coding(columns, tuple(header["noise"]), header["seed"])
     return Sampling(known.schema, coding, parameters, known.facts, known.sampled.header["seed"])
 
