@@ -79,7 +79,7 @@ DTYPES = tuple(
 
 
 class Circuit:
-    """A complete, decomposable and normalised circuit; immutable.
+    """A complete, decomposable and normalised circuit; immutable. Raises InvalidCircuit, naming the node.
 
     Parameters
     ----------
@@ -92,11 +92,6 @@ class Circuit:
         As in `CircuitArrays`.
     ranges : mapping of numeric variable to (low, high)
         Moments and draws are those of leaves that are cut to these; the weights hold the ranges already.
-
-    Raises
-    ------
-    InvalidCircuit
-        Naming the node.
 
     References
     ----------
@@ -187,10 +182,7 @@ class Circuit:
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Circuit:
         """The circuit of `to_arrays`, without copying; the arrays may be mapped and read-only.
 
-        Raises
-        ------
-        InvalidCircuit
-            If one is not there or they do not make a circuit.
+        Raises InvalidCircuit if one is not there or they do not make a circuit.
         """
         for name in CircuitArrays._fields:
             if name not in arrays:
@@ -200,10 +192,7 @@ class Circuit:
     def with_parameters(self, log_weight: Floats | None = None, leaf_parameters: Floats | None = None) -> Circuit:
         """The same structure with other weights or leaves; what was made of the structure is not made again.
 
-        Raises
-        ------
-        InvalidCircuit
-            If they do not fit.
+        Raises InvalidCircuit if they do not fit.
         """
         arrays = self.arrays
         if log_weight is not None:

@@ -67,11 +67,7 @@ class CircuitModel:
     def predict_proba(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64: P(class | attributes), what is missing or unseen summed out.
 
-        A row that the circuit gives probability zero gets the class's own distribution.
-
-        Raises
-        ------
-        NoClass
+        A row that the circuit gives probability zero gets the class's own distribution. Raises NoClass.
         """
         target = self._columns.class_variable
         if target is None:
@@ -105,20 +101,13 @@ class CircuitModel:
         return log_values(self.circuit, x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
-        """(n_rows, n_values) float64 of each discrete variable by itself, given each row.
-
-        Raises
-        ------
-        ImpossibleEvidence
-        """
+        """(n_rows, n_values) float64 of each discrete variable by itself, given each row. Raises ImpossibleEvidence."""
         return answers.marginals(self.circuit, x, variables)
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
         """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row.
 
-        Raises
-        ------
-        ImpossibleEvidence
+        Raises ImpossibleEvidence.
         """
         return answers.moments(self.circuit, x, variables)[0]
 
@@ -130,9 +119,7 @@ class CircuitModel:
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
         """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own.
 
-        Raises
-        ------
-        ImpossibleEvidence
+        Raises ImpossibleEvidence.
         """
         return sample(self.circuit, x, n, seed, numbers)
 

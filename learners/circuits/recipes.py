@@ -52,7 +52,7 @@ STATES = 8
 
 @dataclass(frozen=True)
 class CircuitParameters(GibbsParameters):
-    """How a circuit is made and learned; those of sampling are told at `GibbsParameters`.
+    """How a circuit is made and learned; those of sampling are told at `GibbsParameters`. Raises InvalidParameter.
 
     Parameters
     ----------
@@ -102,10 +102,6 @@ class CircuitParameters(GibbsParameters):
         Values that a nominal attribute keeps; rarer ones share one code.
     seed : int
         Start of the random numbers; the same seed gives the same model.
-
-    Raises
-    ------
-    InvalidParameter
     """
 
     structure: Literal["auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture", "file"] = "auto"

@@ -26,12 +26,7 @@ class TooFewRows(LearnerError, ValueError):
 
 
 def check_numeric(schema: Schema) -> None:
-    """Refuse columns that BGe cannot see.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Refuse columns that BGe cannot see. Raises SchemaError."""
     for attribute in schema.attributes:
         if attribute.kind != "numeric":
             raise SchemaError(
@@ -98,9 +93,7 @@ def _check_collinear(correlation: Floats, names: list[str]) -> None:
 def check_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse arrays of a stored model that training would not have written: kernels would follow their indices anywhere.
 
-    Raises
-    ------
-    InvalidArray
+    Raises InvalidArray.
     """
     schema = Schema.from_json(cast(Header, header)["schema"])
     d = schema.n_attributes

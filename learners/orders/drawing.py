@@ -19,16 +19,12 @@ LONGEST, LONGEST_TITLE, OF_TITLE = 40, 120, 8.0
 
 
 def heat_map_of(engine: Asked, title: str, present: tuple[str, ...] = (), absent: tuple[str, ...] = ()) -> str:
-    """The edges of a posterior as a heat map.
+    """The edges of a posterior as a heat map. Raises UnknownColumn, InvalidParameter, ImpossibleEdges.
 
     Parameters
     ----------
     present, absent : tuple of str
         Known edges, each as "parent->child".
-
-    Raises
-    ------
-    UnknownColumn, InvalidParameter, ImpossibleEdges
     """
     place = {name: node for node, name in enumerate(engine.names)}
     probabilities = np.zeros((len(place), len(place)))

@@ -114,12 +114,7 @@ class OrderModel:
         return ConditionalPosteriors(self.posterior, OrderParameters(**parameters), self.names, most)
 
     def predict_proba(self, chunk: Chunk) -> Floats:
-        """There is no class.
-
-        Raises
-        ------
-        NoClass
-        """
+        """There is no class. Raises NoClass."""
         raise NoClass
 
     def log_likelihood(self, batch: pa.RecordBatch) -> Floats:
@@ -145,12 +140,7 @@ class OrderModel:
         return log_densities(bge, self.best.parents, x) - float(np.log(spread).sum())
 
     def rows_of(self, batch: pa.RecordBatch) -> Floats:
-        """(d, n) float64: the rows of a record batch as numbers, or codes of nominal columns.
-
-        Raises
-        ------
-        UnknownColumn
-        """
+        """(d, n) float64: the rows of a record batch as numbers, or codes of nominal columns. Raises UnknownColumn."""
         if self.posterior.bge is not None:
             return numeric_rows(batch, self.schema)
         return encode(batch, self.schema).x.astype(np.float64)

@@ -212,10 +212,7 @@ def posterior_of(
 ) -> OrderPosterior:
     """Family scores within candidates, and the orders.
 
-    Raises
-    ------
-    InvalidParameter
-        If the method is "exact" and memory does not allow it.
+    Raises InvalidParameter if the method is "exact" and memory does not allow it.
     """
     d = standard.spread.size
     everyone = all_candidates(d, prior)

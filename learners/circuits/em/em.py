@@ -49,15 +49,11 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
         return self.model.arrays
 
     def update(self, rows: Chunk | Array) -> None:
-        """Add rows.
+        """Add rows. Raises InvalidEvidence.
 
         Parameters
         ----------
         rows : Chunk, or (n_variables, n_rows) float64 or integers
-
-        Raises
-        ------
-        InvalidEvidence
         """
         x = as_rows(self.model, rows_in(rows, self.rows_of))
         compiled, weight = with_weights(self.model)
@@ -133,7 +129,7 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
 def maximised(
     circuit: Circuit, edge: Floats, parameter: Floats, leaf: Floats, laplace: float, narrowest: Floats | None = None
 ) -> Circuit:
-    """The M-step; a node that no row reaches stays as it is.
+    """The M-step; a node that no row reaches stays as it is. Raises InvalidParameter if laplace is negative.
 
     Parameters
     ----------
@@ -145,11 +141,6 @@ def maximised(
         Rows added to each count.
     narrowest : (n_variables,) float64, optional
         Least standard deviation of each variable's leaves.
-
-    Raises
-    ------
-    InvalidParameter
-        If laplace is negative.
     """
     if not laplace >= 0:
         raise InvalidParameter("laplace", laplace, "zero or more")

@@ -141,9 +141,7 @@ def rows_in(given: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> A
 def as_rows(circuit: Circuit, x: ArrayLike) -> Array:
     """The rows as uint8 or float64, C-contiguous and read-only: the two types for which kernels are compiled.
 
-    Raises
-    ------
-    InvalidEvidence
+    Raises InvalidEvidence.
     """
     x = np.asarray(x)
     if x.ndim != 2 or x.shape[0] != circuit.n_variables:

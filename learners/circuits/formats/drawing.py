@@ -81,17 +81,12 @@ class Graph(NamedTuple):
 def to_dot(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_NODES) -> str:
     """The circuit in Graphviz' language; by regions, if it has too many nodes.
 
-    A region stands for all nodes over the same columns.
+    A region stands for all nodes over the same columns. Raises PictureTooLarge if there are too many regions, too.
 
     Parameters
     ----------
     schema : Schema, optional
         For the names of columns and values; else numbers.
-
-    Raises
-    ------
-    PictureTooLarge
-        If there are too many regions, too.
     """
     graph = _graph(circuit, schema, max_nodes)
     lines = ["digraph circuit {", "  node [fontname=Helvetica fontsize=10];", "  edge [fontname=Helvetica fontsize=8];"]
@@ -108,14 +103,12 @@ def to_dot(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
 def to_svg(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_NODES) -> str:
     """The circuit as an SVG image: the root on top, leaves on the bottom, weights beside the edges of sums.
 
+    Raises PictureTooLarge.
+
     Parameters
     ----------
     circuit, schema, max_nodes
         As in `to_dot`.
-
-    Raises
-    ------
-    PictureTooLarge
     """
     graph = _graph(circuit, schema, max_nodes)
     texts = [label.split("\n") for label in graph.labels]

@@ -102,10 +102,7 @@ def k_best_tree(problem: MaxProblem, k: int) -> Integers:
 def argmax_product(problem: MaxProblem) -> Integers:
     """AMAP: every sum keeps, of its children's assignments, the one that it values most itself; (n_variables,) int64.
 
-    Raises
-    ------
-    BeyondDoublePrecision
-        If the best tree lies hundreds of nats below the bound.
+    Raises BeyondDoublePrecision if the best tree lies hundreds of nats below the bound.
 
     References
     ----------
@@ -125,14 +122,11 @@ def argmax_product(problem: MaxProblem) -> Integers:
 def beam_search(problem: MaxProblem, k: int, seed: int) -> Integers:
     """BS: hill climbing from k samples of the circuit's distribution, the k best of all one-variable changes kept per round.
 
+    Raises BeyondDoublePrecision if every sample's value is zero on the scale of the bound.
+
     Returns
     -------
     (n_variables,) int64: the best assignment met; the same for the same seed
-
-    Raises
-    ------
-    BeyondDoublePrecision
-        If every sample's value is zero on the scale of the bound.
 
     References
     ----------

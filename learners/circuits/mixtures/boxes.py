@@ -94,10 +94,7 @@ class Box(NamedTuple):
 def box_of(places: Integers, means: Floats, covariance: Floats, ends: Floats) -> Box:
     """The box of some columns (r,) among those that are not observed, of which `means` and `covariance` are.
 
-    Raises
-    ------
-    DependentRanges
-        If the columns depend on each other given what is observed.
+    Raises DependentRanges if the columns depend on each other given what is observed.
     """
     own = covariance[:, places[:, np.newaxis], places]
     deviation = np.sqrt(np.diagonal(own, axis1=1, axis2=2))

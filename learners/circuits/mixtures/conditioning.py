@@ -29,9 +29,7 @@ class Tree(NamedTuple):
 def marginals(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> list[Floats]:
     """(n_rows, n_values) of each discrete variable by itself given each row; an observed one is certain.
 
-    Raises
-    ------
-    ImpossibleEvidence
+    Raises ImpossibleEvidence.
     """
     shares = mixture.shares(x)
     found = []
@@ -47,9 +45,7 @@ def marginals(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> l
 def joint(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Floats:
     """(n_rows, n_values, n_values, …) float64: the joint distribution of some discrete variables given each row.
 
-    Raises
-    ------
-    ImpossibleEvidence
+    Raises ImpossibleEvidence.
     """
     shares = mixture.shares(x)
     tables = np.ones((mixture.n_components, 1))
@@ -72,9 +68,7 @@ def joint(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Float
 def moments(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
     """Expectation and variance (n_rows, len(variables)) of numeric variables given each row; an observed one has variance zero.
 
-    Raises
-    ------
-    ImpossibleEvidence
+    Raises ImpossibleEvidence.
     """
     shares = mixture.shares(x)
     places = np.searchsorted(mixture.numeric, variables)
@@ -128,16 +122,14 @@ def _conditional(
 def draws(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integers) -> Floats:
     """(n_rows, n, n_variables) float64: the missing cells of each row drawn together given the others.
 
+    Raises ImpossibleEvidence.
+
     Parameters
     ----------
     x : (n_variables, n_rows) float64
     seed : int
         A draw depends on the seed, its row's place and its own number.
     places : (n_rows,) int64
-
-    Raises
-    ------
-    ImpossibleEvidence
     """
     shares = mixture.shares(x)
     out = np.empty((x.shape[1], n, x.shape[0]))
@@ -193,16 +185,13 @@ def best_trees(mixture: GaussianMixture, x: Array, variables: Sequence[int], n_t
     """The components' own modes of some variables, the densest first, given one row; what is neither asked nor given is summed out.
 
     Numbers that are asked for are searched in their ranges. Of others the bound takes any range as certain.
+    Raises ImpossibleEvidence.
 
     Parameters
     ----------
     x : (n_variables, 1) float64
     n_trees : int
         Modes of so many components are compared by the density of the whole mixture: of those that are highest alone.
-
-    Raises
-    ------
-    ImpossibleEvidence
     """
     alone = replace(mixture, ranges={})
     alone.shares(x)

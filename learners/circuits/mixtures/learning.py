@@ -44,12 +44,7 @@ def refusal(schema: Schema) -> tuple[str, str] | None:
 
 
 def require_densities(schema: Schema) -> None:
-    """Refuse columns that no mixture of Gaussians has.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Refuse columns that no mixture of Gaussians has. Raises SchemaError."""
     found = refusal(schema)
     if found is not None:
         reason, column = found

@@ -67,6 +67,8 @@ class Rest(NamedTuple):
 class GaussianMixture:
     """Within a component the discrete columns are independent of the numeric ones and of each other; the numeric ones are not.
 
+    Raises InvalidCircuit if shapes do not fit together, shares do not add up to one, or a covariance is not positive definite.
+
     Parameters
     ----------
     log_weight : (n_components,) float64
@@ -79,11 +81,6 @@ class GaussianMixture:
         Size of each domain; 0 of numeric columns.
     ranges : mapping of numeric variable to (low, high)
         In which variables lie where they are not observed. Not stored: it is evidence.
-
-    Raises
-    ------
-    InvalidCircuit
-        If shapes do not fit together, shares do not add up to one, or a covariance is not positive definite.
 
     References
     ----------
@@ -158,14 +155,12 @@ class GaussianMixture:
     def log_joint(self, x: Array) -> Floats:
         """(n_components, n_rows) float64: log density of each row's observed cells together with each component.
 
+        Raises DependentRanges.
+
         Parameters
         ----------
         x : (n_variables, n_rows) float64 or integers
             Missing is NaN, or of a discrete variable a code outside its domain.
-
-        Raises
-        ------
-        DependentRanges
         """
         found = np.repeat(self.log_weight[:, np.newaxis], x.shape[1], axis=1)
         if not x.shape[1]:
@@ -192,12 +187,7 @@ class GaussianMixture:
         return means
 
     def box(self, means: Floats, rest: Rest) -> Box | None:
-        """The ranges of what rows lack, whose expectations are `means`; None without any.
-
-        Raises
-        ------
-        DependentRanges
-        """
+        """The ranges of what rows lack, whose expectations are `means`; None without any. Raises DependentRanges."""
         ends = {int(v): own for v, own in self.ranges.items() if v in self.numeric[rest.places]}
         places = np.searchsorted(self.numeric[rest.places], np.array([*ends], np.int64))
         return box_of(places, means, rest.covariance, np.array([*ends.values()], np.float64)) if ends else None
@@ -214,10 +204,7 @@ class GaussianMixture:
     def shares(self, x: Array) -> Floats:
         """(n_components, n_rows) float64: probability of each component given each row.
 
-        Raises
-        ------
-        ImpossibleEvidence
-            Naming a row of probability zero.
+        Raises ImpossibleEvidence, naming a row of probability zero.
         """
         logs = self.log_joint(x)
         most = logs.max(axis=0, initial=-np.inf)
@@ -250,13 +237,7 @@ class GaussianMixture:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> GaussianMixture:
-        """The mixture of `to_arrays`.
-
-        Raises
-        ------
-        InvalidCircuit
-            If one is not there, or they make no mixture.
-        """
+        """The mixture of `to_arrays`. Raises InvalidCircuit if one is not there, or they make no mixture."""
         for name in NAMES:
             if name not in arrays:
                 raise InvalidCircuit(f"has no array {name!r}")

@@ -46,20 +46,13 @@ class GaussianModel(CircuitModel):
         return self.mixture.log_density(x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
-        """(n_rows, n_values) float64 of each discrete variable by itself, given each row.
-
-        Raises
-        ------
-        ImpossibleEvidence
-        """
+        """(n_rows, n_values) float64 of each discrete variable by itself, given each row. Raises ImpossibleEvidence."""
         return conditioning.marginals(self.mixture, x, variables)
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
         """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row.
 
-        Raises
-        ------
-        ImpossibleEvidence
+        Raises ImpossibleEvidence.
         """
         return conditioning.moments(self.mixture, x, variables)[0]
 
@@ -70,9 +63,7 @@ class GaussianModel(CircuitModel):
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
         """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own.
 
-        Raises
-        ------
-        ImpossibleEvidence
+        Raises ImpossibleEvidence.
         """
         return conditioning.draws(self.mixture, x, n, seed, numbers)
 

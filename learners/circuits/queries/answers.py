@@ -130,10 +130,7 @@ def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Flo
 def n_joint_cells(sizes: Sequence[int]) -> int:
     """How many cells the joint distribution of variables with domains of these sizes has.
 
-    Raises
-    ------
-    InvalidEvidence
-        If they are more than 65,536.
+    Raises InvalidEvidence if they are more than 65,536.
     """
     n_cells = math.prod(sizes)
     if n_cells > MAX_CELLS:
@@ -204,12 +201,7 @@ def _normalised(logs: Floats, first_row: int) -> Floats:
 
 
 def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
-    """The variables of a question, each once and known to the circuit.
-
-    Raises
-    ------
-    InvalidEvidence
-    """
+    """The variables of a question, each once and known to the circuit. Raises InvalidEvidence."""
     variables = tuple(int(v) for v in variables)
     if variables in prepared(circuit).nodes:
         return variables
@@ -223,12 +215,7 @@ def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
 
 
 def checked_discrete(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[int, ...], Integers]:
-    """The variables of a question about distributions, and the sizes of their domains.
-
-    Raises
-    ------
-    InvalidEvidence
-    """
+    """The variables of a question about distributions, and the sizes of their domains. Raises InvalidEvidence."""
     variables = checked(circuit, variables)
     sizes = circuit.n_values[list(variables)]
     if not sizes.all():
@@ -237,12 +224,7 @@ def checked_discrete(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[
 
 
 def checked_numeric(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
-    """The variables of a question about moments.
-
-    Raises
-    ------
-    InvalidEvidence
-    """
+    """The variables of a question about moments. Raises InvalidEvidence."""
     variables = checked(circuit, variables)
     for v in variables:
         if circuit.n_values[v]:
@@ -251,12 +233,7 @@ def checked_numeric(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ..
 
 
 def check_variable(circuit: Circuit, v: int) -> None:
-    """Refuse a variable that the circuit does not have, or of which it knows nothing.
-
-    Raises
-    ------
-    InvalidEvidence
-    """
+    """Refuse a variable that the circuit does not have, or of which it knows nothing. Raises InvalidEvidence."""
     if not 0 <= v < circuit.n_variables:
         raise InvalidEvidence(
             f"Variable {v} is not in the circuit, which has variables 0 to {circuit.n_variables - 1}."
@@ -374,10 +351,7 @@ def _leaf_shares(circuit: Circuit, x: Array, row: int) -> Floats:
 def edge_shares_in_log_space(circuit: Circuit, x: Array, row: int) -> Floats:
     """(n_edges,) float64: probability of each child of a sum given what is observed below, in log space.
 
-    Raises
-    ------
-    ImpossibleEvidence
-        Naming the row, if it has probability zero.
+    Raises ImpossibleEvidence, naming the row, if it has probability zero.
     """
     values = relative_node_logs(circuit, x[:, row : row + 1])[0][:, 0]
     if values[-1] == -np.inf:

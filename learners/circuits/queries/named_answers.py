@@ -219,12 +219,7 @@ class Source(ABC):
 
 
 def impossible(*_: object) -> list[Answer]:
-    """What answers where likelihoods leave nothing that is possible.
-
-    Raises
-    ------
-    ImpossibleEvidence
-    """
+    """What answers where likelihoods leave nothing that is possible. Raises ImpossibleEvidence."""
     raise ImpossibleEvidence(0)
 
 

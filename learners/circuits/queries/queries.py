@@ -125,12 +125,7 @@ def answer_all(
 
 
 def check_plain(queries: Sequence[Query]) -> None:
-    """Refuse queries that only networks or posteriors over networks can answer.
-
-    Raises
-    ------
-    NoArcs, NoGraphs
-    """
+    """Refuse queries that only networks or posteriors over networks can answer. Raises NoArcs, NoGraphs."""
     for query in queries:
         if not isinstance(query, Surprise) and query.do:
             raise NoArcs

@@ -43,15 +43,12 @@ class PseudoCounts(NamedTuple):
 def random_pseudo_counts(circuit: Circuit, seed: int, least: float = 0.5, most: float = 1.5) -> PseudoCounts:
     """Pseudo-counts drawn uniformly; equal ones would be a fixed point of circuits with symmetries.
 
+    Raises InvalidParameter if least is not above zero, or above most.
+
     Parameters
     ----------
     least, most : float
         The same for all edges of sums and probabilities of leaves.
-
-    Raises
-    ------
-    InvalidParameter
-        If least is not above zero, or above most.
     """
     if not 0 < least <= most:
         raise InvalidParameter("least", least, f"above zero and not above most ({most})")
@@ -64,15 +61,12 @@ def random_pseudo_counts(circuit: Circuit, seed: int, least: float = 0.5, most: 
 def pseudo_counts_of(circuit: Circuit, strength: float, least: float = 1e-3) -> PseudoCounts:
     """The circuit's own weights, worth `strength` rows at every sum and leaf.
 
+    Raises InvalidParameter if one of them is not above zero.
+
     Parameters
     ----------
     least : float
         Of any pseudo-count whose weight is not zero.
-
-    Raises
-    ------
-    InvalidParameter
-        If one of them is not above zero.
     """
     if not (strength > 0 and least > 0):
         raise InvalidParameter("strength", strength, "above zero, and least, too")
@@ -181,16 +175,12 @@ class StreamingPosterior:
         return {"fold": "circuit posterior", "projection": self.projection, "moments": "exact"}
 
     def update(self, rows: Chunk | Array) -> None:
-        """Learn from rows, in their order.
+        """Learn from rows, in their order. Raises InvalidEvidence.
 
         Parameters
         ----------
         rows : Chunk, or (n_variables, n_rows) float64 or integers
             Missing as in `evaluate.log_values`: a row says nothing about the distribution of what it misses.
-
-        Raises
-        ------
-        InvalidEvidence
         """
         x = as_rows(self.structure, rows_in(rows, self.rows_of))
         n_slots = self._compiled.n_slots
@@ -260,10 +250,7 @@ class StreamingPosterior:
     def from_arrow(self, table: pa.Table) -> Self:
         """The posterior whose state `to_arrow` wrote, for the same circuit, prior and rule.
 
-        Raises
-        ------
-        StatisticMismatch
-            If it is the state of another circuit.
+        Raises StatisticMismatch if it is the state of another circuit.
         """
         read = type(self)(self.structure, self.prior, self.projection, self.rows_of)
         targets = read._state._asdict() | {"numeric": read._plan.numeric}

@@ -37,6 +37,7 @@ def merged_onto(start: StreamingPosterior, parts: Sequence[StreamingPosterior]) 
     Natural parameters add, less the start's for all parts but one. ADF and BMM lower a node's pseudo-counts where rows leave open
     which child they took, so that the start may exceed what shards have left; of such a node less of the start is taken off:
     as much as leaves each pseudo-count at half the shards' mean.
+    Raises StatisticMismatch if they are of different circuits or rules.
 
     Parameters
     ----------
@@ -44,11 +45,6 @@ def merged_onto(start: StreamingPosterior, parts: Sequence[StreamingPosterior]) 
         With the rows that it has learned, if any.
     parts : sequence of StreamingPosterior
         Of its circuit and rule.
-
-    Raises
-    ------
-    StatisticMismatch
-        If they are of different circuits or rules.
 
     References
     ----------

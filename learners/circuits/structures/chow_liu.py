@@ -15,16 +15,12 @@ def chow_liu(pairs: PairwiseCounts) -> Circuit:
     """The tree-shaped network closest to the data, as a circuit with one sum per value of each inner variable.
 
     One row, spread like the variable's own values, is added to each context; its own values get one uniformly.
+    Raises EmptyStatistic if `pairs` has counted no rows.
 
     Returns
     -------
     Circuit
         Of Σ v_i v_parent(i) edges, up to a constant.
-
-    Raises
-    ------
-    EmptyStatistic
-        If `pairs` has counted no rows.
 
     References
     ----------

@@ -99,17 +99,14 @@ def with_distributions(schema: Schema, distributions: Mapping[str, str | None], 
 def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
     """A density for each interval of an attribute, from the numbers in it.
 
+    Raises SchemaError if the column holds numbers that the distribution cannot have, or none.
+
     Parameters
     ----------
     attribute : Attribute
         With a distribution.
     histogram : Histogram
         Of the column.
-
-    Raises
-    ------
-    SchemaError
-        If the column holds numbers that the distribution cannot have, or none.
     """
     assert attribute.distribution is not None
     if not histogram.keys.size:
@@ -173,7 +170,7 @@ def _warped(attribute: Attribute, level: int, x: Floats, n: Floats, interval: In
 
 
 def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level: int) -> None:
-    """Refuse numbers that a distribution cannot have.
+    """Refuse numbers that a distribution cannot have. Raises SchemaError.
 
     Parameters
     ----------
@@ -184,10 +181,6 @@ def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level
         Ends of the bins of a histogram.
     level : int
         Of the histogram; 0 where it is exact.
-
-    Raises
-    ------
-    SchemaError
     """
     wrong = ~(np.isfinite(low) & np.isfinite(high))
     reason = "a finite number"

@@ -95,16 +95,12 @@ def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
     """The schema whose numeric columns have the distributions of a circuit's leaves.
 
     Variable i of the circuit is attribute i of the schema, the one after them the class.
+    Raises SchemaError if it is not a circuit of these columns, naming the first that does not fit.
 
     Parameters
     ----------
     uri : str
         Where it is from, for errors.
-
-    Raises
-    ------
-    SchemaError
-        If it is not a circuit of these columns, naming the first that does not fit.
     """
     n_columns = schema.n_attributes + (schema.target is not None)
     if circuit.n_variables != n_columns:

@@ -60,7 +60,7 @@ def tables_circuit(
     max_edges: int = MAX_EDGES,
     left_out: frozenset[int] = frozenset(),
 ) -> Circuit:
-    """The joint distribution of any Bayesian network of discrete variables, as a circuit.
+    """The joint distribution of any Bayesian network of discrete variables, as a circuit. Raises NetworkTooLarge.
 
     Parameters
     ----------
@@ -70,10 +70,6 @@ def tables_circuit(
         p(x | parents) of each: one axis for each parent in order, the last for the variable.
     left_out : set of int
         Variables without a leaf; they have no neighbours.
-
-    Raises
-    ------
-    NetworkTooLarge
     """
     n_values = [table.shape[-1] for table in tables]
     variables = [v for v in range(len(parents)) if v not in left_out]

@@ -21,15 +21,12 @@ Make = Callable[[PairwiseCounts, int], Circuit]
 def mixture(parts: Sequence[Circuit], weights: ArrayLike) -> Circuit:
     """One sum over circuits of the same variables.
 
+    Raises InvalidParameter if there is no part, or their variables differ.
+
     Parameters
     ----------
     weights : (n_parts,) float64
         Shares of the parts, in any unit.
-
-    Raises
-    ------
-    InvalidParameter
-        If there is no part, or their variables differ.
     """
     if not parts:
         raise InvalidParameter("parts", 0, "a mixture needs one circuit or more")

@@ -21,11 +21,7 @@ class PairTables:
 
     The codes of a variable are those of its attribute without the one for missing values; a row that lacks a value
     does not count for the pairs of that attribute. The class, if there is one, is the last variable.
-
-    Raises
-    ------
-    EmptyStatistic
-        If `pairs` has counted no rows.
+    Raises EmptyStatistic if `pairs` has counted no rows.
     """
 
     def __init__(self, pairs: PairwiseCounts) -> None:

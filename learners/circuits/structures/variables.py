@@ -22,6 +22,8 @@ NARROWEST = 0.01
 class Variable:
     """A variable and the overall distribution that its leaves start from.
 
+    Raises InvalidParameter if the kind is not known, there are no values, or mean and standard deviation are none.
+
     Parameters
     ----------
     kind : 'categorical' or 'gaussian'
@@ -29,11 +31,6 @@ class Variable:
         Of the values of a categorical variable.
     mean, std : float
         Of a numeric variable.
-
-    Raises
-    ------
-    InvalidParameter
-        If the kind is not known, there are no values, or mean and standard deviation are none.
     """
 
     kind: Literal["categorical", "gaussian"] = "categorical"

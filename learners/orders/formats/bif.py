@@ -78,12 +78,7 @@ def _unquoted(token: str) -> str:
 
 
 def parse_bif(text: str, where: str = "the text") -> Network:
-    """The network of a text in the Bayesian Interchange Format.
-
-    Raises
-    ------
-    NetworkFileError
-        Naming the line.
+    """The network of a text in the Bayesian Interchange Format. Raises NetworkFileError, naming the line.
 
     References
     ----------

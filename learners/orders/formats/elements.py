@@ -42,11 +42,7 @@ def parse_elements(content: bytes, where: str) -> Element:
     """The root of an XML document.
 
     Entities are refused, so that a small file cannot grow into a large one; of a DOCTYPE nothing else is read.
-
-    Raises
-    ------
-    NetworkFileError
-        Naming the line.
+    Raises NetworkFileError, naming the line.
     """
     parser = expat.ParserCreate()
     document = Element("", {}, 1)
@@ -88,12 +84,7 @@ def parse_elements(content: bytes, where: str) -> Element:
 
 
 def numbers_of(element: Element, where: str) -> tuple[float, ...]:
-    """The numbers in the text of an element.
-
-    Raises
-    ------
-    NetworkFileError
-    """
+    """The numbers in the text of an element. Raises NetworkFileError."""
     words = element.text.split()
     try:
         return tuple(map(float, words))

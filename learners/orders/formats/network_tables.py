@@ -31,6 +31,8 @@ class InvalidNetwork(LearnerError, ValueError):
 class Equation:
     """A number in a linear Gaussian network: intercept, weighted sum of its parents, and noise.
 
+    Raises ValueError if it is not above 0.
+
     Parameters
     ----------
     intercept : float
@@ -38,11 +40,6 @@ class Equation:
         Of each parent in order.
     deviation : float
         Standard, of the noise.
-
-    Raises
-    ------
-    ValueError
-        If it is not above 0.
     """
 
     intercept: float
@@ -63,12 +60,7 @@ class Equation:
 
 
 def finite_number(word: str) -> float:
-    """The number that a word is.
-
-    Raises
-    ------
-    ValueError
-    """
+    """The number that a word is. Raises ValueError."""
     try:
         number = float(word)
     except ValueError:
@@ -107,10 +99,7 @@ class Network:
     def probabilities(self, variable: str) -> list[float]:
         """A whole table in one row, the first parent's values slowest and the variable's own fastest.
 
-        Raises
-        ------
-        InvalidNetwork
-            If the variable is continuous, or has no probabilities for some values of its parents.
+        Raises InvalidNetwork if the variable is continuous, or has no probabilities for some values of its parents.
         """
         if not self.values[variable]:
             raise InvalidNetwork(

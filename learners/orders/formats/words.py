@@ -57,7 +57,7 @@ def meanings_in(text: str, mark: str) -> dict[str, tuple[str, int]]:
 
 
 def with_meanings(network: Network, meanings: Mapping[str, tuple[str, int]], where: str) -> Network:
-    """The network in the words that `in_words` has replaced.
+    """The network in the words that `in_words` has replaced. Raises NetworkFileError.
 
     Parameters
     ----------
@@ -65,10 +65,6 @@ def with_meanings(network: Network, meanings: Mapping[str, tuple[str, int]], whe
         Of each variable that has one, the JSON and its line.
     where : str
         The file, for errors.
-
-    Raises
-    ------
-    NetworkFileError
     """
     names: dict[str, str] = {}
     words: dict[str, Mapping[str, str]] = {}

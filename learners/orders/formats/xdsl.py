@@ -15,12 +15,7 @@ _MEANING = "fewpass"
 
 
 def network_of(root: Element, where: str) -> Network:
-    """The network of a document: its chance and deterministic nodes.
-
-    Raises
-    ------
-    NetworkFileError
-        Naming the line.
+    """The network of a document: its chance and deterministic nodes. Raises NetworkFileError, naming the line.
 
     References
     ----------
@@ -84,10 +79,7 @@ def _row(node: Element, values: tuple[str, ...], where: str) -> tuple[float, ...
 def write_xdsl(name: str, network: Network) -> str:
     """A network as text, parents first, with plain words as ids, and a user property that tells what they mean.
 
-    Raises
-    ------
-    InvalidNetwork
-        If a variable is continuous.
+    Raises InvalidNetwork if a variable is continuous.
     """
     plain, meanings = in_words(network)
     root = ET.Element(ROOT, version="1.0", id=plain_names([name])[name], numsamples="10000", discsamples="10000")

@@ -14,12 +14,7 @@ _MEANING = "fewpass"
 
 
 def network_of(root: Element, where: str) -> Network:
-    """The network of a document.
-
-    Raises
-    ------
-    NetworkFileError
-        Naming the line.
+    """The network of a document. Raises NetworkFileError, naming the line.
 
     References
     ----------
@@ -67,10 +62,7 @@ def _only(element: Element, tag: str, where: str) -> Element:
 def write_xmlbif(name: str, network: Network) -> str:
     """A network as text, with plain words as names and values, and a property that tells what they mean.
 
-    Raises
-    ------
-    InvalidNetwork
-        If a variable is continuous.
+    Raises InvalidNetwork if a variable is continuous.
     """
     plain, meanings = in_words(network)
     root = ET.Element(ROOT, VERSION="0.3")

@@ -47,13 +47,7 @@ class ConditionalPosteriors:
         return self.posterior.bge is not None
 
     def check(self, edges: Edges) -> None:
-        """Refuse what no graph that the prior allows has.
-
-        Raises
-        ------
-        ImpossibleEdges
-            Naming the edges at fault.
-        """
+        """Refuse what no graph that the prior allows has. Raises ImpossibleEdges, naming the edges at fault."""
         for edge in sorted(edges.present & self.prior.forbidden):
             raise ImpossibleEdges(f"the prior forbids {arrow(edge, self.names)}")
         together = edges.present | self.prior.required

@@ -70,12 +70,7 @@ def _log_t(bge: BGe, columns: list[int], x: Floats) -> Floats:
 
 
 def numeric_rows(batch: pa.RecordBatch, schema: Schema) -> Floats:
-    """(d, n) float64: the numbers of a record batch; NaN where one is missing.
-
-    Raises
-    ------
-    UnknownColumn
-    """
+    """(d, n) float64: the numbers of a record batch; NaN where one is missing. Raises UnknownColumn."""
     columns = []
     for attribute in schema.attributes:
         if attribute.name not in batch.schema.names:

@@ -77,12 +77,7 @@ class BDeu:
         return scores
 
     def potentials(self, sets: Uint64s, advance: Advance | None = None) -> Floats:
-        """(s,) float64: h of each of some sets of columns (s,), ascending.
-
-        Raises
-        ------
-        TooManyCombinations
-        """
+        """(s,) float64: h of each of some sets of columns (s,), ascending. Raises TooManyCombinations."""
         log_cells = np.zeros(sets.size)
         for i, size in enumerate(self.sizes.tolist()):
             log_cells += np.log(size) * ((sets >> np.uint64(i)) & np.uint64(1))

@@ -56,12 +56,7 @@ class BGePrior:
     t: float | None = None
 
     def resolved(self, d: int) -> tuple[float, float]:
-        """`alpha_w` and `t` for d columns.
-
-        Raises
-        ------
-        InvalidParameter
-        """
+        """`alpha_w` and `t` for d columns. Raises InvalidParameter."""
         if not 0 < self.alpha_mu < np.inf:
             raise InvalidParameter("alpha_mu", self.alpha_mu, "use a number above zero")
         alpha_w = d + 2.0 if self.alpha_w is None else self.alpha_w

@@ -80,10 +80,7 @@ def held(edges: Edges, scores: FamilyScores) -> Edges:
 def check_edges(edges: Edges, scores: FamilyScores, names: Sequence[str], can_add: bool = False) -> None:
     """Refuse what contradicts itself, the prior or, unless more can be added, the candidate parents.
 
-    Raises
-    ------
-    ImpossibleEdges
-        Naming the edges at fault.
+    Raises ImpossibleEdges, naming the edges at fault.
     """
     for edge in sorted(edges.present & edges.absent):
         raise ImpossibleEdges(f"{arrow(edge, names)} is both present and absent")

@@ -204,7 +204,7 @@ def counts_of_trees(circuit: Circuit, x: Floats, prior: ParameterPrior, random: 
 
 @dataclass(frozen=True)
 class GivenStructure:
-    """How the parameters of a circuit are sampled.
+    """How the parameters of a circuit are sampled. Raises SchemaError if a leaf has no conjugate prior.
 
     Parameters
     ----------
@@ -212,11 +212,6 @@ class GivenStructure:
         Of which the structure counts, and which weights are zero.
     facts : mapping
         Of the model.
-
-    Raises
-    ------
-    SchemaError
-        If a leaf has no conjugate prior.
     """
 
     schema: Schema

@@ -82,9 +82,7 @@ class BayesianCircuit(CircuitModel):
     def predict_proba(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64: P(class | attributes), the mean over the draws; what is missing or unseen summed out.
 
-        Raises
-        ------
-        NoClass
+        Raises NoClass.
         """
         return np.concatenate([p.mean(axis=-1) for p in self._class_draws(chunk)] or [self._nobody()])
 

@@ -87,10 +87,7 @@ class _DrawsSource(Source):
 def drawn_rows(draws: CircuitDraws, x: Array, n: int, seed: int) -> list[Floats]:
     """N rows (n, n_variables) given each row of evidence, each from a draw that is drawn anew.
 
-    Raises
-    ------
-    ImpossibleEvidence
-        Naming a row of probability zero.
+    Raises ImpossibleEvidence, naming a row of probability zero.
     """
     rng = np.random.default_rng(seed)
     of_draw = rng.integers(0, draws.n_draws, n)

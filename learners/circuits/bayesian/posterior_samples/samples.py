@@ -28,6 +28,8 @@ MOST_AT_A_TIME = 1 << 22
 class CircuitDraws:
     """Draws of the weights and leaf parameters of one circuit; immutable.
 
+    Raises InvalidParameter if they do not fit the circuit, or there is no draw.
+
     Parameters
     ----------
     circuit : Circuit
@@ -36,11 +38,6 @@ class CircuitDraws:
         Of the edges of sums, in the circuit's order.
     parameter : (n_parameters, n_draws) float64
         Of the leaves, as in `CircuitArrays.leaf_parameters`.
-
-    Raises
-    ------
-    InvalidParameter
-        If they do not fit the circuit, or there is no draw.
     """
 
     def __init__(self, circuit: Circuit, weight: Floats, parameter: Floats) -> None:
@@ -64,13 +61,7 @@ class CircuitDraws:
         return np.repeat(self.circuit.kind == SUM, np.diff(self.circuit.child_starts))
 
     def of(self, draw: int) -> Circuit:
-        """The circuit of one draw.
-
-        Raises
-        ------
-        InvalidCircuit
-            If the draw makes none, in a file that was damaged.
-        """
+        """The circuit of one draw. Raises InvalidCircuit if the draw makes none, in a file that was damaged."""
         log_weight = np.zeros(self.circuit.n_edges)
         with np.errstate(divide="ignore", invalid="ignore"):
             log_weight[self._of_sum] = np.log(self.weight[:, draw])
@@ -107,7 +98,7 @@ class CircuitDraws:
         return plan, _arrays(self.circuit, plan, weight, self.parameter)
 
     def log_likelihoods(self, x: Array) -> Floats:
-        """Log probability (density) of what is observed in each row, of every draw.
+        """Log probability (density) of what is observed in each row, of every draw. Raises InvalidEvidence.
 
         Parameters
         ----------
@@ -117,10 +108,6 @@ class CircuitDraws:
         Returns
         -------
         (n_rows, n_draws) float64
-
-        Raises
-        ------
-        InvalidEvidence
         """
         x = self._rows(x)
         plan, arrays = self._compiled

@@ -85,6 +85,8 @@ def coded(
 ) -> tuple[Schema, Coding]:
     """The schema with a distribution, or values, for each numeric attribute, and how rows are coded by it.
 
+    Raises SchemaError if a distribution cannot have a column's numbers.
+
     Parameters
     ----------
     schema : Schema
@@ -97,11 +99,6 @@ def coded(
         exponential where not negative, Poisson where also whole; without noise.
     in_intervals : collection of str
         Numeric columns whose intervals are values, whatever `leaves` says.
-
-    Raises
-    ------
-    SchemaError
-        If a distribution cannot have a column's numbers.
     """
     attributes, columns, noise = [], [], []
     for attribute in schema.attributes:

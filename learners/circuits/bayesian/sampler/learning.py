@@ -65,13 +65,7 @@ class Sampling:
     seed: int
 
     def learn(self, rows: Rows, threads: int, advance: Advance) -> BayesianCircuit:
-        """The model of all rows.
-
-        Raises
-        ------
-        CircuitTooLarge, NoSpace
-            If it does not fit.
-        """
+        """The model of all rows. Raises CircuitTooLarge, NoSpace if it does not fit."""
         self._require_memory()
         shape = complete_shape(len(self.coding.columns), self.parameters.children, self.seed)
         with ExitStack() as stack:

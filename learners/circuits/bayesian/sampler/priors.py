@@ -26,7 +26,7 @@ LEAST_SHARE = 1e-6
 
 @dataclass(frozen=True)
 class Column:
-    """How a column is modelled.
+    """How a column is modelled. Raises InvalidParameter.
 
     Parameters
     ----------
@@ -38,10 +38,6 @@ class Column:
         Numbers are told less this one.
     least_variance : float
         No prior of a Gaussian leaf is narrower.
-
-    Raises
-    ------
-    InvalidParameter
     """
 
     families: tuple[str, ...]
@@ -59,7 +55,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Strengths:
-    """Hyper-parameters that leaves and sums have in common.
+    """Hyper-parameters that leaves and sums have in common. Raises InvalidParameter.
 
     Parameters
     ----------
@@ -74,10 +70,6 @@ class Strengths:
         expected variance up to 2.
     categorical : float
         Pseudo-count of each value.
-
-    Raises
-    ------
-    InvalidParameter
     """
 
     alpha: float = 1.0

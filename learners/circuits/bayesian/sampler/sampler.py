@@ -85,16 +85,12 @@ class LazySampler:
     """The collapsed sampler whose state is a row's induced tree alone: O(n_columns) per row and move.
 
     States of sums that the tree does not reach integrate out of the paper's target exactly, so both have the same distribution
-    of induced trees.
+    of induced trees. Raises InvalidParameter.
 
     Parameters
     ----------
     known : (n_known, n_positions) uint8, optional
         Choices of the first rows, with which the first state begins.
-
-    Raises
-    ------
-    InvalidParameter
 
     References
     ----------

@@ -74,7 +74,7 @@ def n_sums_of(n_columns: int, n_children: int) -> tuple[int, int]:
 
 
 def complete_shape(n_columns: int, n_children: int, seed: int = 0) -> Shape:
-    """The complete tree over some columns, halved at random.
+    """The complete tree over some columns, halved at random. Raises InvalidParameter.
 
     Parameters
     ----------
@@ -82,10 +82,6 @@ def complete_shape(n_columns: int, n_children: int, seed: int = 0) -> Shape:
         Of each sum; from 2 to 256.
     seed : int
         Of the halves.
-
-    Raises
-    ------
-    InvalidParameter
 
     References
     ----------

@@ -131,12 +131,7 @@ class FileStore:
         return cls(folder, n_columns)
 
     def require_room(self, n_chains: int, n_positions: int, n_numbers: int) -> None:
-        """Refuse a run whose states, and n_numbers of draws, do not fit on the disk.
-
-        Raises
-        ------
-        NoSpace
-        """
+        """Refuse a run whose states, and n_numbers of draws, do not fit on the disk. Raises NoSpace."""
         needed = n_chains * 2 * self.n_rows * n_positions + 8 * n_numbers
         there = sum(path.stat().st_size for path in self.folder.glob("chain-*/*"))
         free = shutil.disk_usage(self.folder).free
