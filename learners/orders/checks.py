@@ -123,7 +123,10 @@ def check_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
         _require(ends and bool(np.all(sets[1:] > sets[:-1])), "sets", "is no ascending sequence from no column to all")
     else:
         _require(d <= 24, "sets", "is empty, but there are too many columns for all orders")
-    for name, shape in (("probabilities", d * d), ("center", d), ("spread", d)):
+    finite = {"probabilities": d * d, "center": d, "spread": d}
+    if header.get("bge") is not None:
+        finite |= {"mean": d, "scatter": d * d}
+    for name, shape in finite.items():
         _require(
             arrays[name].shape == (shape,) and bool(np.isfinite(arrays[name]).all()),
             name,
@@ -152,13 +155,6 @@ def check_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
             "rows",
             "holds what are no rows of the columns",
         )
-    if header.get("bge") is not None:
-        for name, shape in (("mean", d), ("scatter", d * d)):
-            _require(
-                arrays[name].shape == (shape,) and bool(np.isfinite(arrays[name]).all()),
-                name,
-                f"is not {shape} finite numbers",
-            )
 
 
 def _require(condition: bool, name: str, reason: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, NotRequired, Self, TypedDict, cast
+from dataclasses import asdict
+from typing import Any, ClassVar, NotRequired, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +18,10 @@ from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
 from learners.orders.parameters import OrderParameters
 from learners.orders.queries.conditional import ConditionalPosteriors
 from learners.orders.queries.edges import edge_probabilities
-from learners.orders.queries.graph_scores import KeptRows
 from learners.orders.queries.network import NoTables
 from learners.orders.queries.predictive import log_densities, log_shares, numeric_rows
 from learners.orders.queries.queries import Answer, Asked
-from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.bdeu import BDeu, KeptRows
 from learners.orders.scores.bge import BGe, BGePrior, Standard
 from learners.orders.scores.scores import FamilyScores
 from learners.schema import Chunk, Schema
@@ -32,29 +32,11 @@ N_GRAPHS = 1000
 TOP_GRAPHS = 20
 
 
-class CoverageHeader(TypedDict):
-    """A stored `Coverage`."""
-
-    is_exact: bool
-    orders: tuple[float, float, float]
-    graphs: tuple[float, float, float]
-    n_draws: int
-
-
-class BGeHeader(TypedDict):
-    """A stored `BGe` score, without its arrays."""
-
-    n_rows: int
-    alpha_mu: float
-    alpha_w: float | None
-    t: float | None
-
-
 class OrderHeader(Header):
     """The header of a stored `OrderModel`."""
 
-    coverage: CoverageHeader
-    bge: NotRequired[BGeHeader]
+    coverage: Mapping[str, Any]  # a `Coverage`
+    bge: NotRequired[Mapping[str, Any]]  # a `BGe` score without its arrays: `n_rows` and its prior
 
 
 class OrderModel:
@@ -199,17 +181,11 @@ class OrderModel:
     def to_arrays(self) -> tuple[OrderHeader, dict[str, np.ndarray]]:
         """Header and named arrays, from which `from_arrays` makes the model again."""
         posterior, scores = self.posterior, self.posterior.scores
-        coverage = posterior.coverage
         header: OrderHeader = {
             "kind": self.kind,
             "schema": self.schema.to_json(),
             "facts": self.facts,
-            "coverage": {
-                "is_exact": coverage.is_exact,
-                "orders": (coverage.orders.share, coverage.orders.low, coverage.orders.high),
-                "graphs": (coverage.graphs.share, coverage.graphs.low, coverage.graphs.high),
-                "n_draws": coverage.n_draws,
-            },
+            "coverage": posterior.coverage._asdict(),
         }
         arrays: dict[str, np.ndarray] = {
             "candidates": np.concatenate(scores.candidates),
@@ -231,8 +207,7 @@ class OrderModel:
             arrays |= {"rows": self.rows.x.ravel(), "row_counts": self.rows.counts}
         if posterior.bge is not None:
             bge = posterior.bge
-            prior = bge.prior
-            header["bge"] = {"n_rows": bge.n_rows, "alpha_mu": prior.alpha_mu, "alpha_w": prior.alpha_w, "t": prior.t}
+            header["bge"] = {"n_rows": bge.n_rows} | asdict(bge.prior)
             arrays |= {"mean": bge.mean, "scatter": bge.scatter.ravel()}
         return header, arrays
 

@@ -9,7 +9,7 @@ from learners.orders.lattice.forward_backward import sums_along
 from learners.orders.lattice.growth_kernels import NONE, promising_sets, set_masses
 from learners.orders.lattice.lattice import Lattice, lattice_of
 from learners.orders.lattice.order_mcmc import OrderTarget
-from learners.orders.scores.bge import Advance
+from learners.passes.engine import Advance
 
 # Sets that add at least this share are taken first; then the threshold falls, until the lattice is full.
 FIRST_THRESHOLD = 1e-2

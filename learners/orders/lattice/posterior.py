@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,7 @@ from learners.orders.scores.edge_constraints import Edges
 from learners.orders.scores.scores import FamilyScores
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(NamedTuple):
     """A share of draws with a 95 % interval."""
 
     share: float = 1.0
@@ -24,8 +24,7 @@ class Share:
     high: float = 1.0
 
 
-@dataclass(frozen=True)
-class Coverage:
+class Coverage(NamedTuple):
     """How much of the posterior the lattice holds.
 
     Parameters

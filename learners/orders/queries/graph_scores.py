@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from learners.errors import LearnerError
-from learners.kernels.arrays import Codes, Floats, Integers, Uint64s, freeze
+from learners.kernels.arrays import Floats, Uint64s
 from learners.orders.lattice.graphs import members
 from learners.orders.queries.graph_samples import WeightedGraphs
 from learners.orders.scores.bdeu import BDeu
@@ -16,8 +15,6 @@ from learners.orders.scores.bge import BGe
 from learners.orders.scores.priors import StructurePrior
 from learners.orders.scores.scores import FamilyScores
 
-# Of the distinct rows that a model of nominal columns keeps.
-MOST_ROW_BYTES = 1 << 24
 # Sets of columns times distinct rows that are counted for one estimate.
 COUNTED_CELLS = 50_000_000
 # Random orders by which the orders of a graph are counted.
@@ -33,42 +30,6 @@ class UnscoredFamily(LearnerError, ValueError):
             "again, with keep_rows=true (if the distinct rows fit into 16 MiB), with these edges in required, more candidates, or a "
             "larger max_parents."
         )
-
-
-@dataclass(frozen=True)
-class KeptRows:
-    """Distinct rows that a model keeps.
-
-    Parameters
-    ----------
-    x : (d, n) uint8 or uint16
-    counts : (n,) int64
-    """
-
-    x: Codes
-    counts: Integers
-
-    is_in_memory = True
-
-    def __post_init__(self) -> None:
-        freeze(self.x, self.counts)
-
-    @property
-    def n_distinct(self) -> int:
-        """How many there are."""
-        return int(self.counts.size)
-
-    def blocks(self) -> Iterator[tuple[Codes, Integers]]:
-        """All rows as one block."""
-        yield self.x, self.counts
-
-    @classmethod
-    def of(cls, score: BDeu) -> KeptRows | None:
-        """Those of a score; None if they are larger than a model keeps."""
-        if not score.rows.is_in_memory or score.sizes.size * score.rows.n_distinct * 2 > MOST_ROW_BYTES:
-            return None
-        ((x, counts),) = score.rows.blocks()
-        return cls(np.array(x), np.array(counts))
 
 
 def log_family(score: BGe | BDeu, node: int, parents: tuple[int, ...]) -> float:

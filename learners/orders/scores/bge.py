@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,8 +12,7 @@ import scipy
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats, Integers
 from learners.orders.scores.bge_kernels import bge_scores
-
-Advance = Callable[[int, int], None]
+from learners.passes.engine import Advance
 
 
 class Standard(NamedTuple):
