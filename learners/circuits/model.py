@@ -59,7 +59,8 @@ class CircuitModel:
         self, schema: Schema, circuit: Circuit, facts: Mapping[str, object], posterior: StreamingPosterior | None = None
     ) -> None:
         self.schema, self.circuit, self.facts, self.posterior = schema, circuit, dict(facts), posterior
-        self._columns = columns_of(circuit, schema)
+        # How the columns of the schema are the circuit's variables.
+        self.columns: Columns = columns_of(circuit, schema)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self).from_arrays, self.to_arrays()
@@ -69,10 +70,10 @@ class CircuitModel:
 
         A row that the circuit gives probability zero gets the class's own distribution. Raises NoClass.
         """
-        target = self._columns.class_variable
+        target = self.columns.class_variable
         if target is None:
             raise NoClass
-        x = self._columns.rows_of_chunk(chunk, with_class=False)
+        x = self.columns.rows_of_chunk(chunk, with_class=False)
         possible = self.row_logs(x) > -np.inf
         if possible.all():
             return self.class_posterior(x, target)
@@ -89,12 +90,7 @@ class CircuitModel:
 
     def log_likelihood(self, chunk: Chunk) -> Floats:
         """(n_rows,) float64: log probability of each row, the class included if the chunk has it."""
-        return self.row_logs(self._columns.rows_of_chunk(chunk))
-
-    @property
-    def columns(self) -> Columns:
-        """How the columns of the schema are the circuit's variables."""
-        return self._columns
+        return self.row_logs(self.columns.rows_of_chunk(chunk))
 
     def row_logs(self, x: Array) -> Floats:
         """(n_rows,) float64: log probability (density) of rows (n_variables, n_rows), what is missing summed out."""
@@ -140,7 +136,7 @@ class CircuitModel:
     def structure(self) -> dict[str, object]:
         """The columns, and what the circuit over them consists of."""
         nodes = [{"name": attribute.name, "role": "attribute"} for attribute in self.schema.attributes]
-        if self._columns.class_variable is not None:
+        if self.columns.class_variable is not None:
             nodes.insert(0, {"name": str(self.schema.target), "role": "class"})
         trees = {"log10_induced_trees": log_induced_trees(self.circuit) / math.log(10.0)}
         facts = {name: self.facts[name] for name in ("search", "shards") if name in self.facts}
@@ -192,8 +188,8 @@ class CircuitModel:
         return {
             "columns": pa.table(
                 {
-                    "variable": pa.array(range(len(self._columns.names)), pa.int64()),
-                    "name": pa.array(self._columns.names, pa.string()),
+                    "variable": pa.array(range(len(self.columns.names)), pa.int64()),
+                    "name": pa.array(self.columns.names, pa.string()),
                     "n_values": circuit.n_values,
                 }
             ),
@@ -221,7 +217,7 @@ class CircuitModel:
         sizes = np.diff(circuit.leaf_starts)
         leaf = np.repeat(np.arange(circuit.n_nodes), sizes)[is_share]
         code = (np.arange(is_share.size) - np.repeat(circuit.leaf_starts[:-1], sizes))[is_share]
-        names = [self._columns.labels(int(circuit.variable[v]))[at] for v, at in zip(leaf, code.tolist(), strict=True)]
+        names = [self.columns.labels(int(circuit.variable[v]))[at] for v, at in zip(leaf, code.tolist(), strict=True)]
         probabilities = {
             "leaf": leaf,
             "value": pa.array(names, pa.string()),

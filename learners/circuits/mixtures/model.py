@@ -86,7 +86,7 @@ class GaussianModel(CircuitModel):
         except DependentRanges:
             if isinstance(query, Surprise) or query.sampling is None:
                 raise
-            return sampled_answer(self.mixture, self._columns, query, query.sampling, pause)
+            return sampled_answer(self.mixture, self.columns, query, query.sampling, pause)
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
         """What answers the queries of each kind, given likelihoods."""
@@ -121,13 +121,13 @@ class GaussianModel(CircuitModel):
         """`columns`, `components`, `means`, `covariances` and `shares`, for SQL."""
         mixture = self.mixture
         k, d = mixture.mean.shape
-        names = np.array(self._columns.names, object)
+        names = np.array(self.columns.names, object)
         numeric = names[mixture.numeric]
         shares = [
-            {"component": component, "column": self._columns.names[v], "value": label, "share": float(share)}
+            {"component": component, "column": self.columns.names[v], "value": label, "share": float(share)}
             for v in mixture.discrete.tolist()
             for component, row in enumerate(np.exp(mixture.shares_of(v)))
-            for label, share in zip(self._columns.labels(v), row.tolist(), strict=True)
+            for label, share in zip(self.columns.labels(v), row.tolist(), strict=True)
         ]
         kinds = pa.schema(
             [("component", pa.int64()), ("column", pa.string()), ("value", pa.string()), ("share", pa.float64())]

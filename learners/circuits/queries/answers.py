@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit, kept_with
-from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, is_discrete, is_numeric
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import as_rows, log_leaves, log_values, relative_node_logs, with_weights
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
 from learners.circuits.evaluation.leaf_shapes import leaf_moments
@@ -219,7 +219,8 @@ def checked_discrete(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[
     variables = checked(circuit, variables)
     sizes = circuit.n_values[list(variables)]
     if not sizes.all():
-        raise is_numeric(variables[int(np.argmin(sizes))])
+        v = variables[int(np.argmin(sizes))]
+        raise InvalidEvidence(f"Variable {v} is numeric: ask for its moments, or for samples.")
     return variables, sizes
 
 
@@ -228,7 +229,7 @@ def checked_numeric(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ..
     variables = checked(circuit, variables)
     for v in variables:
         if circuit.n_values[v]:
-            raise is_discrete(v)
+            raise InvalidEvidence(f"Variable {v} is discrete: ask for its distribution; its codes have no mean.")
     return variables
 
 

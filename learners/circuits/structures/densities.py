@@ -122,16 +122,9 @@ def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
     interval = np.searchsorted(np.array(attribute.cuts), low)
     if LEAF_KINDS[attribute.distribution] >= ROUNDED:
         return _warped(attribute, histogram.level, x, n, interval)
-    size = len(attribute.cuts) + 1
-    overall = float(np.average(x, weights=n))
-    spread = float(np.sqrt(np.average((x - overall) ** 2, weights=n)))
-    total = np.bincount(interval, n, size)
-    mean = np.bincount(interval, n * x, size) / np.maximum(total, 1.0)
-    squares = np.bincount(interval, n * (x - mean[interval]) ** 2, size) / np.maximum(total, 1.0)
+    overall, spread, mean, squares = _moments(interval, n, x, 0.0, len(attribute.cuts) + 1)
     steps = np.diff(x)
     narrowest = max(NARROWEST * spread, float(steps.min()) / np.sqrt(12.0) if steps.size else 0.0) or 1.0
-    empty = total == 0
-    mean[empty], squares[empty] = overall, spread**2
     if attribute.distribution in ("poisson", "exponential"):
         mean = np.maximum(mean, LEAST_MEAN * overall or 1.0)
     std = np.maximum(np.sqrt(squares), narrowest)
@@ -153,20 +146,29 @@ def _warped(attribute: Attribute, level: int, x: Floats, n: Floats, interval: In
             attribute.name,
         )
     warp = warp_of(attribute.distribution, x, n.astype(np.int64), grid)
-    z, size = warp.of(x), len(attribute.cuts) + 1
-    overall = float(np.average(z, weights=n))
-    spread = float(np.sqrt(np.average((z - overall) ** 2, weights=n)))
-    total = np.bincount(interval, n, size)
-    mean = np.bincount(interval, n * z, size) / np.maximum(total, 1.0)
-    within = (z - mean[interval]) ** 2 + warp.widths(x) ** 2 / 12.0
-    squares = np.bincount(interval, n * within, size) / np.maximum(total, 1.0)
+    _, spread, mean, squares = _moments(interval, n, warp.of(x), warp.widths(x) ** 2 / 12.0, len(attribute.cuts) + 1)
     if attribute.distribution == "rounded":
         narrowest = NARROWEST_STEP * grid.step
     else:
         narrowest = NARROWEST_QUANTILE if warp.x.size else NARROWEST * spread or 1.0
+    return Densities(attribute.distribution, mean, np.maximum(np.sqrt(squares), narrowest), narrowest, warp.extras)
+
+
+def _moments(
+    interval: Integers, n: Floats, x: Floats, within: Floats | float, size: int
+) -> tuple[float, float, Floats, Floats]:
+    """Mean and spread of all numbers x, each there n times, and mean and variance in each interval; those of all where it is empty.
+
+    within is the variance of what was recorded as each number.
+    """
+    overall = float(np.average(x, weights=n))
+    spread = float(np.sqrt(np.average((x - overall) ** 2, weights=n)))
+    total = np.bincount(interval, n, size)
+    mean = np.bincount(interval, n * x, size) / np.maximum(total, 1.0)
+    squares = np.bincount(interval, n * ((x - mean[interval]) ** 2 + within), size) / np.maximum(total, 1.0)
     empty = total == 0
     mean[empty], squares[empty] = overall, spread**2
-    return Densities(attribute.distribution, mean, np.maximum(np.sqrt(squares), narrowest), narrowest, warp.extras)
+    return overall, spread, mean, squares
 
 
 def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level: int) -> None:

@@ -25,22 +25,17 @@ from learners.circuits.kernels import (
     STEP,
     STUDENT,
 )
-from learners.circuits.structures.densities import LARGEST
+from learners.circuits.structures.densities import LARGEST, LEAF_KINDS
 from learners.errors import SchemaError
 from learners.passes.sources.filesystems import read_bytes
 from learners.schema import Attribute, Schema
 from learners.schema.distributions import Distribution
 
-DISTRIBUTIONS: dict[int, Distribution] = {
-    GAUSSIAN: "gaussian",
-    POISSON: "poisson",
-    EXPONENTIAL: "exponential",
-    STUDENT: "student",
-    ROUNDED: "rounded",
-    LOG_NORMAL: "lognormal",
-    QUANTILE: "quantile",
+# Of densities, and of masses on a grid, by the kind of the leaf.
+DISTRIBUTIONS = {
+    kind: cast("Distribution", name) for name, kind in LEAF_KINDS.items() if not name.startswith("rounded-")
 }
-ON_GRID: dict[int, Distribution] = {LOG_NORMAL: "rounded-lognormal", QUANTILE: "rounded-quantile"}
+ON_GRID = {kind: cast("Distribution", name) for name, kind in LEAF_KINDS.items() if name.startswith("rounded-")}
 
 
 def read_circuit(uri: str) -> tuple[Circuit, dict[str, tuple[float, ...]]]:

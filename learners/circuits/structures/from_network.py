@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -113,7 +114,7 @@ def families_circuit(
     Chavira, Darwiche (2007), Compiling Bayesian Networks Using Variable Elimination; Darwiche (2003), section 4.
     """
     others = [tuple(v for v in own if v != last) for own in families if own[-1] != last]
-    plan = _elimination(others, [*n_values, n_values[last]])
+    plan = _elimination(others, [*map(int, n_values), int(n_values[last])])
     if plan.n_edges > max_edges:
         raise NetworkTooLarge(plan.n_edges, max_edges)
     with np.errstate(divide="ignore"):
@@ -142,7 +143,7 @@ def _elimination(families: Sequence[tuple[int, ...]], n_values: Sequence[int]) -
     n_edges, order = 0, []
 
     def cost(v: int) -> int:
-        return _product(n_values[u] for u in neighbours[v]) * n_values[v]
+        return math.prod(n_values[u] for u in neighbours[v]) * n_values[v]
 
     queue = [(cost(v), v) for v in neighbours]
     heapq.heapify(queue)
@@ -163,16 +164,9 @@ def _elimination(families: Sequence[tuple[int, ...]], n_values: Sequence[int]) -
         n_edges += n_classes * expected
         if below:
             in_products = set().union(*below) | {v}
-            n_edges += n_classes * _product(n_values[u] for u in in_products) * (1 + len(below))
+            n_edges += n_classes * math.prod(n_values[u] for u in in_products) * (1 + len(below))
         order.append(v)
     return _Plan(tuple(order), n_edges + n_classes * (2 + len(scopes)))
-
-
-def _product(sizes: Iterable[int]) -> int:
-    product = 1
-    for size in sizes:
-        product *= int(size)
-    return product
 
 
 def _summed_out(blocks: Blocks, variable: int, factors: Sequence[_Factor]) -> _Factor:

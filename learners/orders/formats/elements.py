@@ -33,6 +33,13 @@ class Element:
         """All text, without the space around it."""
         return "".join(self.texts).strip()
 
+    def only(self, tag: str, where: str) -> Element:
+        """Its one child of a tag. Raises NetworkFileError."""
+        found = list(self.each(tag))
+        if len(found) != 1:
+            raise NetworkFileError(where, self.line, f"{self.tag} has {len(found)} elements {tag} instead of one")
+        return found[0]
+
     def each(self, *tags: str) -> Iterator[Element]:
         """Its children of these tags."""
         return (child for child in self.children if child.tag in tags)

@@ -104,10 +104,10 @@ class BayesianCircuit(CircuitModel):
 
     def _class_draws(self, chunk: Chunk) -> list[Floats]:
         """P(class | attributes) of every draw, some rows at a time: (n_rows, n_classes, n_draws) float64 each."""
-        target = self._columns.class_variable
+        target = self.columns.class_variable
         if target is None:
             raise NoClass
-        x = self._columns.rows_of_chunk(chunk, with_class=False)
+        x = self.columns.rows_of_chunk(chunk, with_class=False)
         return [self.draws.class_posteriors(part, target) for part in self.draws.parts(x, self.schema.n_classes)]
 
     def row_logs(self, x: Array) -> Floats:

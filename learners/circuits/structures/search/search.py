@@ -16,7 +16,7 @@ from learners.circuits.structures import chow_liu, hclt, learnspn
 from learners.circuits.structures.mixtures import Make, clusters_of, mixture_of_clusters
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import EmptyData, InvalidParameter
-from learners.kernels.arrays import Integers
+from learners.kernels.arrays import Codes, Integers
 from learners.schema import Chunk, Schema
 
 # Edges of circuits that a thread takes a row through EM a second, by which minutes are counted as work: 230 to 270 million
@@ -230,7 +230,7 @@ def candidates_of(
     schema: Schema, fit: Chunk, pairs: PairwiseCounts, states: Sequence[int], seed: int
 ) -> list[Candidate]:
     """What `choose` tries; the first is always tried."""
-    codes, sizes = codes_of(schema, fit)
+    codes, sizes = codes_of(schema, fit.x, fit.y)
     of_tree, n = float(sum(sizes) * max(sizes, default=1)), len(sizes)
     found = [Candidate("Chow-Liu tree", of_tree, partial(chow_liu, pairs))]
     for of_tree_states in states:
@@ -259,12 +259,12 @@ def _hidden_tree(states: int, seed: int, pairs: PairwiseCounts, number: int) -> 
     return hclt(pairs, states, seed + number, concentration=CONCENTRATION)
 
 
-def codes_of(schema: Schema, rows: Chunk) -> tuple[Integers, list[int]]:
-    """Codes (n_variables, n_rows) int64, the class last, and the size of each domain; missing is -1."""
+def codes_of(schema: Schema, x: Codes, y: Codes | None) -> tuple[Integers, list[int]]:
+    """Codes (n_variables, n_rows) int64 of attributes and classes, and the size of each domain; missing is -1, and summed out."""
     missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
-    codes = rows.x.astype(np.int64) - missing[:, np.newaxis]
+    codes = x.astype(np.int64) - missing[:, np.newaxis]
     sizes = (schema.domain_sizes - missing).tolist()
-    if schema.target is not None and rows.y is not None:
-        codes = np.concatenate([codes, rows.y[np.newaxis].astype(np.int64)])
+    if schema.target is not None and y is not None:
+        codes = np.concatenate([codes, y[np.newaxis].astype(np.int64)])
         sizes.append(schema.n_classes)
     return codes, sizes
