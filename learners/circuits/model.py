@@ -212,8 +212,8 @@ class CircuitModel:
         }
         if self.posterior is None:
             return {"edges": pa.table(edges)}
-        moments = self.posterior.weight_moments()
-        is_share = ~np.isnan(moments.parameter_mean)
+        of_edges, of_shares = self.posterior.weight_variances()
+        is_share = ~np.isnan(of_shares)
         sizes = np.diff(circuit.leaf_starts)
         leaf = np.repeat(np.arange(circuit.n_nodes), sizes)[is_share]
         code = (np.arange(is_share.size) - np.repeat(circuit.leaf_starts[:-1], sizes))[is_share]
@@ -221,10 +221,7 @@ class CircuitModel:
         probabilities = {
             "leaf": leaf,
             "value": pa.array(names, pa.string()),
-            "probability": moments.parameter_mean[is_share],
-            "variance": moments.parameter_variance[is_share],
+            "probability": np.exp(circuit.leaf_parameters[is_share]),
+            "variance": of_shares[is_share],
         }
-        return {
-            "edges": pa.table(edges | {"variance": moments.edge_variance}),
-            "probabilities": pa.table(probabilities),
-        }
+        return {"edges": pa.table(edges | {"variance": of_edges}), "probabilities": pa.table(probabilities)}

@@ -20,6 +20,8 @@ from learners.kernels.arrays import Array, Floats
 from learners.schema import Chunk
 
 RULES = {"adf": ADF, "bmm": BMM}
+# Of any pseudo-count whose weight is not zero.
+LEAST_COUNT = 1e-3
 
 
 class PseudoCounts(NamedTuple):
@@ -40,72 +42,20 @@ class PseudoCounts(NamedTuple):
     numeric: float
 
 
-def random_pseudo_counts(circuit: Circuit, seed: int, least: float = 0.5, most: float = 1.5) -> PseudoCounts:
-    """Pseudo-counts drawn uniformly; equal ones would be a fixed point of circuits with symmetries.
+def pseudo_counts_of(circuit: Circuit, strength: float) -> PseudoCounts:
+    """The circuit's own weights, worth `strength` rows at every sum and leaf. Raises InvalidParameter if it is not above zero."""
+    if not strength > 0:
+        raise InvalidParameter("strength", strength, "above zero")
 
-    Raises InvalidParameter if least is not above zero, or above most.
+    def counts(log: Floats, kind: int, starts: Array) -> Floats:
+        is_learned = np.repeat(circuit.kind == kind, np.diff(starts)) & (log > -np.inf)
+        return np.where(is_learned, np.maximum(strength * np.exp(np.where(is_learned, log, 0.0)), LEAST_COUNT), 0.0)
 
-    Parameters
-    ----------
-    least, most : float
-        The same for all edges of sums and probabilities of leaves.
-    """
-    if not 0 < least <= most:
-        raise InvalidParameter("least", least, f"above zero and not above most ({most})")
-    rng = np.random.default_rng(seed)
-    edge = rng.uniform(least, most, circuit.n_edges) * _of_kind(circuit, SUM, circuit.child_starts)
-    parameter = rng.uniform(least, most, circuit.leaf_parameters.size)
-    return PseudoCounts(edge, parameter * _of_kind(circuit, CATEGORICAL, circuit.leaf_starts), (least + most) / 2)
-
-
-def pseudo_counts_of(circuit: Circuit, strength: float, least: float = 1e-3) -> PseudoCounts:
-    """The circuit's own weights, worth `strength` rows at every sum and leaf.
-
-    Raises InvalidParameter if one of them is not above zero.
-
-    Parameters
-    ----------
-    least : float
-        Of any pseudo-count whose weight is not zero.
-    """
-    if not (strength > 0 and least > 0):
-        raise InvalidParameter("strength", strength, "above zero, and least, too")
-    of_sum = _of_kind(circuit, SUM, circuit.child_starts)
-    of_leaf = _of_kind(circuit, CATEGORICAL, circuit.leaf_starts)
     return PseudoCounts(
-        _counts(circuit.log_weight, of_sum, strength, least),
-        _counts(circuit.leaf_parameters, of_leaf, strength, least),
+        counts(circuit.log_weight, SUM, circuit.child_starts),
+        counts(circuit.leaf_parameters, CATEGORICAL, circuit.leaf_starts),
         strength,
     )
-
-
-def _of_kind(circuit: Circuit, kind: int, starts: Array) -> Array:
-    """Whether an edge, or parameter, belongs to a node of a kind."""
-    return np.repeat(circuit.kind == kind, np.diff(starts))
-
-
-def _counts(log: Floats, belongs: Array, strength: float, least: float) -> Floats:
-    counts = np.zeros(log.size)
-    chosen = belongs & (log > -np.inf)
-    counts[chosen] = np.maximum(strength * np.exp(log[chosen]), least)
-    return counts
-
-
-class WeightMoments(NamedTuple):
-    """Moments of a posterior over weights.
-
-    Attributes
-    ----------
-    edge_mean, edge_variance : (n_edges,) float64
-        One and zero below products.
-    parameter_mean, parameter_variance : (n_parameters,) float64
-        Of the probabilities of categorical leaves; NaN and zero for parameters of other leaves.
-    """
-
-    edge_mean: Floats
-    edge_variance: Floats
-    parameter_mean: Floats
-    parameter_variance: Floats
 
 
 class StreamingPosterior:
@@ -121,7 +71,7 @@ class StreamingPosterior:
     circuit : Circuit
         The structure.
     prior : PseudoCounts
-        From `random_pseudo_counts` or `pseudo_counts_of`.
+        As from `pseudo_counts_of`.
     projection : {"adf", "bmm"}
         Onto Dirichlets: the one nearest in KL divergence, by Newton's method; the one with the same means and sum of
         second moments.
@@ -199,21 +149,17 @@ class StreamingPosterior:
         edge, parameter = _in_circuit(self.structure, self._compiled, self._state.pseudo_count)
         return PseudoCounts(edge, parameter, self.prior.numeric)
 
-    def weight_moments(self) -> WeightMoments:
-        """Mean and variance of every weight and of every probability of a categorical leaf: those of their Dirichlets.
+    def weight_variances(self) -> tuple[Floats, Floats]:
+        """Variances of weights (n_edges,) and of probabilities of categorical leaves (n_parameters,): those of their Dirichlets.
 
-        What is not learned has variance zero.
+        Zero where nothing is learned; NaN of parameters of other leaves.
         """
         known, counts = self.circuit(), self.pseudo_counts()
-        edge_mean, parameter_mean = np.exp(known.log_weight), np.exp(known.leaf_parameters)
         is_share = np.repeat(known.kind == CATEGORICAL, np.diff(known.leaf_starts))
-        parameter_mean[~is_share] = np.nan
-        return WeightMoments(
-            edge_mean,
-            _variances(edge_mean, counts.edge, known.child_starts),
-            parameter_mean,
-            _variances(parameter_mean, np.where(is_share, counts.parameter, 0.0), known.leaf_starts),
-        )
+        shares = np.exp(np.where(is_share, known.leaf_parameters, -np.inf))
+        of_shares = _variances(shares, np.where(is_share, counts.parameter, 0.0), known.leaf_starts)
+        edges = _variances(np.exp(known.log_weight), counts.edge, known.child_starts)
+        return edges, np.where(is_share, of_shares, np.nan)
 
     def circuit(self) -> Circuit:
         """The circuit with the posterior means."""

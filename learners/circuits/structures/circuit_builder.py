@@ -24,7 +24,6 @@ class Blocks:
     def __init__(self, n_values: ArrayLike) -> None:
         self.n_values = np.asarray(n_values, np.int64)
         self.n_nodes = 0
-        self.n_edges = 0
         self._kinds: list[Int8s] = []
         self._n_children: list[Integers] = []
         self._children: list[Integers] = []
@@ -46,7 +45,6 @@ class Blocks:
         self._n_parameters.append(np.full(n, parameters.shape[1], np.int64))
         self._parameters.append(np.asarray(parameters, np.float64).ravel())
         self.n_nodes += n
-        self.n_edges += children.size
         return np.arange(self.n_nodes - n, self.n_nodes)
 
     def sums(self, children: ArrayLike, log_weights: ArrayLike) -> Integers:

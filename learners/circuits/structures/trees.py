@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -85,8 +85,7 @@ def _information(tables: Integers) -> Floats:
     return np.maximum(value / np.maximum(n, 1), 0.0)
 
 
-@dataclass(frozen=True, eq=False)
-class Tree:
+class Tree(NamedTuple):
     """A rooted tree over variables.
 
     Attributes
@@ -99,19 +98,6 @@ class Tree:
 
     order: Integers
     parent: Integers
-
-    @property
-    def root(self) -> int:
-        """The variable without a parent."""
-        return int(self.order[-1])
-
-    def children(self) -> list[list[int]]:
-        """Of each variable, ascending."""
-        below: list[list[int]] = [[] for _ in range(self.parent.size)]
-        for v, parent in enumerate(self.parent.tolist()):
-            if parent >= 0:
-                below[parent].append(v)
-        return below
 
 
 def maximum_spanning_tree(weights: Floats) -> Tree:

@@ -87,7 +87,6 @@ class OutsideMass:
     errors: Floats
     total: float
     total_error: float
-    n_draws: int
 
 
 def outside_mass(
@@ -121,7 +120,7 @@ def outside_mass(
     part = WeightedGraphs(graphs, weights, drawn.is_equal)
     odds, errors = part.mean(added)
     total, total_error = part.mean(added.sum(axis=(1, 2)))
-    return OutsideMass(odds, errors, float(total), float(total_error), n)
+    return OutsideMass(odds, errors, float(total), float(total_error))
 
 
 def _further(

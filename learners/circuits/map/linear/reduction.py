@@ -35,11 +35,6 @@ class MaxProblem:
         """How many query variables there are."""
         return len(self.variables)
 
-    @property
-    def n_edges(self) -> int:
-        """Edges of the reduced circuit; a leaf counts as one edge from its parent."""
-        return len(self.arrays.children)
-
 
 def restricted(problem: MaxProblem, allowed: Uint8s, hidden: Uint8s) -> MaxProblem:
     """The problem over the variables that are neither hidden nor left with one value.
