@@ -95,12 +95,12 @@ def _cut(mixture: GaussianMixture, means: Floats, rest: Rest) -> tuple[Floats, F
 
 
 def peaks(mixture: GaussianMixture, x: Array, v: int) -> Floats:
-    """(n_components, n_rows) float64: each component's expectation of a numeric variable that no row has."""
+    """(n_components, n_rows) float64: each component's expectation of a numeric variable; NaN in rows that have it."""
     place = int(np.searchsorted(mixture.numeric, v))
-    found = np.empty((mixture.n_components, x.shape[1]))
+    found = np.full((mixture.n_components, x.shape[1]), np.nan)
     for rows, means, rest, _, _ in _conditional(mixture, x):
-        assert rest is not None
-        found[:, rows] = means[:, int(np.searchsorted(rest.places, place))]
+        if rest is not None and place in rest.places:
+            found[:, rows] = means[:, int(np.searchsorted(rest.places, place))]
     return found
 
 

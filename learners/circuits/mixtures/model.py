@@ -57,7 +57,7 @@ class GaussianModel(CircuitModel):
         return conditioning.moments(self.mixture, x, variables)[0]
 
     def row_peaks(self, x: Array, v: int) -> Floats:
-        """(n_components, n_rows) float64: each component's expectation of a numeric variable that no row has."""
+        """(n_components, n_rows) float64: each component's expectation of a numeric variable; NaN in rows that have it."""
         return conditioning.peaks(self.mixture, x, v)
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
