@@ -79,21 +79,15 @@ class OrderModel:
         self.best = best or best_graph(posterior.scores, posterior.lattice)
         self.conditional_tables = list(tables)
         self.rows = rows
-        self.asked = Asked(posterior, self.names, self._conditional(), self._bdeu(), self.probabilities)
-
-    def _bdeu(self) -> BDeu | None:
-        """The score of nominal columns, if the rows are kept."""
-        parameters = self.facts.get("parameters")
-        if self.rows is None or not isinstance(parameters, Mapping):
-            return None
-        return BDeu(self.rows, self.schema.domain_sizes, OrderParameters(**parameters).ess)
-
-    def _conditional(self) -> ConditionalPosteriors | None:
-        """Of a learned model; one that was put together by hand says not with which parameters."""
-        parameters, most = self.facts.get("parameters"), self.facts.get("max_parents")
-        if not isinstance(parameters, Mapping) or not isinstance(most, int):
-            return None
-        return ConditionalPosteriors(self.posterior, OrderParameters(**parameters), self.names, most)
+        conditional, bdeu = None, None
+        # A model that was put together by hand says not with which parameters.
+        if isinstance(parameters := self.facts.get("parameters"), Mapping):
+            own = OrderParameters(**parameters)
+            if isinstance(most := self.facts.get("max_parents"), int):
+                conditional = ConditionalPosteriors(posterior, own, self.names, most)
+            if rows is not None:
+                bdeu = BDeu(rows, schema.domain_sizes, own.ess)
+        self.asked = Asked(posterior, self.names, conditional, bdeu, self.probabilities)
 
     def predict_proba(self, chunk: Chunk) -> Floats:
         """There is no class. Raises NoClass."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -32,10 +32,6 @@ class Likelihoods:
     def __bool__(self) -> bool:
         """Whether anything is known."""
         return bool(self.log_weights or self.ranges)
-
-    def without_ranges(self, variables: Collection[int]) -> Likelihoods:
-        """Those but the ranges of some variables."""
-        return replace(self, ranges={v: ends for v, ends in self.ranges.items() if v not in variables})
 
 
 NOTHING = Likelihoods()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.em.expected_sums import PER_NAT, ExpectedSums
+from learners.circuits.evaluation.evaluate import rows_in
 from learners.circuits.mixtures.kernels import LEAST_SHARE, PER_MOMENT, PER_ROW, add_moments
 from learners.circuits.mixtures.mixture import NAMES, GaussianMixture, Observed, Rest, log_sums
 from learners.kernels.arrays import Array, Floats, Integers, frozen
@@ -68,8 +69,7 @@ class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
 
     def update(self, rows: Chunk | Array) -> None:
         """Add rows: a chunk, or (n_variables, n_rows) as `GaussianMixture.log_joint` reads them."""
-        x = self.rows_of(rows) if isinstance(rows, Chunk) and self.rows_of is not None else rows
-        assert not isinstance(x, Chunk)
+        x = rows_in(rows, self.rows_of)
         for at in range(0, x.shape[1], AT_A_TIME):
             self._update(x[:, at : at + AT_A_TIME])
 

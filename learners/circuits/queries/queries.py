@@ -322,7 +322,8 @@ def most_probable(circuit: Circuit, likelihoods: Likelihoods, columns: Columns, 
     """The answer to a MAP query, by a circuit given likelihoods; a number asked for is searched in its range."""
     assert isinstance(query, Map)
     variables = asked_of_map(columns, query)
-    given = reweighted(circuit, likelihoods.without_ranges(variables))
+    others = {v: ends for v, ends in likelihoods.ranges.items() if v not in variables}
+    given = reweighted(circuit, Likelihoods(likelihoods.log_weights, others))
     if given.log_scale == -np.inf:
         raise ImpossibleEvidence
     x = columns.rows([read_evidence(columns, query).values])[:, 0]

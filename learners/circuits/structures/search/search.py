@@ -153,7 +153,6 @@ def choose(
         pairs = PairwiseCounts(schema)
         pairs.update(fit)
     candidates, work = candidates_of(schema, fit, pairs, states, seed), work_of(minutes)
-    rows = _Rows(schema, fit, valid, threads)
     left_out, fits = [], {}
     for candidate in candidates:
         if candidate.n_edges * fit.n_rows > MOST_OF_A_PASS * work and candidate is not candidates[0]:
@@ -161,26 +160,15 @@ def choose(
             continue
         report(0.0, f"making {candidate.name}")
         fits[candidate.name] = Fit(candidate.make(), seed=seed)
+    # All candidates have the same variables, so the first one's rows are those of all.
+    circuit = fits[candidates[0].name].circuit
+    rows_of = columns_of(circuit, schema).rows_of_chunk
+    rows = Rows(as_rows(circuit, rows_of(fit)), as_rows(circuit, rows_of(valid)), threads)
     return _raced(fits, left_out, rows, work, report)
 
 
-class _Rows:
-    """The rows of chunks as each circuit takes them: all candidates have the same variables."""
-
-    def __init__(self, schema: Schema, fit: Chunk, valid: Chunk, threads: int) -> None:
-        self.schema, self.chunks, self.threads = schema, (fit, valid), threads
-        self._rows: Rows | None = None
-
-    def of(self, circuit: Circuit) -> Rows:
-        if self._rows is None:
-            rows_of = columns_of(circuit, self.schema).rows_of_chunk
-            fit, valid = (as_rows(circuit, rows_of(chunk)) for chunk in self.chunks)
-            self._rows = Rows(fit, valid, self.threads)
-        return self._rows
-
-
 def _raced(
-    fits: dict[str, Fit], left_out: list[Tried], rows: _Rows, work: float, report: Callable[[float, str], None]
+    fits: dict[str, Fit], left_out: list[Tried], rows: Rows, work: float, report: Callable[[float, str], None]
 ) -> Choice:
     """Halve the candidates round after round, then try pseudo-counts."""
     alive, meter = dict(fits), _Meter(work * (1 - FOR_PSEUDO_COUNTS), report)
@@ -190,7 +178,7 @@ def _raced(
             name: alive[name] for name in best[: len(best) if n_passes == PASSES[0] else max(1, -(-len(best) // 2))]
         }
         for name, fit in alive.items():
-            meter.spend(name, fit, rows.of(fit.circuit), n_passes)
+            meter.spend(name, fit, rows, n_passes)
     alive = dict(sorted(alive.items(), key=lambda each: -each[1].valid))
     winner = next(iter(alive))
     others = [fits[winner].again(laplace) for laplace in LAPLACE if laplace != fits[winner].laplace]
@@ -198,7 +186,7 @@ def _raced(
     for place, other in enumerate(others):
         own = _Meter(meter.left / (len(others) - place), report)
         meter.left -= own.left
-        own.spend(f"{winner}, {other.laplace:g} rows added to each count", other, rows.of(other.circuit), None)
+        own.spend(f"{winner}, {other.laplace:g} rows added to each count", other, rows, None)
         meter.left += own.left
     chosen = max([fits[winner], *others], key=lambda fit: fit.valid)
     tried = [_became(name, fit, name in alive) for name, fit in fits.items()]
