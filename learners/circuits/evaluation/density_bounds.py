@@ -13,12 +13,7 @@ HALF_LOG_2_PI = 0.5 * float(np.log(2.0 * np.pi))
 
 
 def heights(circuit: Circuit, nodes: Integers) -> Floats:
-    """(n,) float64: the logarithm that no value of a leaf from STUDENT on exceeds, zero of masses.
-
-    Parameters
-    ----------
-    nodes : (n,) int64
-    """
+    """(n,) float64: the logarithm that no value of leaves (n,) from STUDENT on exceeds, zero of masses."""
     p, first, kind = circuit.leaf_parameters, circuit.leaf_starts[nodes], circuit.kind[nodes]
     centre, spread, third = p[first], p[first + 1], p[first + 2]
     height = -np.log(spread) - HALF_LOG_2_PI

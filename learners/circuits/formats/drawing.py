@@ -81,12 +81,8 @@ class Graph(NamedTuple):
 def to_dot(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_NODES) -> str:
     """The circuit in Graphviz' language; by regions, if it has too many nodes.
 
-    A region stands for all nodes over the same columns. Raises PictureTooLarge if there are too many regions, too.
-
-    Parameters
-    ----------
-    schema : Schema, optional
-        For the names of columns and values; else numbers.
+    A region stands for all nodes over the same columns. Without a schema columns and values are numbers.
+    Raises PictureTooLarge if there are too many regions, too.
     """
     graph = _graph(circuit, schema, max_nodes)
     lines = ["digraph circuit {", "  node [fontname=Helvetica fontsize=10];", "  edge [fontname=Helvetica fontsize=8];"]
@@ -101,15 +97,7 @@ def to_dot(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
 
 
 def to_svg(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_NODES) -> str:
-    """The circuit as an SVG image: the root on top, leaves on the bottom, weights beside the edges of sums.
-
-    Raises PictureTooLarge.
-
-    Parameters
-    ----------
-    circuit, schema, max_nodes
-        As in `to_dot`.
-    """
+    """As `to_dot`, an SVG image: the root on top, leaves on the bottom, weights beside the edges of sums."""
     graph = _graph(circuit, schema, max_nodes)
     texts = [label.split("\n") for label in graph.labels]
     is_round = [kind in SYMBOLS for kind in graph.kind]

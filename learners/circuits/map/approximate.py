@@ -15,12 +15,7 @@ SMALLEST_VALUE = 1e-290
 
 
 def log_probability(problem: MaxProblem, x: Integers) -> float:
-    """Log of the value of an assignment, hidden variables summed out and evidence included.
-
-    Parameters
-    ----------
-    x : (n_variables,) int64
-    """
+    """Log of the value of an assignment (n_variables,) int64, hidden variables summed out and evidence included."""
     return float(log_value(problem.arrays, x, np.empty(problem.arrays.is_sum.size))) + problem.log_bound
 
 

@@ -145,15 +145,7 @@ def grow(
 
 
 def again(way: Sequence[Size], halves: Halves, report: Callable[[float, str], None]) -> GaussianMixture:
-    """The same sizes and passes on all rows, those to choose by among them: a tenth more rows tell more of many covariances.
-
-    Parameters
-    ----------
-    way : sequence of Size
-        Of `grow` by `halves.fit`.
-    halves : Halves
-        Whose `fit` has all rows.
-    """
+    """The same sizes and passes as `grow` took, on all rows: a tenth more rows tell more of many covariances."""
     mixture = _one(halves)
     scale = np.sqrt(np.diagonal(mixture.covariance[0]))
     for place, size in enumerate(way):

@@ -122,14 +122,7 @@ def _conditional(
 def draws(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integers) -> Floats:
     """(n_rows, n, n_variables) float64: the missing cells of each row drawn together given the others.
 
-    Raises ImpossibleEvidence.
-
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64
-    seed : int
-        A draw depends on the seed, its row's place and its own number.
-    places : (n_rows,) int64
+    A draw depends on the seed, its row's place (n_rows,) and its own number. Raises ImpossibleEvidence.
     """
     shares = mixture.shares(x)
     out = np.empty((x.shape[1], n, x.shape[0]))
@@ -184,14 +177,9 @@ def uniforms(seed: int, places: Integers, n: int, width: int) -> Floats:
 def best_trees(mixture: GaussianMixture, x: Array, variables: Sequence[int], n_trees: int) -> list[Tree]:
     """The components' own modes of some variables, the densest first, given one row; what is neither asked nor given is summed out.
 
-    Numbers that are asked for are searched in their ranges. Of others the bound takes any range as certain.
-    Raises ImpossibleEvidence.
-
-    Parameters
-    ----------
-    x : (n_variables, 1) float64
-    n_trees : int
-        Modes of so many components are compared by the density of the whole mixture: of those that are highest alone.
+    Numbers that are asked for are searched in their ranges. Of others the bound takes any range as certain. Modes of
+    the n_trees components that are highest alone are compared by the density of the whole mixture. Raises
+    ImpossibleEvidence.
     """
     alone = replace(mixture, ranges={})
     alone.shares(x)

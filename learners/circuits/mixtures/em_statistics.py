@@ -118,12 +118,8 @@ class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
     def maximised(self, pooled: float, narrowest: Floats) -> GaussianMixture:
         """The M-step.
 
-        Parameters
-        ----------
-        pooled : float
-            Rows of the mean covariance of all components that each component's own is averaged with.
-        narrowest : (d,) float64
-            Standard deviations of an error of recording, which each column has in each component.
+        Each component's covariance is averaged with the mean of all, worth `pooled` rows; narrowest (d,) are standard
+        deviations of an error of recording, which each column has in each component.
         """
         old, sums = self.model, self._sums
         rows = sums.rows / PER_ROW

@@ -155,12 +155,7 @@ class GaussianMixture:
     def log_joint(self, x: Array) -> Floats:
         """(n_components, n_rows) float64: log density of each row's observed cells together with each component.
 
-        Raises DependentRanges.
-
-        Parameters
-        ----------
-        x : (n_variables, n_rows) float64 or integers
-            Missing is NaN, or of a discrete variable a code outside its domain.
+        Missing is NaN, or of a discrete variable a code outside its domain. Raises DependentRanges.
         """
         found = np.repeat(self.log_weight[:, np.newaxis], x.shape[1], axis=1)
         if not x.shape[1]:

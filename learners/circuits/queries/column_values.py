@@ -102,14 +102,10 @@ def with_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa
     v : int
         The column's variable.
     column : Array
-        Of any type that training read for it; of type null where the data has no such column.
+        Of any type that training read for it; of type null where the data has no such column. What comes back has this type, of a
+        dictionary its values. Whole numbers are rounded, and end at the ends of their type.
     values : (n_rows,) float64
         Codes or numbers; NaN leaves a cell as it is.
-
-    Returns
-    -------
-    Array
-        Of the column's own type, a dictionary as its values. Whole numbers are rounded, and end at the ends of their type.
     """
     name, kind = columns.names[v], column.type
     if pa.types.is_dictionary(kind):

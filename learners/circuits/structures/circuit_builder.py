@@ -48,18 +48,7 @@ class Blocks:
         return np.arange(self.n_nodes - n, self.n_nodes)
 
     def sums(self, children: ArrayLike, log_weights: ArrayLike) -> Integers:
-        """Add sums.
-
-        Parameters
-        ----------
-        children : (n, m) int64
-        log_weights : (n, m) float64
-            Their exponentials add up to one in each row.
-
-        Returns
-        -------
-        (n,) int64, the numbers of the nodes
-        """
+        """Add sums of children (n, m) by normalised log weights (n, m); their numbers (n,)."""
         children = np.asarray(children, np.int64)
         n = children.shape[0]
         log_weights = np.broadcast_to(np.asarray(log_weights), children.shape)
@@ -74,17 +63,7 @@ class Blocks:
         return self._add(PRODUCT, children, np.zeros(children.shape), np.full(n, -1), np.empty((n, 0)))
 
     def leaves(self, kind: int, variables: Sequence[int] | Array, parameters: ArrayLike) -> Integers:
-        """Add leaves of one kind.
-
-        Parameters
-        ----------
-        variables : (n,) int64
-        parameters : (n, p) float64
-
-        Returns
-        -------
-        (n,) int64, the numbers of the nodes
-        """
+        """Add leaves of one kind, of variables (n,) with parameters (n, p); their numbers (n,)."""
         n = len(variables)
         return self._add(kind, np.empty((n, 0), np.int64), np.empty(0), variables, np.asarray(parameters))
 
@@ -96,17 +75,10 @@ class Blocks:
         return self._indicators[variable]
 
     def distributions(self, variable: int, log_p: Floats, as_sums: bool = False) -> Integers:
-        """Add distributions of one discrete variable.
+        """Add distributions of one discrete variable by log_p (n, n_values); their numbers (n,).
 
-        Parameters
-        ----------
-        log_p : (n, n_values) float64
-        as_sums : bool
-            As sums over shared indicators, whose weights every learner learns, instead of categorical leaves.
-
-        Returns
-        -------
-        (n,) int64, the numbers of the nodes
+        With as_sums they are sums over shared indicators, whose weights every learner learns, instead of categorical
+        leaves.
         """
         if not as_sums:
             return self.leaves(CATEGORICAL, np.full(log_p.shape[0], variable), log_p)

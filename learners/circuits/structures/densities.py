@@ -97,16 +97,9 @@ def with_distributions(schema: Schema, distributions: Mapping[str, str | None], 
 
 
 def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
-    """A density for each interval of an attribute, from the numbers in it.
+    """A density for each interval of an attribute that has a distribution, from the histogram of its numbers.
 
     Raises SchemaError if the column holds numbers that the distribution cannot have, or none.
-
-    Parameters
-    ----------
-    attribute : Attribute
-        With a distribution.
-    histogram : Histogram
-        Of the column.
     """
     assert attribute.distribution is not None
     if not histogram.keys.size:
@@ -172,17 +165,9 @@ def _moments(
 
 
 def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level: int) -> None:
-    """Refuse numbers that a distribution cannot have. Raises SchemaError.
+    """Refuse numbers that a column's distribution cannot have. Raises SchemaError.
 
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    distribution : Distribution
-    low, high : (n_bins,) float64
-        Ends of the bins of a histogram.
-    level : int
-        Of the histogram; 0 where it is exact.
+    low, high (n_bins,) are the ends of the bins of a histogram, whose level is 0 where it is exact.
     """
     wrong = ~(np.isfinite(low) & np.isfinite(high))
     reason = "a finite number"
@@ -214,16 +199,11 @@ def _has_squares(low: Floats, high: Floats) -> bool:
 
 
 def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circuit:
-    """The circuit with densities where it had intervals.
+    """The circuit with densities where it had intervals, one for each value of the variable.
 
     The density of an interval is one leaf, which all parts of the circuit share: it takes the place of the interval's
-    indicators, and a categorical leaf becomes a mixture of its column's densities. So every structure that is found from
-    codes has a continuous form, and learning fits each density to the rows of all contexts.
-
-    Parameters
-    ----------
-    densities : mapping of variable to Densities
-        One density for each value of the variable.
+    indicators, and a categorical leaf becomes a mixture of its column's densities. So every structure that is found
+    from codes has a continuous form, and learning fits each density to the rows of all contexts.
     """
     variables = np.array(sorted(densities), np.int64)
     if not variables.size:

@@ -41,15 +41,10 @@ ON_GRID = {kind: cast("Distribution", name) for name, kind in LEAF_KINDS.items()
 def read_circuit(uri: str) -> tuple[Circuit, dict[str, tuple[float, ...]]]:
     """A circuit from a file of either format: JSON, if it begins with a brace, or text; and the cut points that it tells.
 
-    Parameters
-    ----------
-    uri : str
-        A path, or a URI that pyarrow opens.
-
     Raises
     ------
     SourceError
-        If it cannot be read.
+        If the path, or URI that pyarrow opens, cannot be read.
     CircuitFormatError
         If it holds no circuit; naming the line or the node.
     """
@@ -87,15 +82,10 @@ def _check_sizes(circuit: Circuit) -> None:
 
 
 def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
-    """The schema whose numeric columns have the distributions of a circuit's leaves.
+    """The schema whose numeric columns have the distributions of the leaves of a circuit, which is from `uri`.
 
     Variable i of the circuit is attribute i of the schema, the one after them the class.
     Raises SchemaError if it is not a circuit of these columns, naming the first that does not fit.
-
-    Parameters
-    ----------
-    uri : str
-        Where it is from, for errors.
     """
     n_columns = schema.n_attributes + (schema.target is not None)
     if circuit.n_variables != n_columns:

@@ -65,10 +65,8 @@ def tables_circuit(
 
     Parameters
     ----------
-    parents : sequence of tuple of int
-        Of each variable.
     tables : sequence of float64 arrays
-        p(x | parents) of each: one axis for each parent in order, the last for the variable.
+        p(x | parents) of each variable: one axis for each of its parents in order, the last for itself.
     left_out : set of int
         Variables without a leaf; they have no neighbours.
     """
@@ -90,24 +88,18 @@ def families_circuit(
 ) -> Circuit:
     """The joint distribution of a Bayesian network, of which one variable is a neighbour of most others.
 
-    Variables in no family have no leaf. The others are summed out one by one, cheapest first; a context that comes up again is
-    the same node. So NB and TAN give a circuit as large as their tables, and kDB one that grows with the width of its graph.
+    Variables in no family have no leaf. The others are summed out one by one, cheapest first; a context that comes up
+    again is the same node. So NB and TAN give a circuit as large as their tables, and kDB one that grows with the width
+    of its graph. Raises NetworkTooLarge, with the number of edges that it would need, before a table is asked for.
 
     Parameters
     ----------
-    n_values : sequence of int
-        Size of each domain.
     families : sequence of tuple of int
         Of each variable with a leaf its parents, then itself.
     tables : iterable of float64 arrays
         p(x | parents) of each family: one axis for each of its members.
     last : int
         Without parents; summed out at the end.
-
-    Raises
-    ------
-    NetworkTooLarge
-        With the number of edges that it would need; found out before a table is asked for.
 
     References
     ----------

@@ -33,10 +33,11 @@ def learnspn(
     max_rows: int = 20_000,
     seed: int = 0,
 ) -> Circuit:
-    """Learn the structure and the weights of a circuit from a sample of rows.
+    """Learn the structure and the weights of a circuit, a tree, from a sample of rows.
 
     Where a G-test finds groups of variables independent, a product; else the rows are clustered by k-means, a sum whose
     weights are the shares of the clusters. Few rows, or rows that do not cluster, make a product of leaves.
+    Raises EmptyData if there are no rows, and InvalidParameter.
 
     Parameters
     ----------
@@ -50,18 +51,6 @@ def learnspn(
         Fewer rows are not clustered.
     max_rows : int
         Of more rows a random sample is taken.
-
-    Returns
-    -------
-    Circuit
-        A tree.
-
-    Raises
-    ------
-    EmptyData
-        If there are no rows.
-    InvalidParameter
-        If a parameter is out of range.
 
     References
     ----------
@@ -142,17 +131,10 @@ class _Grower:
 
 
 def independence_p_values(one_hot: Float32s, sizes: Integers) -> Floats:
-    """p-values of the G-test of every pair of variables; rows that lack one of the two do not count.
+    """p-values of the G-test of every pair of variables; 1 where one of the two is constant.
 
-    Parameters
-    ----------
-    one_hot : (n_rows, Σ sizes) float32
-        One column per value of each variable; a row of zeros where missing.
-    sizes : (n_variables,) int64
-
-    Returns
-    -------
-    (n_variables, n_variables) float64, symmetric; 1 where one of the two is constant
+    (n_variables, n_variables) float64, symmetric; rows that lack one of the two do not count. one_hot (n_rows, Σ sizes)
+    float32 has one column per value of each variable, and zeros where it is missing.
 
     References
     ----------

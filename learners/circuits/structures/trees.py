@@ -101,12 +101,9 @@ class Tree(NamedTuple):
 
 
 def maximum_spanning_tree(weights: Floats) -> Tree:
-    """The spanning tree of the greatest total weight, rooted at its centre so that it is shallow.
+    """The spanning tree of the greatest total weight (n, n), rooted at its centre so that it is shallow.
 
-    Parameters
-    ----------
-    weights : (n, n) float64, symmetric
-        Ties, to 1e-12, are broken by the order of the variables.
+    Ties, to 1e-12, are broken by the order of the variables.
 
     References
     ----------

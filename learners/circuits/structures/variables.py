@@ -71,14 +71,10 @@ class Variable:
         return int(blocks.leaves(GAUSSIAN, [variable], np.array([[self.mean, self.std]]))[0])
 
     def fitted_leaf(self, blocks: Blocks, variable: int, x: Floats, pseudo_count: float) -> int:
-        """Add the leaf that fits some rows best, drawn towards the overall distribution; its number.
+        """Add the leaf that fits some rows (n_rows,) best, drawn towards the overall distribution; its number.
 
-        Parameters
-        ----------
-        x : (n_rows,) float64
-            NaN where missing.
-        pseudo_count : float
-            Rows that are added to each value of a categorical variable, or to a numeric one as a whole.
+        Missing is NaN; pseudo_count rows are added to each value of a categorical variable, or to a numeric one as a
+        whole.
         """
         x = x[~np.isnan(x)]
         if self.kind == "categorical":
@@ -92,14 +88,9 @@ class Variable:
 
 
 def describe_variables(x: Floats, n_values: Sequence[int]) -> tuple[Variable, ...]:
-    """The variables of a sample of rows.
+    """The variables of a sample of rows (n_variables, n_rows), by the sizes of their domains; 0 of a numeric variable.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        Codes of discrete variables, numbers of others; NaN, or a code outside the domain, where missing.
-    n_values : sequence of int
-        Size of each domain; 0 for a numeric variable.
+    Rows have codes of discrete variables, numbers of others; NaN, or a code outside the domain, where missing.
     """
     variables = []
     for row, size in zip(x, n_values, strict=True):

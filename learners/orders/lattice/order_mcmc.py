@@ -42,20 +42,9 @@ class OrderTarget:
 def draw_chain_orders(
     target: OrderTarget, n: int, seed: int, n_chains: int = N_CHAINS, between: int = STEPS_BETWEEN
 ) -> Integers:
-    """Orders of independent chains, each from a random start.
+    """(n_chains, n, d) int64: the nodes in turn, in orders of independent chains, each from a random start.
 
-    Parameters
-    ----------
-    target : OrderTarget
-        There is an order with a positive sum.
-    n : int
-        Draws of each chain.
-    between : int
-        Steps between two draws, for each node.
-
-    Returns
-    -------
-    (n_chains, n, d) int64: the nodes in turn
+    There is an order with a positive sum. Between two draws there are so many steps for each node.
     """
     scores, d = target.scores, target.scores.d
     log_alpha = target.alpha.logs

@@ -61,14 +61,9 @@ class ConditionalPosteriors:
                 raise ImpossibleEdges(f"{name!r} would have {n_parents} parents, and may have {self.most}")
 
     def given(self, edges: Edges, pause: Callable[[], None] | None = None) -> OrderPosterior:
-        """The posterior whose scores hold the edges already.
+        """The posterior whose scores hold edges that `check` and `check_edges` let pass.
 
-        Parameters
-        ----------
-        edges : Edges
-            Such as `check` and `evidence.check_edges` let pass.
-        pause : callable, optional
-            Called often; what it raises ends the search.
+        `pause` is called often; what it raises ends the search.
         """
         with self._lock:
             found = self._kept.get(edges)

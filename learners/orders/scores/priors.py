@@ -56,10 +56,7 @@ class StructurePrior:
 def with_prior(tables: list[Floats], candidates: tuple[Integers, ...], prior: StructurePrior) -> FamilyScores:
     """Log scores with the log prior: required parents must be candidates, forbidden ones must not.
 
-    Parameters
-    ----------
-    tables : list of (2^k,) float64
-        Log marginal likelihoods; not changed.
+    The tables (2^k,) of log marginal likelihoods are not changed.
     """
     d = len(candidates)
     found = [table_with_prior(table, node, candidates[node], d, prior) for node, table in enumerate(tables)]

@@ -23,19 +23,12 @@ MAP_OF = "the posterior mean circuit"
 
 
 def batches_of_draws(draws: CircuitDraws, n_chains: int, likelihoods: Likelihoods = NOTHING) -> Batches:
-    """What answers the queries of each kind by all draws.
+    """What answers the queries of each kind by all draws, those of one chain after the other, each given the likelihoods.
 
-    Each probability, density or mean is the mean over the draws; beside it are its `standard_error` and `interval` (low and
-    high end, of probability `level`), and `log_interval` of a probability or density. Distributions have `standard_errors`
-    and `intervals` of the same form. The variance of a column is that of the mean distribution. Rows of samples are each of a
-    draw. MAP is `of` the posterior mean circuit, without interval.
-
-    Parameters
-    ----------
-    draws : CircuitDraws
-        Of one chain after the other.
-    likelihoods : Likelihoods
-        Each draw is given them.
+    Each probability, density or mean is the mean over the draws; beside it are its `standard_error` and `interval` (low
+    and high end, of probability `level`), and `log_interval` of a probability or density. Distributions have
+    `standard_errors` and `intervals` of the same form. The variance of a column is that of the mean distribution. Rows
+    of samples are each of a draw. MAP is `of` the posterior mean circuit, without interval.
     """
     source = _DrawsSource(*draws.given(likelihoods), n_chains)
 

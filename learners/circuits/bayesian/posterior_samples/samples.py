@@ -98,16 +98,9 @@ class CircuitDraws:
         return plan, _arrays(self.circuit, plan, weight, self.parameter)
 
     def log_likelihoods(self, x: Array) -> Floats:
-        """Log probability (density) of what is observed in each row, of every draw. Raises InvalidEvidence.
+        """(n_rows, n_draws) float64: log probability (density) of what is observed in each row, of every draw.
 
-        Parameters
-        ----------
-        x : (n_variables, n_rows) float64 or integers
-            As in `evaluate.log_values`.
-
-        Returns
-        -------
-        (n_rows, n_draws) float64
+        Rows as in `evaluate.log_values`. Raises InvalidEvidence.
         """
         x = self._rows(x)
         plan, arrays = self._compiled
@@ -120,14 +113,7 @@ class CircuitDraws:
         return logs
 
     def marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Floats]]:
-        """As `answers.marginals`, of every draw.
-
-        Returns
-        -------
-        logs : (n_rows, n_draws) float64
-            As of `log_likelihoods`.
-        marginals : list of (n_rows, n_values, n_draws) float64, one per variable
-        """
+        """As `answers.marginals` of every draw: logs, and (n_rows, n_values, n_draws) of each variable."""
         variables, sizes = answers.checked_discrete(self.circuit, variables)
         logs, out = self._posteriors(x, variables, sizes, moments=False)
         ends = np.cumsum(sizes).tolist()
@@ -151,14 +137,7 @@ class CircuitDraws:
         return found
 
     def conditional(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
-        """As `answers.conditional`, of every draw.
-
-        Returns
-        -------
-        logs : (n_rows, n_draws) float64
-        tables : (n_rows, n_cells, n_draws) float64
-            The last variable varies fastest.
-        """
+        """As `answers.conditional` of every draw: logs, and (n_rows, n_cells, n_draws), the last one's values fastest."""
         variables, sizes = answers.checked_discrete(self.circuit, variables)
         if len(variables) == 1:
             logs, (table,) = self.marginals(x, variables)
@@ -177,13 +156,7 @@ class CircuitDraws:
         return self.log_likelihoods(x), tables
 
     def moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats, Floats]:
-        """As `answers.moments`, of every draw.
-
-        Returns
-        -------
-        logs : (n_rows, n_draws) float64
-        mean, variance : (n_rows, len(variables), n_draws) float64
-        """
+        """As `answers.moments` of every draw: logs, means and variances (n_rows, len(variables), n_draws)."""
         variables = answers.checked_numeric(self.circuit, variables)
         logs, out = self._posteriors(x, variables, np.full(len(variables), 2, np.int64), moments=True)
         return logs, out[:, 0::2], out[:, 1::2]

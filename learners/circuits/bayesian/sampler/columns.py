@@ -49,10 +49,7 @@ class Coding:
     def rows(self, schema: Schema, chunk: Chunk, first_row: int) -> Float32s:
         """(n_rows, n_columns) float32 of a chunk, NaN where missing; numbers less their column's centre.
 
-        Parameters
-        ----------
-        first_row : int
-            Number of the chunk's first row among all, on which its noise depends.
+        Noise depends on the rows' numbers among all, of which the chunk's begin with first_row.
         """
         x = np.full((chunk.n_rows, len(self.columns)), np.nan)
         continuous = {v: row for row, v in enumerate(schema.continuous)}

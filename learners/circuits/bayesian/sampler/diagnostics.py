@@ -38,16 +38,7 @@ class Diagnostics:
 
 
 def diagnosed(trace: Floats, n_sweeps: int, effective: int) -> Diagnostics:
-    """Diagnostics of a phase.
-
-    Parameters
-    ----------
-    trace : (n_chains, n_sweeps, 7) float64
-        Log joint, and what became of proposals, see `store.Kept`.
-    n_sweeps : int
-        In all.
-    effective : int
-        Effective sample size that is asked for.
+    """Diagnostics of a phase, from its trace (n_chains, n_sweeps, 7), see `store.Kept`, after n_sweeps in all.
 
     References
     ----------

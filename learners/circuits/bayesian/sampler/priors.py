@@ -130,14 +130,7 @@ def family_of(leaf: Floats) -> Integers:
 def given_prior(
     shape: Shape, columns: Sequence[Column], strengths: Strengths, means: Floats, variances: Floats, seed: int = 0
 ) -> Prior:
-    """A prior whose leaves have given means and variances.
-
-    Parameters
-    ----------
-    means, variances : (n_leaves,) float64
-        Of what each numeric leaf expects, in the column's own numbers; those of categorical leaves are not read.
-    seed : int
-        Of the leaves' families.
+    """A prior whose numeric leaves have given means and variances (n_leaves,), in their columns' own numbers.
 
     References
     ----------
@@ -181,14 +174,10 @@ def prior_with(shape: Shape, columns: Sequence[Column], strengths: Strengths, le
 def empirical_prior(
     shape: Shape, columns: Sequence[Column], strengths: Strengths, sample: Floats, shares: Floats, seed: int = 0
 ) -> Prior:
-    """The prior that fits, at each leaf, a random share of the column.
+    """The prior that fits, at each leaf, a random share of its column's numbers in a sample of rows.
 
-    Parameters
-    ----------
-    sample : (n_rows, n_columns) float64
-        Some of the rows, as the sampler gets them; NaN where missing.
-    shares : (n_columns,) float64
-        r_d in (0, 1]: small ones make leaves that differ.
+    sample (n_rows, n_columns) float64, NaN where missing; shares (n_columns,) float64 in (0, 1]: small ones make leaves
+    that differ.
 
     References
     ----------

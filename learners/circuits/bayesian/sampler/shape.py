@@ -74,14 +74,7 @@ def n_sums_of(n_columns: int, n_children: int) -> tuple[int, int]:
 
 
 def complete_shape(n_columns: int, n_children: int, seed: int = 0) -> Shape:
-    """The complete tree over some columns, halved at random. Raises InvalidParameter.
-
-    Parameters
-    ----------
-    n_children : int
-        Of each sum; from 2 to 256.
-    seed : int
-        Of the halves.
+    """The complete tree over some columns, halved at random; sums have 2 to 256 children. Raises InvalidParameter.
 
     References
     ----------

@@ -58,10 +58,7 @@ class Kept(NamedTuple):
 class InMemory:
     """Rows that are an array, which a sampler walks in their order.
 
-    Parameters
-    ----------
-    x : (n_rows, n_columns)
-        Codes of categorical columns, other numbers less their column's centre; NaN where missing.
+    x (n_rows, n_columns): codes of categorical columns, other numbers less their column's centre; NaN where missing.
     """
 
     def __init__(self, x: Array) -> None:

@@ -80,15 +80,9 @@ def tuned(
 ) -> Chosen:
     """The best of `trials` settings; what is given stays, and what is not given is proposed by TPE.
 
-    Each trial is proposed by a sampler of its own seed from the trials before it, which are kept in a file: so a run that is
-    killed goes on, and comes to the same.
-
-    Parameters
-    ----------
-    sample : (n_rows, n_columns) float32
-        Rows to learn from, and at the end to keep back.
-    kept : Path, optional
-        A file of JSON lines.
+    Rows to learn from, and at the end to keep back, are (n_rows, n_columns) float32. Each trial is proposed by a
+    sampler of its own seed from the trials before it, which are kept in a file of JSON lines: so a run that is killed
+    goes on, and comes to the same.
 
     References
     ----------

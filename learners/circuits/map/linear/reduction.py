@@ -39,12 +39,8 @@ class MaxProblem:
 def restricted(problem: MaxProblem, allowed: Uint8s, hidden: Uint8s) -> MaxProblem:
     """The problem over the variables that are neither hidden nor left with one value.
 
-    Parameters
-    ----------
-    allowed : (n_slots,) uint8
-        The values that each variable may still take.
-    hidden : (n_variables,) uint8
-        The variables to sum out.
+    allowed (n_slots,) uint8: the values that each variable may still take; hidden (n_variables,) uint8: which to sum
+    out.
     """
     if not problem.arrays.leaf_variable.size:  # a constant: no variable is left that matters
         return problem

@@ -54,19 +54,10 @@ class LeafChoice:
 
 
 def chosen_leaves(attribute: Attribute, histogram: Histogram, seed: int = 0) -> LeafChoice:
-    """The distribution of a column that explains drawn rows best, each as a mixture over the column's intervals.
+    """The distribution of a numeric column that explains drawn rows best, as a mixture over the column's intervals.
 
-    Columns that are recorded on a grid get a distribution over its cells; others get a density. The two are not compared.
-    Raises SchemaError if the column holds no number, or none that has a distribution.
-
-    Parameters
-    ----------
-    attribute : Attribute
-        Numeric, without a distribution.
-    histogram : Histogram
-        Of the column.
-    seed : int
-        Of the rows that are drawn.
+    Columns that are recorded on a grid get a distribution over its cells; others get a density. The two are not
+    compared. Raises SchemaError if the column holds no number, or none that has a distribution.
     """
     x, n = numbers_of(histogram.keys << histogram.level), histogram.counts.sum(axis=1)
     grid = grid_of(x, attribute.arrow_type) if histogram.level == 0 and n.sum() >= REPEATED * x.size else None

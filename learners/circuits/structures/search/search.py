@@ -115,11 +115,13 @@ def choose(
 ) -> Choice:
     """Try circuits of several structures on some rows, and take the one that explains others best.
 
-    Chow-Liu trees, hidden Chow-Liu trees of several sizes, LearnSPN, mixtures of trees and of hidden trees begin. In each
-    round all that are left get the same number of passes, of stepwise EM and then of whole ones, until nothing is gained,
-    and the better half goes on; the last have all work that is left. Then the best goes on with other pseudo-counts.
+    Chow-Liu trees, hidden Chow-Liu trees of several sizes, LearnSPN, mixtures of trees and of hidden trees begin. In
+    each round all that are left get the same number of passes, of stepwise EM and then of whole ones, until nothing is
+    gained, and the better half goes on; the last have all work that is left. Then the best goes on with other
+    pseudo-counts.
 
     Work is counted, not timed: the same rows give the same circuit on any machine and on any number of threads.
+    Raises EmptyData if there are no rows of either kind, and InvalidParameter.
 
     Parameters
     ----------
@@ -133,12 +135,6 @@ def choose(
         Of hidden Chow-Liu trees.
     report : callable
         Called with the share of the work that is done and what is being tried; may raise.
-
-    Raises
-    ------
-    EmptyData
-        If there are no rows of either kind.
-    InvalidParameter
 
     References
     ----------
