@@ -151,9 +151,7 @@ class CircuitModel:
             posterior = self.posterior
             header["posterior"] = posterior.spec | {"numeric": posterior.prior.numeric}
             arrays |= {PRIOR + "edge": posterior.prior.edge, PRIOR + "parameter": posterior.prior.parameter}
-            state = posterior.to_arrow()
-            for name in state.column_names:
-                arrays[STATE + name] = state.column(name).combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            arrays |= {STATE + name: np.array(array) for name, array in posterior.state_arrays().items()}
             arrays |= {START + name: array for name, array in posterior.structure.to_arrays().items()}
         return header, arrays
 
@@ -172,12 +170,8 @@ class CircuitModel:
         if rule["moments"] != "exact":
             raise InvalidParameter("moments", rule["moments"], "exact: other rules are not learned any more")
         empty = StreamingPosterior(start, prior, rule["projection"], columns.rows_of_chunk)
-        state = {
-            name.removeprefix(STATE): pa.array([array], pa.list_(pa.float64()))
-            for name, array in arrays.items()
-            if name.startswith(STATE)
-        }
-        return cls(schema, circuit, stored["facts"], empty.from_arrow(pa.table(state)))
+        state = {name.removeprefix(STATE): array for name, array in arrays.items() if name.startswith(STATE)}
+        return cls(schema, circuit, stored["facts"], empty.with_state(state))
 
     def tables(self) -> dict[str, pa.Table]:
         """`columns`, `nodes` and `edges`, for SQL.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -183,8 +183,8 @@ class StreamingPosterior:
 
     def to_arrow(self) -> pa.Table:
         """The state: one row of lists, from which `from_arrow` goes on as if there had been no break."""
-        columns = self.state_arrays().items()
-        return pa.table({name: pa.array([array], pa.list_(pa.float64())) for name, array in columns})
+        lists = {name: pa.array([array], pa.list_(pa.float64())) for name, array in self.state_arrays().items()}
+        return pa.table(lists)
 
     def state_arrays(self) -> dict[str, Floats]:
         """What learning changes, each as one row of numbers."""
@@ -194,26 +194,26 @@ class StreamingPosterior:
         return columns
 
     def from_arrow(self, table: pa.Table) -> Self:
-        """The posterior whose state `to_arrow` wrote, for the same circuit, prior and rule.
+        """As `with_state`, of what `to_arrow` wrote."""
+        lists = {name: table.column(name).combine_chunks().flatten() for name in table.column_names}
+        return self.with_state({name: values.to_numpy() for name, values in lists.items()})
+
+    def with_state(self, arrays: Mapping[str, Array]) -> Self:
+        """Another for the same circuit, prior and rule in the state of `state_arrays`.
 
         Raises StatisticMismatch if it is the state of another circuit.
         """
         read = type(self)(self.structure, self.prior, self.projection, self.rows_of)
-        targets = read._state._asdict() | {"numeric": read._plan.numeric}
-        for name, target in targets.items():
-            values = table.column(name).combine_chunks().flatten().to_numpy() if name in table.column_names else None
-            if values is None or values.size != target.size:
-                raise StatisticMismatch(
-                    f"The table holds no state of this circuit: {name!r} is missing or of another size."
-                )
-            target[...] = values.reshape(target.shape)
-        seen = table.column("seen").combine_chunks().flatten().to_pylist()
-        read.n_rows, read.n_impossible = int(seen[0]), int(seen[1])
+        for name, target in (read._state._asdict() | {"numeric": read._plan.numeric}).items():
+            if name not in arrays or arrays[name].size != target.size:
+                raise StatisticMismatch(f"This is no state of this circuit: {name!r} is missing or of another size.")
+            target[...] = arrays[name].reshape(target.shape)
+        read.n_rows, read.n_impossible = (int(n) for n in arrays["seen"])
         return read
 
     def copy(self) -> Self:
         """Another in the same state."""
-        return self.from_arrow(self.to_arrow())
+        return self.with_state(self.state_arrays())
 
     def __eq__(self, other: object) -> bool:
         """Whether both are of one structure and in the same state."""

@@ -164,7 +164,7 @@ class CircuitDraws:
     def _posteriors(self, x: Array, scope: tuple[int, ...], sizes: Integers, moments: bool) -> tuple[Floats, Floats]:
         x = self._rows(x)
         plan, arrays = self._compiled
-        slots = answers.wanted_slots(self.circuit, answers.prepared(self.circuit), scope, sizes)
+        _, slots = answers.parts_of_query(self.circuit, scope, sizes)
         values, derivatives = np.empty((2, plan.n_slots, self.n_draws))
         peak, offset, codes = self._scratch()
         scratch = (values, derivatives, peak, offset, np.empty(self.n_draws), codes)
