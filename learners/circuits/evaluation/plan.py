@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.circuit import Circuit, kept_with, kept_with_structure
-from learners.circuits.evaluation.density_bounds import heights
+from learners.circuits.evaluation.density_bounds import log_peaks
 from learners.circuits.kernels import (
     CATEGORICAL,
-    EXPONENTIAL,
     GAUSSIAN,
     INDICATOR,
     LOOKUP,
@@ -18,7 +17,6 @@ from learners.circuits.kernels import (
     PRODUCT,
     PRODUCT_OF,
     PRODUCT_OF_TWO,
-    STUDENT,
     SUM,
     SUM_OF,
     SUM_OF_TWO,
@@ -118,7 +116,7 @@ def _compile(circuit: Circuit) -> Compiled:
     first = kept_with_structure(circuit, _compile_structure)
     if not (circuit.kind >= GAUSSIAN).any():
         return first
-    log_offset = _peaks(circuit)
+    log_offset = log_peaks(circuit)
     return first._replace(
         plan=first.plan._replace(numeric=_numeric(circuit, first.node, log_offset), extras=circuit.leaf_parameters),
         log_offset=frozen(log_offset),
@@ -178,21 +176,6 @@ def _variables(circuit: Circuit, is_table: Mask) -> Integers:
     return variable
 
 
-def _peaks(circuit: Circuit) -> Floats:
-    """(n_variables,) float64: the largest log density of any leaf of a numeric variable, or a little more."""
-    peak = np.full(circuit.n_variables, -np.inf)
-    nodes = np.flatnonzero(circuit.kind >= GAUSSIAN)
-    kind, first = circuit.kind[nodes], circuit.leaf_starts[nodes]
-    height = np.zeros(nodes.size)
-    gaussian, waits = kind == GAUSSIAN, kind == EXPONENTIAL
-    height[gaussian] = -np.log(circuit.leaf_parameters[first[gaussian] + 1]) - 0.5 * np.log(2.0 * np.pi)
-    height[kind >= STUDENT] = heights(circuit, nodes[kind >= STUDENT])
-    height[waits] = np.log(circuit.leaf_parameters[first[waits]])
-    np.maximum.at(peak, circuit.variable[nodes], height)
-    peak[np.isneginf(peak)] = 0.0
-    return peak
-
-
 def ranges(firsts: Integers, sizes: Integers) -> Integers:
     """The numbers first, first + 1, … of every range, one range after the other."""
     ends = np.cumsum(sizes)
@@ -238,7 +221,7 @@ def _compile_structure(circuit: Circuit) -> Compiled:
     single = circuit.kind[nodes] == INDICATOR
     parameter[first[single] + code[nodes[single]]] = ONE_ENTRY
 
-    log_offset = _peaks(circuit)
+    log_offset = log_peaks(circuit)
     plan = Plan(
         frozen(segments),
         frozen(kind[segments[:-1]]),
