@@ -37,68 +37,36 @@ class Plan(NamedTuple):
 
     A sum over different indicators of one variable, and a categorical leaf, is one operation whose entries are the
     probabilities of the values: a table (over planes), or a lookup with one more entry for a missing value.
-
-    Attributes
-    ----------
-    segments : (n_segments + 1,) int64
-        Operations of a segment are of one kind and need nothing of each other.
-    segment_kind : (n_segments,) int64
-    starts : (n_operations + 1,) int64
-        Entries of operation i: starts[i] to starts[i + 1]. Its slot is n_planes + i.
-    child : (n_entries,) int64
-        Slot of each entry's child; 0 for entries of lookups.
-    variable : (n_operations,) int64
-        Of tables, lookups and numeric leaves; else -1.
-    plane_starts : (n_variables + 1,) int64
-        Planes of each variable; empty for numeric and large domains.
-    n_values : (n_variables,) int64
-    needs_planes : bool
-        Whether a plane is a child of something else than a table.
-    root : int
-        Slot of the root.
-    numeric : (n_operations, 4) float64
-        Of numeric leaves: kind, two parameters, logarithm by which the density is divided.
-    extras : (n_parameters,) float64
-        The circuit's leaf parameters.
-    extra : (n_operations,) int64
-        Where further parameters of a numeric leaf start in them.
     """
 
+    # (n_segments + 1,) int64: operations of a segment are of one kind and need nothing of each other.
     segments: Integers
-    segment_kind: Integers
+    segment_kind: Integers  # (n_segments,) int64
+    # (n_operations + 1,) int64: entries of operation i: starts[i] to starts[i + 1]. Its slot is n_planes + i.
     starts: Integers
-    child: Integers
-    variable: Integers
-    plane_starts: Integers
-    n_values: Integers
-    needs_planes: bool
-    root: int
+    child: Integers  # (n_entries,) int64: slot of each entry's child; 0 for entries of lookups
+    variable: Integers  # (n_operations,) int64: of tables, lookups and numeric leaves; else -1
+    plane_starts: Integers  # (n_variables + 1,) int64: planes of each variable; empty for numeric and large domains
+    n_values: Integers  # (n_variables,) int64
+    needs_planes: bool  # whether a plane is a child of something else than a table
+    root: int  # slot of the root
+    # (n_operations, 4) float64: of numeric leaves: kind, two parameters, logarithm by which the density is divided.
     numeric: Floats
-    extras: Floats
-    extra: Integers
+    extras: Floats  # (n_parameters,) float64: the circuit's leaf parameters
+    extra: Integers  # (n_operations,) int64: where further parameters of a numeric leaf start in them
 
 
 class Compiled(NamedTuple):
-    """A plan, and what its slots and entries are in the circuit.
-
-    Attributes
-    ----------
-    slot : (n_nodes,) int64
-        Slot of each node; -1 for an indicator that has none.
-    edge : (n_entries,) int64
-        Edge of the circuit that an entry is; -1 if none.
-    parameter : (n_entries,) int64
-        Leaf parameter that an entry is; NO_ENTRY if none, ONE_ENTRY for a weight of one.
-    node : (n_operations,) int64
-    log_offset : (n_variables,) float64
-        Logarithm by which the densities of a numeric variable are divided, so that no value exceeds one.
-    """
+    """A plan, and what its slots and entries are in the circuit."""
 
     plan: Plan
-    slot: Integers
-    edge: Integers
+    slot: Integers  # (n_nodes,) int64: slot of each node; -1 for an indicator that has none
+    edge: Integers  # (n_entries,) int64: edge of the circuit that an entry is; -1 if none
+    # (n_entries,) int64: leaf parameter that an entry is; NO_ENTRY if none, ONE_ENTRY for a weight of one.
     parameter: Integers
-    node: Integers
+    node: Integers  # (n_operations,) int64
+    # (n_variables,) float64: logarithm by which the densities of a numeric variable are divided, so that no value
+    # exceeds one.
     log_offset: Floats
 
     @property

@@ -17,17 +17,12 @@ from learners.kernels.arrays import Floats
 
 @dataclass(frozen=True, eq=False)
 class Likelihoods:
-    """What is known of variables beside single values.
+    """What is known of variables beside single values."""
 
-    Parameters
-    ----------
-    log_weights : mapping of discrete variable to (n_values,) float64
-        Logarithm of the likelihood of each value: of a set of values 0 of those in it, -inf of the others.
-    ranges : mapping of numeric variable to (low, high)
-    """
-
+    # Mapping of discrete variable to (n_values,) float64: logarithm of the likelihood of each value: of a set of values
+    # 0 of those in it, -inf of the others.
     log_weights: Mapping[int, Floats] = field(default_factory=dict)
-    ranges: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    ranges: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # low and high of numeric variables
 
     def __bool__(self) -> bool:
         """Whether anything is known."""

@@ -62,20 +62,11 @@ class PictureTooLarge(LearnerError, ValueError):
 
 
 class Graph(NamedTuple):
-    """What is drawn, children before parents.
+    """What is drawn, children before parents."""
 
-    Attributes
-    ----------
-    kind : list of int
-        Sums and products are circles, all others boxes.
-    labels : list of str
-        What stands in each node, by lines.
-    edges : list of (parent, child, weight in words or None)
-    """
-
-    kind: list[int]
-    labels: list[str]
-    edges: list[tuple[int, int, str | None]]
+    kind: list[int]  # sums and products are circles, all others boxes
+    labels: list[str]  # what stands in each node, by lines
+    edges: list[tuple[int, int, str | None]]  # list of (parent, child, weight in words or None)
 
 
 def to_dot(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_NODES) -> str:

@@ -23,24 +23,13 @@ FEWEST = 1e-3
 
 
 class Sums(NamedTuple):
-    """Whole numbers, see the kernels.
+    """Whole numbers, see the kernels."""
 
-    Attributes
-    ----------
-    rows : (n_components,) int64
-    first : (n_components, d) int64
-    second : (n_components, d, d) int64
-        Lower halves.
-    codes : (n_components, n_codes) int64
-    totals : (3,) int64
-        Rows, impossible ones, log likelihood.
-    """
-
-    rows: Integers
-    first: Integers
-    second: Integers
-    codes: Integers
-    totals: Integers
+    rows: Integers  # (n_components,) int64
+    first: Integers  # (n_components, d) int64
+    second: Integers  # (n_components, d, d) int64: lower halves
+    codes: Integers  # (n_components, n_codes) int64
+    totals: Integers  # (3,) int64: rows, impossible ones, log likelihood
 
 
 class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):

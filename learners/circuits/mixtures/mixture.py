@@ -28,39 +28,20 @@ Leaf = tuple[int, Floats]
 
 
 class Observed(NamedTuple):
-    """The components' densities of some of the numeric columns: sub-vectors of the means, sub-blocks of the covariances.
+    """The components' densities of some of the numeric columns: sub-vectors of the means, sub-blocks of the covariances."""
 
-    Attributes
-    ----------
-    places : (m,) int64
-        Of the observed ones among the numeric columns.
-    mean : (n_components, m) float64
-    inverse : (n_components, m, m) float64
-        Of the Cholesky factor of each covariance: lower triangles.
-    constant : (n_components,) float64
-        Log density at the mean.
-    """
-
-    places: Integers
-    mean: Floats
-    inverse: Floats
-    constant: Floats
+    places: Integers  # (m,) int64: of the observed ones among the numeric columns
+    mean: Floats  # (n_components, m) float64
+    inverse: Floats  # (n_components, m, m) float64: of the Cholesky factor of each covariance: lower triangles
+    constant: Floats  # (n_components,) float64: log density at the mean
 
 
 class Rest(NamedTuple):
-    """The other numeric columns given the observed ones.
+    """The other numeric columns given the observed ones."""
 
-    Attributes
-    ----------
-    places : (u,) int64
-    slope : (n_components, u, m) float64
-        Of their expectation for each unit of what is observed.
-    covariance : (n_components, u, u) float64
-    """
-
-    places: Integers
-    slope: Floats
-    covariance: Floats
+    places: Integers  # (u,) int64
+    slope: Floats  # (n_components, u, m) float64: of their expectation for each unit of what is observed
+    covariance: Floats  # (n_components, u, u) float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,29 +50,18 @@ class GaussianMixture:
 
     Raises InvalidCircuit if shapes do not fit together, shares do not add up to one, or a covariance is not positive definite.
 
-    Parameters
-    ----------
-    log_weight : (n_components,) float64
-    mean : (n_components, d) float64
-        Of the numeric columns.
-    covariance : (n_components, d, d) float64
-    log_share : (n_components, n_codes) float64
-        Of the values of each discrete column, one column after the other.
-    n_values : (n_variables,) int64
-        Size of each domain; 0 of numeric columns.
-    ranges : mapping of numeric variable to (low, high)
-        In which variables lie where they are not observed. Not stored: it is evidence.
-
     References
     ----------
     Bishop (2006), Pattern Recognition and Machine Learning, sections 2.3.1, 2.3.2 and 9.2.
     """
 
-    log_weight: Floats
-    mean: Floats
-    covariance: Floats
+    log_weight: Floats  # (n_components,) float64
+    mean: Floats  # (n_components, d) float64: of the numeric columns
+    covariance: Floats  # (n_components, d, d) float64
+    # (n_components, n_codes) float64: of the values of each discrete column, one column after the other.
     log_share: Floats
-    n_values: Integers
+    n_values: Integers  # (n_variables,) int64: size of each domain; 0 of numeric columns
+    # In which variables lie where they are not observed. Not stored: it is evidence.
     ranges: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

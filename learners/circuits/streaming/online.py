@@ -25,20 +25,11 @@ LEAST_COUNT = 1e-3
 
 
 class PseudoCounts(NamedTuple):
-    """What a circuit's parameters are worth before the first row.
+    """What a circuit's parameters are worth before the first row."""
 
-    Attributes
-    ----------
-    edge : (n_edges,) float64
-        At the edges of sums; zero where a weight is zero and stays so.
-    parameter : (n_parameters,) float64
-        At the probabilities of categorical leaves; else zero.
-    numeric : float
-        Rows that the parameters of each Gaussian, Poisson and exponential leaf stand for; infinite: they stay.
-    """
-
-    edge: Floats
-    parameter: Floats
+    edge: Floats  # (n_edges,) float64: at the edges of sums; zero where a weight is zero and stays so
+    parameter: Floats  # (n_parameters,) float64: at the probabilities of categorical leaves; else zero
+    # Rows that the parameters of each Gaussian, Poisson and exponential leaf stand for; infinite: they stay.
     numeric: float
 
 

@@ -56,23 +56,16 @@ CONJUGATE = ("gaussian", "poisson", "exponential")
 
 @dataclass(frozen=True)
 class Densities:
-    """A density for each interval of a numeric column.
-
-    Parameters
-    ----------
-    mean, std : (n_intervals,) float64
-        Of the numbers in each interval, or of their transforms.
-    narrowest : float
-        Least standard deviation that a Gaussian or exponential leaf may ever have: a number recorded in steps of δ has an error of δ/√12
-        of its own, and a density that is narrower tells of the recording. Of a transform: in its units.
-    extras : (n_extras,) float64
-        Further parameters of all leaves: degrees of freedom, or step, grid and knots.
-    """
+    """A density for each interval of a numeric column."""
 
     distribution: Distribution
+    # mean, std (n_intervals,) float64: of the numbers in each interval, or of their transforms.
     mean: Floats
     std: Floats
+    # Least standard deviation that a Gaussian or exponential leaf may ever have: a number recorded in steps of δ has an
+    # error of δ/√12 of its own, and a density that is narrower tells of the recording. Of a transform: in its units.
     narrowest: float
+    # (n_extras,) float64: further parameters of all leaves: degrees of freedom, or step, grid and knots.
     extras: Floats = field(default_factory=lambda: np.empty(0))
 
     @property

@@ -32,19 +32,11 @@ class NetworkTooLarge(LearnerError, ValueError):
 
 @dataclass(frozen=True, eq=False)
 class _Factor:
-    """A function of some variables: at each of their values a scale times a node of the circuit (or 1).
+    """A function of some variables: at each of their values a scale times a node of the circuit (or 1)."""
 
-    Attributes
-    ----------
-    scope : tuple of int
-        Its variables, ascending; the last is the class.
-    log_scale : float64, one axis per variable of the scope
-    nodes : int64 of the same shape, or None where there is no node
-    """
-
-    scope: tuple[int, ...]
-    log_scale: Floats
-    nodes: Integers | None = None
+    scope: tuple[int, ...]  # its variables, ascending; the last is the class
+    log_scale: Floats  # float64, one axis per variable of the scope
+    nodes: Integers | None = None  # int64 of the same shape, or None where there is no node
 
 
 @dataclass(frozen=True)

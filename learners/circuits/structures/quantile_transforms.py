@@ -55,18 +55,11 @@ def grid_of(x: Floats, arrow_type: str = "double") -> Grid | None:
 
 @dataclass(frozen=True, eq=False)
 class Warp:
-    """A monotone transform of a column, as leaves hold it.
+    """A monotone transform of a column, as leaves hold it."""
 
-    Parameters
-    ----------
-    grid : Grid
-        Of step 0, if leaves are densities.
-    x, z : (n_knots,) float64
-        Places and normal quantiles of knots; empty of a transform without.
-    """
-
-    grid: Grid
+    grid: Grid  # of step 0, if leaves are densities
     is_log: bool
+    # x, z (n_knots,) float64: places and normal quantiles of knots; empty of a transform without.
     x: Floats
     z: Floats
 

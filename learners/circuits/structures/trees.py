@@ -86,18 +86,10 @@ def _information(tables: Integers) -> Floats:
 
 
 class Tree(NamedTuple):
-    """A rooted tree over variables.
+    """A rooted tree over variables."""
 
-    Attributes
-    ----------
-    order : (n,) int64
-        Children before parents, the root last.
-    parent : (n,) int64
-        Of each variable; -1 for the root.
-    """
-
-    order: Integers
-    parent: Integers
+    order: Integers  # (n,) int64: children before parents, the root last
+    parent: Integers  # (n,) int64: of each variable; -1 for the root
 
 
 def maximum_spanning_tree(weights: Floats) -> Tree:

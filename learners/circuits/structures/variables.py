@@ -23,18 +23,11 @@ class Variable:
     """A variable and the overall distribution that its leaves start from.
 
     Raises InvalidParameter if the kind is not known, there are no values, or mean and standard deviation are none.
-
-    Parameters
-    ----------
-    kind : 'categorical' or 'gaussian'
-    probabilities : tuple of float
-        Of the values of a categorical variable.
-    mean, std : float
-        Of a numeric variable.
     """
 
     kind: Literal["categorical", "gaussian"] = "categorical"
-    probabilities: tuple[float, ...] = ()
+    probabilities: tuple[float, ...] = ()  # of the values of a categorical variable
+    # mean, std: of a numeric variable.
     mean: float = 0.0
     std: float = 1.0
 

@@ -14,19 +14,13 @@ MOST_DEEP, MOST_ELEMENTS = 32, 1 << 20  # a million elements take some 400 MB
 
 @dataclass(slots=True)
 class Element:
-    """An element with what is in it.
-
-    Parameters
-    ----------
-    texts : list of str
-        Between the children.
-    """
+    """An element with what is in it."""
 
     tag: str
     attributes: dict[str, str]
     line: int
     children: list[Element] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # between the children
 
     @property
     def text(self) -> str:

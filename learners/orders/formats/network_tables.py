@@ -32,19 +32,11 @@ class Equation:
     """A number in a linear Gaussian network: intercept, weighted sum of its parents, and noise.
 
     Raises ValueError if it is not above 0.
-
-    Parameters
-    ----------
-    intercept : float
-    coefficients : tuple of float
-        Of each parent in order.
-    deviation : float
-        Standard, of the noise.
     """
 
     intercept: float
-    coefficients: tuple[float, ...]
-    deviation: float
+    coefficients: tuple[float, ...]  # of each parent in order
+    deviation: float  # standard, of the noise
 
     def __post_init__(self) -> None:
         if not self.deviation > 0:
@@ -72,24 +64,14 @@ def finite_number(word: str) -> float:
 
 @dataclass(frozen=True)
 class Network:
-    """Variables, their parents and their probabilities.
+    """Variables, their parents and their probabilities."""
 
-    Parameters
-    ----------
-    values : mapping of str to tuple of str
-        Of each variable, in the order of the file; empty of one that is continuous.
-    parents : mapping of str to tuple of str
-    tables : mapping of str to mapping
-        Of each variable, the values of its parents to its probabilities; () to a whole table, the parents' values slowest
-        first.
-    equations : mapping of str to Equation
-        Of each continuous variable.
-    """
-
-    values: Mapping[str, tuple[str, ...]]
+    values: Mapping[str, tuple[str, ...]]  # of each variable, in the order of the file; empty of one that is continuous
     parents: Mapping[str, tuple[str, ...]]
+    # Of each variable, the values of its parents to its probabilities; () to a whole table, the parents' values slowest
+    # first.
     tables: Mapping[str, Mapping[tuple[str, ...], tuple[float, ...]]] = field(default_factory=dict)
-    equations: Mapping[str, Equation] = field(default_factory=dict)
+    equations: Mapping[str, Equation] = field(default_factory=dict)  # of each continuous variable
 
     @property
     def edges(self) -> tuple[str, ...]:

@@ -30,18 +30,10 @@ def as_sets(graph: Sequence[Iterable[int]]) -> Uint64s:
 
 @dataclass(frozen=True)
 class BestGraph:
-    """A most probable graph.
+    """A most probable graph."""
 
-    Parameters
-    ----------
-    parents : tuple of tuple of int
-        Of each node.
-    log_score : float
-        Sum of the log scores of its families.
-    """
-
-    parents: Graph
-    log_score: float
+    parents: Graph  # of each node
+    log_score: float  # sum of the log scores of its families
 
 
 def best_graph(scores: FamilyScores, lattice: Lattice) -> BestGraph:
@@ -82,21 +74,11 @@ def _smallest(best: Floats, index: int) -> int:
 
 @dataclass(frozen=True)
 class DrawnGraphs:
-    """Graphs drawn from the posterior, each with an order.
+    """Graphs drawn from the posterior, each with an order."""
 
-    Parameters
-    ----------
-    parents : (n, d) uint64
-        The parents of each node as bits.
-    orders : (n, d) uint8
-        The nodes in turn.
-    log_scores : (n,) float64
-        Sums of the log scores of the families.
-    """
-
-    parents: Uint64s
-    orders: Uint8s
-    log_scores: Floats
+    parents: Uint64s  # (n, d) uint64: the parents of each node as bits
+    orders: Uint8s  # (n, d) uint8: the nodes in turn
+    log_scores: Floats  # (n,) float64: sums of the log scores of the families
 
     def adjacency(self) -> Mask:
         """(n, d, d) bool: [g, i, j] whether graph g has the edge from i to j."""

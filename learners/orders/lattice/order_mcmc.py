@@ -19,19 +19,11 @@ N_CHAINS = 8
 
 @dataclass(frozen=True)
 class OrderTarget:
-    """The posterior over orders.
-
-    Parameters
-    ----------
-    alpha : Scaled, (total,)
-        Sums over parent sets within each set of candidates.
-    shifts : (d,) float64
-        Logs by which they are divided.
-    """
+    """The posterior over orders."""
 
     scores: FamilyScores
-    alpha: Scaled
-    shifts: Floats
+    alpha: Scaled  # (total,): sums over parent sets within each set of candidates
+    shifts: Floats  # (d,) float64: logs by which they are divided
 
     @classmethod
     def of(cls, scores: FamilyScores) -> OrderTarget:

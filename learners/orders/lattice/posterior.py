@@ -25,24 +25,12 @@ class Share(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """How much of the posterior the lattice holds.
+    """How much of the posterior the lattice holds."""
 
-    Parameters
-    ----------
-    is_exact : bool
-        Whether it holds all orders.
-    orders : Share
-        Of draws whose order is in the lattice.
-    graphs : Share
-        Of draws whose graph has an order in the lattice.
-    n_draws : int
-        Independent draws of a Markov chain.
-    """
-
-    is_exact: bool = True
-    orders: Share = Share()
-    graphs: Share = Share()
-    n_draws: int = 0
+    is_exact: bool = True  # whether it holds all orders
+    orders: Share = Share()  # of draws whose order is in the lattice
+    graphs: Share = Share()  # of draws whose graph has an order in the lattice
+    n_draws: int = 0  # independent draws of a Markov chain
 
     def facts(self) -> dict[str, object]:
         """For answers."""
@@ -60,23 +48,13 @@ class Coverage(NamedTuple):
 
 @dataclass(frozen=True)
 class OrderPosterior:
-    """Everything that answers follow from.
-
-    Parameters
-    ----------
-    sets : (n,) uint64 or None
-        Of the lattice, ascending; None for all sets.
-    bge : BGe or None
-        Of Gaussian data.
-    standard : Standard
-        How the columns became those that were scored.
-    """
+    """Everything that answers follow from."""
 
     scores: FamilyScores
-    sets: Uint64s | None
+    sets: Uint64s | None  # (n,) uint64 or None: of the lattice, ascending; None for all sets
     coverage: Coverage
-    bge: BGe | None
-    standard: Standard
+    bge: BGe | None  # of Gaussian data
+    standard: Standard  # how the columns became those that were scored
 
     @cached_property
     def most_parents(self) -> int:

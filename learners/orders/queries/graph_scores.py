@@ -73,18 +73,13 @@ def estimated_log_orders(parents: Uint64s, seed: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class OutsideMass:
-    """What one further parent would add to the graphs that are covered, as odds against all of these.
+    """What one further parent would add to the graphs that are covered, as odds against all of these."""
 
-    Parameters
-    ----------
-    odds, errors : (d, d) float64
-        [i, j] of graphs in which i is a parent of j that the tables have not; and the standard errors.
-    total, total_error : float
-        Of all further parents.
-    """
-
+    # odds, errors (d, d) float64: [i, j] of graphs in which i is a parent of j that the tables have not; and the
+    # standard errors.
     odds: Floats
     errors: Floats
+    # total, total_error: of all further parents.
     total: float
     total_error: float
 

@@ -27,16 +27,10 @@ class TooManyCombinations(LearnerError, ValueError):
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Distinct rows that a model keeps: as `DistinctRows` in memory.
+    """Distinct rows that a model keeps: as `DistinctRows` in memory."""
 
-    Parameters
-    ----------
-    x : (d, n) uint8 or uint16
-    counts : (n,) int64
-    """
-
-    x: Codes
-    counts: Integers
+    x: Codes  # (d, n) uint8 or uint16
+    counts: Integers  # (n,) int64
 
     is_in_memory = True
 
@@ -61,21 +55,14 @@ class BDeu:
     combinations of values of U of lgamma(count + a) - lgamma(a), and a is the equivalent sample size divided by the number
     of combinations there could be.
 
-    Parameters
-    ----------
-    sizes : (d,) int64
-        Of the columns' domains.
-    ess : float
-        Equivalent sample size.
-
     References
     ----------
     Heckerman, Geiger, Chickering (1995), Learning Bayesian networks, section 5; Buntine (1991).
     """
 
     rows: DistinctRows | KeptRows
-    sizes: Integers
-    ess: float = 1.0
+    sizes: Integers  # (d,) int64: of the columns' domains
+    ess: float = 1.0  # equivalent sample size
 
     def kept_rows(self) -> KeptRows | None:
         """The rows for a model to keep; None if they are larger than a model keeps."""

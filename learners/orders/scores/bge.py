@@ -16,13 +16,9 @@ from learners.passes.engine import Advance
 
 
 class Standard(NamedTuple):
-    """How columns became those that were scored: (x - center) / spread.
+    """How columns became those that were scored: (x - center) / spread."""
 
-    Attributes
-    ----------
-    center, spread : (d,) float64
-    """
-
+    # center, spread (d,) float64
     center: Floats
     spread: Floats
 
@@ -36,23 +32,14 @@ class Standard(NamedTuple):
 class BGePrior:
     """The normal-Wishart prior: mean zero, scale matrix t I.
 
-    Parameters
-    ----------
-    alpha_mu : float
-        Rows that the prior mean stands for.
-    alpha_w : float or None
-        Degrees of freedom of the Wishart distribution, more than d + 1; None is d + 2.
-    t : float or None
-        Scale; None is alpha_mu (alpha_w - d - 1) / (alpha_mu + 1), which is 1/2 by default.
-
     References
     ----------
     Kuipers, Moffa, Heckerman (2014), section 2.
     """
 
-    alpha_mu: float = 1.0
-    alpha_w: float | None = None
-    t: float | None = None
+    alpha_mu: float = 1.0  # rows that the prior mean stands for
+    alpha_w: float | None = None  # degrees of freedom of the Wishart distribution, more than d + 1; None is d + 2
+    t: float | None = None  # scale; None is alpha_mu (alpha_w - d - 1) / (alpha_mu + 1), which is 1/2 by default
 
     def resolved(self, d: int) -> tuple[float, float]:
         """`alpha_w` and `t` for d columns. Raises InvalidParameter."""
@@ -71,13 +58,6 @@ class BGePrior:
 class BGe:
     """The BGe score of one table.
 
-    Parameters
-    ----------
-    mean : (d,) float64
-        Of the columns.
-    scatter : (d, d) float64
-        Sums over rows of products of deviations from the mean.
-
     References
     ----------
     Kuipers, Moffa, Heckerman (2014), Addendum on the scoring of Gaussian directed acyclic graphical models,
@@ -85,8 +65,8 @@ class BGe:
     """
 
     n_rows: int
-    mean: Floats
-    scatter: Floats
+    mean: Floats  # (d,) float64: of the columns
+    scatter: Floats  # (d, d) float64: sums over rows of products of deviations from the mean
     prior: BGePrior = BGePrior()
 
     @property

@@ -24,13 +24,9 @@ class ImpossibleEdges(LearnerError, ValueError):
 
 @dataclass(frozen=True)
 class Edges:
-    """What is known of a graph.
+    """What is known of a graph."""
 
-    Parameters
-    ----------
-    present, absent : frozenset of (parent, child)
-    """
-
+    # present, absent: pairs of parent and child.
     present: frozenset[Edge] = frozenset()
     absent: frozenset[Edge] = frozenset()
 

@@ -18,23 +18,19 @@ from learners.orders.scores.scores import FamilyScores, keep_sets
 class StructurePrior:
     """What is believed of a graph before the data.
 
-    Parameters
-    ----------
-    sizes : "fair" or "uniform"
-        Fair: all sizes of a parent set are equally probable, so a set of k parents has the inverse of the number of such
-        sets; uniform: all parent sets are.
-    required, forbidden : frozenset of (parent, child)
-    log_odds : mapping of (parent, child) to float
-        Added to the log prior of every graph that has the edge: the log odds of the edge, all else being equal.
-
     References
     ----------
     Eggeling, Viinikka, Vuoksenmaa, Koivisto (2019), On structure priors for learning Bayesian networks, section 3.
     """
 
+    # Fair: all sizes of a parent set are equally probable, so a set of k parents has the inverse of the number of such
+    # sets; uniform: all parent sets are.
     sizes: Literal["fair", "uniform"] = "fair"
+    # required, forbidden: pairs of parent and child.
     required: frozenset[Edge] = frozenset()
     forbidden: frozenset[Edge] = frozenset()
+    # Mapping of (parent, child) to float: added to the log prior of every graph that has the edge: the log odds of the
+    # edge, all else being equal.
     log_odds: Mapping[Edge, float] = field(default_factory=dict)
 
     def of_sizes(self, d: int) -> Floats:

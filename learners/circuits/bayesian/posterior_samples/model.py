@@ -28,21 +28,12 @@ WEIGHT, PARAMETER, TRACE, LEAF, CHOICES = "draws.weight", "draws.parameter", "tr
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """From what the sampler goes on with tomorrow's rows.
+    """From what the sampler goes on with tomorrow's rows."""
 
-    Parameters
-    ----------
-    header : mapping
-        `coding`, `strengths` and `shares` as of `sampler.learning`, the `seed`, and `turn`: how often rows were added.
-    leaf : (n_leaves, 2) float64
-        Parameters of the leaves' priors.
-    choices : list of (n_rows, n_positions) uint8
-        State of each chain.
-    """
-
+    # `coding`, `strengths` and `shares` as of `sampler.learning`, the `seed`, and `turn`: how often rows were added.
     header: Mapping[str, Any]
-    leaf: Floats
-    choices: list[Uint8s]
+    leaf: Floats  # (n_leaves, 2) float64: parameters of the leaves' priors
+    choices: list[Uint8s]  # list of (n_rows, n_positions) uint8: state of each chain
 
 
 class BayesianCircuit(CircuitModel):

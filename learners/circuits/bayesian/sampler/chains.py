@@ -29,14 +29,9 @@ START, SWEEP, DRAW = range(3)
 
 @dataclass(frozen=True)
 class Phase:
-    """Sweeps whose draws count.
+    """Sweeps whose draws count."""
 
-    Parameters
-    ----------
-    first, last : int
-        Sweeps before the phase, and when it is over.
-    """
-
+    # first, last: sweeps before the phase, and when it is over.
     first: int
     last: int
 
@@ -58,24 +53,15 @@ def phases(parameters: GibbsParameters) -> list[Phase]:
 
 @dataclass
 class Run:
-    """What came of the chains.
+    """What came of the chains."""
 
-    Parameters
-    ----------
-    draws : (n_draws, n_parameters) float64
-        Weights of the sums' edges, then leaf parameters, in the layout's order; of one chain after the other.
-    mean : (n_parameters,) float64
-        Posterior mean of these given the state of highest log joint among those drawn from.
-    choices : list of (n_rows, n_positions) uint8
-        Last state of each chain.
-    trace : (n_chains, n_sweeps, 7) float64
-        As in `store.Kept`.
-    """
-
+    # (n_draws, n_parameters) float64: weights of the sums' edges, then leaf parameters, in the layout's order; of one
+    # chain after the other.
     draws: Floats
+    # (n_parameters,) float64: posterior mean of these given the state of highest log joint among those drawn from.
     mean: Floats
-    choices: list[np.ndarray]
-    trace: Floats
+    choices: list[np.ndarray]  # list of (n_rows, n_positions) uint8: last state of each chain
+    trace: Floats  # (n_chains, n_sweeps, 7) float64: as in `store.Kept`
     diagnostics: Diagnostics
 
 

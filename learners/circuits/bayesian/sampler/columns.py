@@ -29,22 +29,13 @@ REPEATED = 1.25
 
 @dataclass(frozen=True)
 class Coding:
-    """How a chunk's columns become the rows of a sampler.
+    """How a chunk's columns become the rows of a sampler."""
 
-    Parameters
-    ----------
-    columns : tuple of Column
-        One for each attribute, the class last.
-    noise : tuple of float
-        Width of the uniform noise that is added to a column's numbers: one step in which they were recorded, where they repeat.
-        So a density cannot become a needle at a number that is there many times.
-    seed : int
-        Of the noise.
-    """
-
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # one for each attribute, the class last
+    # Width of the uniform noise that is added to a column's numbers: one step in which they were recorded, where they
+    # repeat. So a density cannot become a needle at a number that is there many times.
     noise: tuple[float, ...]
-    seed: int = 0
+    seed: int = 0  # of the noise
 
     def rows(self, schema: Schema, chunk: Chunk, first_row: int) -> Float32s:
         """(n_rows, n_columns) float32 of a chunk, NaN where missing; numbers less their column's centre.

@@ -13,26 +13,13 @@ MOST_R_HAT = 1.1
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Of the phase whose draws are kept.
+    """Of the phase whose draws are kept."""
 
-    Parameters
-    ----------
-    n_sweeps : int
-        Of each chain in all, those of earlier phases among them.
-    r_hat : float or None
-        Of the log joint, rank-normalised; None of a single chain.
-    effective : float
-        Effective sample size of the log joint.
-    is_settled : bool
-        Whether R-hat is at most 1.1, and the effective sample size what was asked for.
-    whole_acceptance, subtree_acceptance : float or None
-        Accepted among the proposals that change something; None without any.
-    """
-
-    n_sweeps: int
-    r_hat: float | None
-    effective: float
-    is_settled: bool
+    n_sweeps: int  # of each chain in all, those of earlier phases among them
+    r_hat: float | None  # of the log joint, rank-normalised; None of a single chain
+    effective: float  # effective sample size of the log joint
+    is_settled: bool  # whether R-hat is at most 1.1, and the effective sample size what was asked for
+    # whole_acceptance, subtree_acceptance: accepted among the proposals that change something; None without any.
     whole_acceptance: float | None
     subtree_acceptance: float | None
 

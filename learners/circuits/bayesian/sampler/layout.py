@@ -18,28 +18,14 @@ from learners.kernels.arrays import Floats, Integers
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """How the parameters of a Bayesian circuit are the parameters of a circuit.
+    """How the parameters of a Bayesian circuit are the parameters of a circuit."""
 
-    Parameters
-    ----------
-    template : CircuitArrays
-        With zeros for weights and leaf parameters.
-    edge : (n_sums, n_children) int64
-        Where the weight of each child of a sum is.
-    parameter : (n_leaves,) int64
-        Where the parameters of each leaf start.
-    cell : (n_cells,) int64
-        Where the probability of each value of a categorical leaf is.
-    centre : (n_leaves,) float64
-        What the means of Gaussian leaves are told less of.
-    gaussian, rate : (n_leaves,) bool
-    """
-
-    template: CircuitArrays
-    edge: Integers
-    parameter: Integers
-    cell: Integers
-    centre: Floats
+    template: CircuitArrays  # with zeros for weights and leaf parameters
+    edge: Integers  # (n_sums, n_children) int64: where the weight of each child of a sum is
+    parameter: Integers  # (n_leaves,) int64: where the parameters of each leaf start
+    cell: Integers  # (n_cells,) int64: where the probability of each value of a categorical leaf is
+    centre: Floats  # (n_leaves,) float64: what the means of Gaussian leaves are told less of
+    # gaussian, rate (n_leaves,) bool
     gaussian: np.ndarray
     rate: np.ndarray
 

@@ -50,18 +50,12 @@ class CircuitTooLarge(LearnerError, ValueError):
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the rows of a table are sampled.
-
-    Parameters
-    ----------
-    facts : mapping
-        Of the model.
-    """
+    """How the rows of a table are sampled."""
 
     schema: Schema
     coding: Coding
     parameters: GibbsParameters
-    facts: Mapping[str, object]
+    facts: Mapping[str, object]  # of the model
     seed: int
 
     def learn(self, rows: Rows, threads: int, advance: Advance) -> BayesianCircuit:

@@ -26,24 +26,13 @@ LEAST_SHARE = 1e-6
 
 @dataclass(frozen=True)
 class Column:
-    """How a column is modelled. Raises InvalidParameter.
+    """How a column is modelled. Raises InvalidParameter."""
 
-    Parameters
-    ----------
-    families : tuple of str
-        Among which each leaf has one: "categorical" alone, or some of "gaussian", "poisson" and "exponential".
-    n_values : int
-        Size of a categorical column's domain; else 0.
-    centre : float
-        Numbers are told less this one.
-    least_variance : float
-        No prior of a Gaussian leaf is narrower.
-    """
-
+    # Among which each leaf has one: "categorical" alone, or some of "gaussian", "poisson" and "exponential".
     families: tuple[str, ...]
-    n_values: int = 0
-    centre: float = 0.0
-    least_variance: float = 0.0
+    n_values: int = 0  # size of a categorical column's domain; else 0
+    centre: float = 0.0  # numbers are told less this one
+    least_variance: float = 0.0  # no prior of a Gaussian leaf is narrower
 
     def __post_init__(self) -> None:
         is_finite = self.families == ("categorical",)
@@ -55,29 +44,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Strengths:
-    """Hyper-parameters that leaves and sums have in common. Raises InvalidParameter.
+    """Hyper-parameters that leaves and sums have in common. Raises InvalidParameter."""
 
-    Parameters
-    ----------
-    alpha : float
-        Pseudo-count of each child of a sum.
-    gaussian : float
-        a0 of the Normal-Gamma prior: half of the rows that its variance stands for.
-    rho : float
-        Rows that the prior mean of a Gaussian leaf stands for.
-    exponential, poisson : float
-        Shape α of the Gamma prior of the rate. Of an exponential leaf without rows the expected mean is infinite up to 1, and the
-        expected variance up to 2.
-    categorical : float
-        Pseudo-count of each value.
-    """
-
-    alpha: float = 1.0
-    gaussian: float = 1.0
-    rho: float = 0.1
+    alpha: float = 1.0  # pseudo-count of each child of a sum
+    gaussian: float = 1.0  # a0 of the Normal-Gamma prior: half of the rows that its variance stands for
+    rho: float = 0.1  # rows that the prior mean of a Gaussian leaf stands for
+    # exponential, poisson: shape α of the Gamma prior of the rate. Of an exponential leaf without rows the expected
+    # mean is infinite up to 1, and the expected variance up to 2.
     exponential: float = 3.0
     poisson: float = 1.0
-    categorical: float = 1.0
+    categorical: float = 1.0  # pseudo-count of each value
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -87,17 +63,13 @@ class Strengths:
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """A Bayesian circuit before the first row.
-
-    Parameters
-    ----------
-    leaf : (n_leaf_sums * n_children, 8) float64, read-only
-        The empty leaves, see `leaf_kernels`: leaf c of leaf sum s is number s n_children + c.
-    """
+    """A Bayesian circuit before the first row."""
 
     shape: Shape
     columns: tuple[Column, ...]
     strengths: Strengths
+    # (n_leaf_sums * n_children, 8) float64, read-only: the empty leaves, see `leaf_kernels`: leaf c of leaf sum s is
+    # number s n_children + c.
     leaf: Floats
 
     @property

@@ -18,66 +18,35 @@ MOST_MOVES = 1_000_000
 
 
 class Tallies(NamedTuple):
-    """The rows at each sum and leaf.
+    """The rows at each sum and leaf."""
 
-    Attributes
-    ----------
-    counts : (n_sums, n_children) int32
-        Rows that a sum sends to each child.
-    leaf : (n_leaves, 8) float64
-        Statistics, see `leaf_kernels`.
-    cells : (n_cells,) int32
-        Rows with each value at categorical leaves.
-    """
-
-    counts: Int32s
-    leaf: Floats
-    cells: Int32s
+    counts: Int32s  # (n_sums, n_children) int32: rows that a sum sends to each child
+    leaf: Floats  # (n_leaves, 8) float64: statistics, see `leaf_kernels`
+    cells: Int32s  # (n_cells,) int32: rows with each value at categorical leaves
 
 
 class State(NamedTuple):
-    """Which part of the circuit each row belongs to.
+    """Which part of the circuit each row belongs to."""
 
-    Attributes
-    ----------
-    choices : (n_rows, n_positions) uint8
-        The child that a row takes at each sum of its induced tree, see `Shape`: less than two bytes a row and column.
-    tallies : Tallies
-        That follow from choices and rows.
-    log_joint : float
-        Log of the probability of rows and choices, weights and leaf parameters integrated out, in nats.
-    """
-
+    # (n_rows, n_positions) uint8: the child that a row takes at each sum of its induced tree, see `Shape`: less than
+    # two bytes a row and column.
     choices: Uint8s
-    tallies: Tallies
-    log_joint: float
+    tallies: Tallies  # that follow from choices and rows
+    log_joint: float  # log of the probability of rows and choices, weights and leaf parameters integrated out, in nats
 
 
 class Moves(NamedTuple):
-    """Moves of a row in one sweep.
+    """Moves of a row in one sweep."""
 
-    Attributes
-    ----------
-    whole : float
-        Proposals of its whole induced tree; a fraction is the probability of one more.
-    subtree : float
-        Proposals of the part below a sum of its tree, which is drawn with equal probabilities.
-    """
-
-    whole: float = 1.0
-    subtree: float = 4.0
+    whole: float = 1.0  # proposals of its whole induced tree; a fraction is the probability of one more
+    subtree: float = 4.0  # proposals of the part below a sum of its tree, which is drawn with equal probabilities
 
 
 class Info(NamedTuple):
-    """What a sweep did.
-
-    Attributes
-    ----------
-    proposals : (2, 3) int64
-        Of whole trees and of subtrees: how many changed nothing, were rejected, and were accepted.
-    """
+    """What a sweep did."""
 
     log_joint: float
+    # (2, 3) int64: of whole trees and of subtrees: how many changed nothing, were rejected, and were accepted.
     proposals: Integers
 
 

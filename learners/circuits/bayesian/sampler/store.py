@@ -35,24 +35,15 @@ class NoSpace(LearnerError, OSError):
 
 
 class Kept(NamedTuple):
-    """What a chain has so far.
-
-    Attributes
-    ----------
-    choices : (n_rows, n_positions) uint8
-    trace : (sweep, 7) float64
-        Of each sweep log joint, then unchanged, rejected and accepted proposals of whole trees, and of subtrees.
-    n_draws : int
-        Of this phase, in the chain's array of draws, whose last row has the best mean parameters.
-    best : float
-        Log joint of these; -inf before there are any.
-    """
+    """What a chain has so far."""
 
     sweep: int
-    choices: Uint8s
+    choices: Uint8s  # (n_rows, n_positions) uint8
+    # (sweep, 7) float64: of each sweep log joint, then unchanged, rejected and accepted proposals of whole trees, and
+    # of subtrees.
     trace: Floats
-    n_draws: int
-    best: float
+    n_draws: int  # of this phase, in the chain's array of draws, whose last row has the best mean parameters
+    best: float  # log joint of these; -inf before there are any
 
 
 class InMemory:

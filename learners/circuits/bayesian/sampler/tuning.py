@@ -43,18 +43,11 @@ LEAST_SHARE = 0.002
 
 @dataclass(frozen=True)
 class Chosen:
-    """Strengths and shares of a prior.
-
-    Parameters
-    ----------
-    shares : tuple of float
-        r_d of each column.
-    trials : tuple of (float, dict)
-        What was tried: log-likelihood per row kept back, and by which values.
-    """
+    """Strengths and shares of a prior."""
 
     strengths: Strengths
-    shares: tuple[float, ...]
+    shares: tuple[float, ...]  # r_d of each column
+    # Tuple of (float, dict): what was tried: log-likelihood per row kept back, and by which values.
     trials: tuple[tuple[float, dict[str, float]], ...] = ()
 
     def prior(self, shape: Shape, coding: Coding, sample: Floats, seed: int) -> Prior:

@@ -14,21 +14,15 @@ from learners.kernels.arrays import Integers, Uint8s
 class MaxProblem:
     """max over x of exp(log_bound) · S(x), where S is the scaled circuit in `arrays`, hence at most one.
 
-    Attributes
-    ----------
-    log_bound : float
-        Logarithm of an upper bound of the maximum: maxima at leaves, sums elsewhere; -inf if the evidence is impossible.
-    variables : (n_variables,) int64
-        Query variables, by their number in the whole circuit.
-
     References
     ----------
     Mei, Jiang, Tu (2018), algorithm 1; the bound replaces their sum over the remaining values of a leaf by a maximum.
     """
 
     arrays: MaxArrays
+    # Logarithm of an upper bound of the maximum: maxima at leaves, sums elsewhere; -inf if the evidence is impossible.
     log_bound: float
-    variables: Integers
+    variables: Integers  # (n_variables,) int64: query variables, by their number in the whole circuit
 
     @property
     def n_variables(self) -> int:

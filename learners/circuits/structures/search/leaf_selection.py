@@ -34,18 +34,11 @@ GAIN = 0.002
 
 @dataclass(frozen=True)
 class LeafChoice:
-    """What was chosen for a column.
-
-    Parameters
-    ----------
-    step : float
-        On which the column is recorded, whose cells have a probability; 0 if its leaves are densities.
-    tried : dict of distribution to float
-        Mean log likelihood of the rows to choose by, in nats: of masses, or of densities, never of both.
-    """
+    """What was chosen for a column."""
 
     distribution: Distribution
-    step: float
+    step: float  # on which the column is recorded, whose cells have a probability; 0 if its leaves are densities
+    # Mean log likelihood of the rows to choose by, in nats: of masses, or of densities, never of both.
     tried: dict[str, float]
 
     def facts(self) -> dict[str, object]:

@@ -39,41 +39,24 @@ FEWEST_ROWS = 50
 
 @dataclass(frozen=True)
 class Candidate:
-    """A structure to try.
-
-    Parameters
-    ----------
-    n_edges : float
-        About how many it will have.
-    make : callable
-        Makes the circuit to start from.
-    """
+    """A structure to try."""
 
     name: str
-    n_edges: float
-    make: Callable[[], Circuit]
+    n_edges: float  # about how many it will have
+    make: Callable[[], Circuit]  # makes the circuit to start from
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of a candidate.
-
-    Attributes
-    ----------
-    laplace : float
-        Rows added to each count.
-    valid : float
-        Mean log likelihood of the rows to choose by, in nats; NaN of a candidate that was left out.
-    how : str
-        "ended" where nothing was gained any more, "stopped" where others were better, "out of work" at the end of the
-        budget, "too large" where one pass would have taken too much of it.
-    """
+    """What became of a candidate."""
 
     name: str
     n_edges: int
     n_passes: int
-    laplace: float
-    valid: float
+    laplace: float  # rows added to each count
+    valid: float  # mean log likelihood of the rows to choose by, in nats; NaN of a candidate that was left out
+    # "ended" where nothing was gained any more, "stopped" where others were better, "out of work" at the end of the
+    # budget, "too large" where one pass would have taken too much of it.
     how: str
 
     def facts(self) -> dict[str, object]:
@@ -83,17 +66,11 @@ class Tried:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The circuit that was chosen.
-
-    Attributes
-    ----------
-    tried : list of Tried
-        The best first.
-    """
+    """The circuit that was chosen."""
 
     circuit: Circuit
     laplace: float
-    tried: list[Tried]
+    tried: list[Tried]  # the best first
 
 
 def work_of(minutes: float) -> float:
