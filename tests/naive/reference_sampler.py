@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from learners.circuits.bayesian.sampler.priors import Prior
-from learners.circuits.bayesian.sampler.sampler import (
-    Info,
-    Moves,
-    RowBlocks,
-    SamplingAlgorithm,
-    Tallies,
-    _Work,
-    copied,
-    seed_of,
-)
+from learners.circuits.bayesian.sampler.sampler import Info, LazySampler, Moves, Tallies, copied, seed_of
 from learners.circuits.bayesian.sampler.shape import Shape
+from learners.circuits.bayesian.sampler.store import RowBlocks
 from learners.kernels.arrays import Uint8s
 from tests.naive.reference_kernels import count_states, reached, reference_sweep
 
@@ -29,6 +22,13 @@ class ReferenceState(NamedTuple):
     tallies: Tallies
     log_joint: float
     states: Uint8s
+
+
+class SamplingAlgorithm(NamedTuple):
+    """Its first state, and a step: as of `LazySampler`."""
+
+    init: Callable[[np.random.Generator], ReferenceState]
+    step: Callable[[np.random.Generator, ReferenceState], tuple[ReferenceState, Info]]
 
 
 def reference(prior: Prior, rows: RowBlocks, moves: Moves = Moves(1, 0)) -> SamplingAlgorithm:
@@ -46,10 +46,10 @@ def reference(prior: Prior, rows: RowBlocks, moves: Moves = Moves(1, 0)) -> Samp
     ----------
     Yokoi, Sato (2024), algorithm 1.
     """
-    work = _Work(prior, rows, moves)
+    work = LazySampler(prior, rows, moves)
 
     def init(random: np.random.Generator) -> ReferenceState:
-        state = work.entered(random)
+        state = work.init(random)
         return ReferenceState(*state, _completed(prior.shape, state.choices, random))
 
     def step(random: np.random.Generator, state: ReferenceState) -> tuple[ReferenceState, Info]:
@@ -66,7 +66,7 @@ def reference(prior: Prior, rows: RowBlocks, moves: Moves = Moves(1, 0)) -> Samp
                 states[where] = own[:-1]
         choices = rows.choices(prior.shape.n_positions)
         reached(prior.shape.place, states, work.trees, choices)
-        following = ReferenceState(*work.tallied(choices), states)
+        following = ReferenceState(*work.state_of(choices), states)
         return following, Info(following.log_joint, proposed[:, 1:].astype(np.int64))
 
     return SamplingAlgorithm(init, step)

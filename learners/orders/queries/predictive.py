@@ -14,10 +14,9 @@ from learners.kernels.arrays import Array, Floats, Integers
 from learners.models.estimation import Average
 from learners.orders.lattice.forward_backward import order_sums
 from learners.orders.lattice.graphs import Graph, members
-from learners.orders.queries.graph_scores import KeptRows
 from learners.orders.queries.network import NoRows, NoTables, cells_of, expected_counts, n_cells
 from learners.orders.queries.queries import Asked
-from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.bdeu import BDeu, KeptRows
 from learners.orders.scores.bge import BGe
 from learners.orders.scores.priors import with_prior
 from learners.schema import Schema
@@ -70,12 +69,7 @@ def _log_t(bge: BGe, columns: list[int], x: Floats) -> Floats:
 
 
 def numeric_rows(batch: pa.RecordBatch, schema: Schema) -> Floats:
-    """(d, n) float64: the numbers of a record batch; NaN where one is missing.
-
-    Raises
-    ------
-    UnknownColumn
-    """
+    """(d, n) float64: the numbers of a record batch; NaN where one is missing. Raises UnknownColumn."""
     columns = []
     for attribute in schema.attributes:
         if attribute.name not in batch.schema.names:

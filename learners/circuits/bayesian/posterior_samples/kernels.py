@@ -23,23 +23,14 @@ SMALLEST = 1e-200
 
 
 class DrawArrays(NamedTuple):
-    """What changes from draw to draw, in the order of a plan.
+    """What changes from draw to draw, in the order of a plan."""
 
-    Attributes
-    ----------
-    weight : (n_entries, n_draws) float64
-    numeric : (n_numeric, 5, n_draws) float64
-        Of numeric leaves. Gaussian: mean, 1 / standard deviation, logarithm of the height. Exponential: rate, 0, log rate.
-        Poisson: rate, 0, 0. Then mean and variance.
-    kind : (n_numeric,) int64
-    operation : (n_numeric,) int64
-        Which operation each numeric leaf is.
-    """
-
-    weight: Floats
+    weight: Floats  # (n_entries, n_draws) float64
+    # (n_numeric, 5, n_draws) float64: of numeric leaves. Gaussian: mean, 1 / standard deviation, logarithm of the
+    # height. Exponential: rate, 0, log rate. Poisson: rate, 0, 0. Then mean and variance.
     numeric: Floats
-    kind: Integers
-    operation: Integers
+    kind: Integers  # (n_numeric,) int64
+    operation: Integers  # (n_numeric,) int64: which operation each numeric leaf is
 
 
 @kernel
