@@ -122,34 +122,16 @@ def family_cells(x, y, members, sizes, cells):
 
 
 @kernel
-def add_family(x, y, members, sizes, scratch, counts):
+def add_family(x, y, members, sizes, counts):
     """Count a family's cells: counts[cell] += 1 for every row, cells numbered as in `family_cells`.
 
-    x (n_attributes, n) codes, y (n,), members (k + 1,), sizes (k + 1,); scratch (4, s) int32, of zeros; OUT counts
-    (n_cells,) int32 or int64.
+    x (n_attributes, n) codes, y (n,), members (k + 1,), sizes (k + 1,); OUT counts (n_cells,) int32 or int64.
     """
     room = np.empty(BLOCK_ROWS, np.uint32)
-    is_small = counts.size <= scratch.shape[1]
     for first in range(0, y.size, BLOCK_ROWS):
         n = min(BLOCK_ROWS, y.size - first)
-        cells = room[:n]
-        number_cells(x, y, members, sizes, first, cells)
-        if is_small:
-            # Four tables in turn: an increment need not wait for the one before it in the same cell.
-            for row in range(0, n - 3, 4):
-                scratch[0, cells[row]] += 1
-                scratch[1, cells[row + 1]] += 1
-                scratch[2, cells[row + 2]] += 1
-                scratch[3, cells[row + 3]] += 1
-            for row in range(n - n % 4, n):
-                scratch[0, cells[row]] += 1
-        else:
-            count_cells(cells, counts, x, members, first + n)
-    if is_small:
-        for t in range(4):
-            for cell in range(counts.size):
-                counts[cell] += scratch[t, cell]
-                scratch[t, cell] = 0
+        number_cells(x, y, members, sizes, first, room[:n])
+        count_cells(room[:n], counts, x, members, first + n)
 
 
 @inner_kernel

@@ -24,7 +24,6 @@ from learners.schema.schema_growth import CodeMaps
 
 # Comparing 64 rows at a time with every value beats scattered increments up to this many values times classes.
 MAX_MATCHED_CELLS = 64
-SCRATCH_CELLS = 1 << 12
 SUMMED_CELLS = 1 << 19
 
 
@@ -69,7 +68,6 @@ class FamilyCounts(CodeStatistic):
         ]
         self._marginal: Sequence[int] = [index for index, is_one in enumerate(is_marginal) if is_one]
         self._conditional: Sequence[int] = [index for index, is_one in enumerate(is_marginal) if not is_one]
-        self._scratch = np.zeros((4, SCRATCH_CELLS), np.int32)
 
     @property
     def spec(self) -> dict[str, object]:
@@ -166,7 +164,7 @@ class FamilyCounts(CodeStatistic):
         others = self._conditional if by_matching else range(len(self.families))
         for index in others:
             members, counts = self.members[index], self._cells[index]
-            counts.count(rows, members, self.schema.domain_sizes[members], self._scratch)
+            counts.count(rows, members, self.schema.domain_sizes[members])
 
     def _make_room(self) -> None:
         """Make all dense tables wide enough for so many rows."""

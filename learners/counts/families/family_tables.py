@@ -11,7 +11,7 @@ from learners.counts.cell_kernels import add_family, family_cells
 from learners.counts.count_dtypes import MOST_CELL_BYTES, wide_enough
 from learners.counts.families.uint8_tables import NarrowCells
 from learners.counts.sparse_counts import MOST_WAITING, Run, SparseCells, short, wide
-from learners.kernels.arrays import AnyIntegers, Int32s, Integers
+from learners.kernels.arrays import AnyIntegers, Integers
 from learners.passes.memory import MemoryLimit
 from learners.schema import Chunk
 
@@ -43,15 +43,12 @@ class Cells:
         self.narrow: NarrowCells | None = None
         self.sparse: SparseCells | None = SparseCells(n_cells, shares.limit) if dense is None else None
 
-    def count(self, rows: Chunk, members: Integers, sizes: Integers, scratch: Int32s) -> None:
-        """Add the rows of a chunk: the cells of members (k,), whose domains have these sizes (k,), as in `family_cells`.
-
-        scratch: as of `add_family`.
-        """
+    def count(self, rows: Chunk, members: Integers, sizes: Integers) -> None:
+        """Add the rows of a chunk: the cells of members (k,), whose domains have these sizes (k,), as in `family_cells`."""
         if self.sparse is not None and self._becomes_narrow(self.sparse, rows.n_rows):
             self._make_narrow(self.sparse)
         if self.dense is not None:
-            add_family(rows.x, rows.y, members, sizes, scratch, self.dense)
+            add_family(rows.x, rows.y, members, sizes, self.dense)
         elif self.narrow is not None:
             self.narrow.count(rows, members, sizes)
         elif self.sparse is not None and rows.n_rows:
