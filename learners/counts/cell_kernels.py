@@ -7,28 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.jit import fetch, inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 BLOCK_ROWS = 4096  # whose cells the first cache holds
-LINE_ROWS = 32  # whose codes of two bytes are one line of a cache
-
-
-@inner_kernel
-def count_cells(cells, counts, x, members, following):
-    """counts[cell] += 1 for each of cells (n,), which are rows of x up to the row `following`.
-
-    Meanwhile the codes of members (m,) that the next n rows have are fetched: a chunk lies beyond the second cache.
-    """
-    n_lines, width = cells.size // LINE_ROWS, np.uint64(x.itemsize)
-    for line in range(n_lines):
-        for m in range(members.size):
-            row = members[m] * x.shape[1] + following + line * LINE_ROWS
-            fetch(np.uint64(x.ctypes.data) + np.uint64(row) * width)
-        part = cells[line * LINE_ROWS : (line + 1) * LINE_ROWS]
-        for row in range(LINE_ROWS):
-            counts[part[row]] += 1
-    for row in range(n_lines * LINE_ROWS, cells.size):
-        counts[cells[row]] += 1
 
 
 @kernel
@@ -50,7 +31,8 @@ def add_pairs(x, y, pairs, sizes, table_starts, counts):
             cells, a, b, k = room[:n], x[i, first : first + n], x[j, first : first + n], y[first : first + n]
             for row in range(n):
                 cells[row] = (a[row] * size + b[row]) * n_classes + k[row]
-            count_cells(cells, table, x, pairs[p], first + n)
+            for row in range(n):
+                table[cells[row]] += 1
 
 
 @kernel
@@ -131,7 +113,8 @@ def add_family(x, y, members, sizes, counts):
     for first in range(0, y.size, BLOCK_ROWS):
         n = min(BLOCK_ROWS, y.size - first)
         number_cells(x, y, members, sizes, first, room[:n])
-        count_cells(room[:n], counts, x, members, first + n)
+        for row in range(n):
+            counts[room[row]] += 1
 
 
 @inner_kernel
