@@ -22,6 +22,7 @@ N_MERGERS = 2
 CELL_BYTES = 16
 MOST_SHORT = (1 << 32) - 1
 MOST_WAITING = 1 << 22  # keys
+LEAST_ROOM = 1 << 20  # keys: an array for which NumPy asks the machine for large pages
 
 
 class Run(NamedTuple):
@@ -87,12 +88,6 @@ def wide(run: Run | KeyRun) -> Run:
     return Run(run.cells.astype(np.int64, copy=False), run.counts.astype(np.int64, copy=False))
 
 
-def short(run: Run) -> Run | KeyRun:
-    """The same run, uint32 where that is enough."""
-    is_short = max(run.cells.max(initial=0), run.counts.max(initial=0)) <= MOST_SHORT and run.counts.min(initial=0) >= 0
-    return KeyRun(run.cells.astype(np.uint32), run.counts.astype(np.uint32)) if is_short else run
-
-
 def merged(a: Run | KeyRun, b: Run | KeyRun) -> Run:
     """The sum of two runs; what adds up to nothing leaves no trace."""
     cells, counts = (np.empty(a.cells.size + b.cells.size, np.int64) for _ in range(2))
@@ -138,7 +133,7 @@ class SparseCells:
         self.capacity = int(
             np.clip(limit.n_bytes // (4 * (2 * self._buffer.itemsize + CELL_BYTES)), 1 << 14, MOST_WAITING)
         )
-        self._n_buffered = self._n_expected = 0
+        self._n_buffered, self._n_expected = 0, min(self.capacity, LEAST_ROOM)
 
     def add_keys(self, keys: Integers | Uint32s) -> None:
         """Count a row for each key (n,)."""
@@ -156,16 +151,6 @@ class SparseCells:
             self._buffer = grown
         self._n_buffered += n
         return self._buffer[self._n_buffered - n : self._n_buffered]
-
-    @property
-    def n_waiting(self) -> int:
-        """Keys that have not been sorted yet."""
-        return self._n_buffered
-
-    def drain(self) -> Integers | Uint32s:
-        """The keys that have not been sorted yet, which are counted no more."""
-        keys, self._n_buffered = self._buffer[: self._n_buffered], 0
-        return keys
 
     def _keys(self, n: int) -> Integers | Uint32s:
         """Room for n keys."""
@@ -212,7 +197,8 @@ class SparseCells:
     def _settle(self) -> None:
         """Make a run of all keys; it may lie in their buffer."""
         if self._n_buffered:
-            self.add_run(counted(self.drain(), self.n_bits))
+            keys, self._n_buffered = self._buffer[: self._n_buffered], 0
+            self.add_run(counted(keys, self.n_bits))
         self._buffer = self._keys(0)
 
     def _write(self) -> None:

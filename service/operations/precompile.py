@@ -104,11 +104,11 @@ def _compile_counts() -> None:
 
 
 def _compile_cells(rows: Chunk, schema: Schema) -> None:
-    """Keys of 32 and of 64 bits, and narrow tables."""
+    """Keys of 32 and of 64 bits."""
     members = np.arange(2)
     n_cells = schema.n_classes * int(schema.domain_sizes[members].prod())
-    for n, narrow in ((n_cells, 0), (1 << 40, 0), (n_cells, n_cells)):
-        cells, others = (Cells(n, Shares(0, narrow, memory_limit()), None) for _ in range(2))
+    for n in (n_cells, 1 << 40):
+        cells, others = (Cells(n, Shares(0, memory_limit()), None) for _ in range(2))
         for part in (cells, others):
             part.count(rows, members, schema.domain_sizes[members])
         cells.combine(others, 1)

@@ -48,17 +48,12 @@ def families_and_chunks(draw):
     return schema, families, parts
 
 
-@pytest.mark.parametrize(
-    ("dense_cells", "narrow_cells"),
-    [(0, 0), (0, 1 << 20), (50, 2000), (1 << 20, 0)],
-    ids=["sparse", "narrow", "all", "dense"],
-)
+@pytest.mark.parametrize("dense_cells", [0, 50, 1 << 20], ids=["sparse", "both", "dense"])
 @given(drawn=families_and_chunks())
-def test_equal_counting_row_by_row(dense_cells, narrow_cells, drawn):
+def test_equal_counting_row_by_row(dense_cells, drawn):
     schema, families, parts = drawn
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(family_tables, "DENSE_CELLS", dense_cells)
-        patch.setattr(family_tables, "MOST_NARROW", narrow_cells)
         patch.setattr(family_module, "MAX_MATCHED_CELLS", min(dense_cells, 64))  # those that match are dense
         assert_equals_naive(laws.updated(FamilyCounts(schema, families), parts), parts)
 
@@ -70,21 +65,16 @@ def test_the_routes_agree_bit_for_bit(monkeypatch):
     dense = laws.updated(FamilyCounts(schema, families), parts)
     monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
     monkeypatch.setattr(family_module, "MAX_MATCHED_CELLS", 0)
-    narrow = laws.updated(FamilyCounts(schema, families), parts)
     few = laws.updated(FamilyCounts(schema, families), [parts[0].rows(slice(20))])
-    assert all(cells.narrow is not None for cells in narrow._cells)
-    assert [cells.narrow is not None for cells in few._cells] == [False, True, False, False]
-    monkeypatch.setattr(family_tables, "MOST_NARROW", 0)
     sparse = laws.updated(FamilyCounts(schema, families), parts)
     assert all(cells.sparse is not None for cells in sparse._cells)
     monkeypatch.undo()
     assert dense.to_arrow().equals(sparse.to_arrow())
-    assert dense.to_arrow().equals(narrow.to_arrow())
-    # A statistic that was stored by one route is read by the others, and those of all routes add up and subtract.
+    # A statistic that was stored by one route is read by the other, and those of both routes add up and subtract.
     twice, more = laws.merged(dense, dense), laws.merged(dense, few)
-    for ours in (dense, narrow, sparse):
+    for ours in (dense, sparse):
         assert laws.merged(ours, ours.from_arrow(sparse.to_arrow())) == twice
-        for theirs in (dense, narrow, sparse):
+        for theirs in (dense, sparse):
             added = deepcopy(ours)
             added.merge(theirs)
             assert added == twice
@@ -98,38 +88,11 @@ def test_the_routes_agree_bit_for_bit(monkeypatch):
             assert added == first
 
 
-def test_a_narrow_table_with_few_cells_gives_way_to_a_run(monkeypatch):
-    schema = strategies.schema_of((40, 40, 40), 2)
-    parts = [strategies.chunk_of(seed, schema, 300) for seed in range(3)]
-    monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
-    monkeypatch.setattr(family_tables, "CELLS_PER_KEY", 1 << 20)
-
-    def narrow(own):
-        counts = FamilyCounts(schema, [Family(0, (1, 2))])
-        assert not counts._cells[0].narrow
-        for part in own:
-            counts.update(part)
-            assert counts._cells[0].narrow
-        return counts
-
-    counts = narrow(parts[:1])
-    assert_equals_naive(counts, parts[:1])
-    assert counts._cells[0].narrow is None
-    assert_equals_naive(counts, parts[:1])
-    counts.update(parts[1])
-    assert_equals_naive(counts, parts[:2])
-    counts.merge(narrow(parts[2:]))
-    assert_equals_naive(counts, parts)
-    counts.subtract(narrow(parts[1:]))
-    assert_equals_naive(counts, parts[:1])
-
-
 @pytest.mark.parametrize("block_cells", [1, 7, 1 << 18])
 def test_paths_of_a_family_that_lies_in_files(block_cells, monkeypatch, tmp_path):
     schema = strategies.schema_of((40, 40, 40), 2)
     parts = [strategies.chunk_of(seed, schema, 60) for seed in range(3)]
     monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
-    monkeypatch.setattr(family_tables, "MOST_NARROW", 0)
     monkeypatch.setattr(family_module, "memory_limit", lambda: MemoryLimit(1, tmp_path))
     monkeypatch.setattr(sparse_counts, "BLOCK_CELLS", block_cells)
     counts = laws.updated(FamilyCounts(schema, [Family(0, (1, 2))]), [])
@@ -191,7 +154,5 @@ def test_sparse_families_share_half_of_what_dense_tables_leave(tmp_path):
     assert shares_of([10**9] * 4, whole).limit.n_bytes == 10_000
     assert shares_of([1000, 1000, 10**9, 10**9], whole).limit.n_bytes == (80_000 - 2 * 8 * 1000) // 4
     assert shares_of([], whole).limit.n_bytes == 40_000
-    assert shares_of([1000, 20_000, 45_000], whole).narrow == 45_000, "the smaller one leaves the larger one enough"
-    assert shares_of([1000, 20_000, 53_000], whole).narrow == 20_000
     tables = tables_of([1000, 1000, 5000, 10**9], shares_of([1000, 1000, 5000, 10**9], whole))
     assert [cells.dense is not None for cells in tables] == [True, True, False, False]
