@@ -50,13 +50,7 @@ STRUCTURES: list[JSONObject] = [{"method": "exact"}, {"method": "blocks", "candi
 
 
 def compile_in_processes(n_processes: int, tasks: Sequence[Callable[[], object]] | None = None) -> float:
-    """Run learners and queries once, each in one of several processes; returns the seconds it took.
-
-    Parameters
-    ----------
-    tasks : sequence of callable, optional
-        By default all.
-    """
+    """Run learners and queries once, all unless given, each in one of several processes; returns the seconds it took."""
     started = time.perf_counter()
     with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
         for future in [pool.submit(task) for task in (TASKS if tasks is None else tasks)]:

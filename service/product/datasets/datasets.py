@@ -41,10 +41,8 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
 
     Parameters
     ----------
-    request : DatasetRequest
-        Name, URIs, target and overrides.
-    is_remote : bool
-        Whether the request came over REST, where the data roots bind.
+    request : name, URIs, target and overrides
+    is_remote : whether the request came over REST, where the data roots bind
 
     Raises
     ------
@@ -106,11 +104,8 @@ def dataset_columns(workspace: Workspace, name: str) -> Sequence[str]:
 def check_columns(workspace: Workspace, name: str, columns: Sequence[str], at: str | None, *, is_remote: bool) -> None:
     """Refuse columns that a registered data set has not.
 
-    Its files may have changed since its columns were noted, so they are opened before a column is refused.
-
-    Raises
-    ------
-    NotFound, CorruptFile, OutsideRoots, SourceError, UnknownColumn
+    Its files may have changed since its columns were noted, so they are opened before a column is refused. Raises
+    NotFound, CorruptFile, OutsideRoots, SourceError or UnknownColumn.
     """
     if set(columns) <= set(dataset_columns(workspace, name)):
         return

@@ -54,10 +54,8 @@ def train(workspace: Workspace, request: TrainRequest, report: Report = silent) 
 
     Parameters
     ----------
-    request : TrainRequest
-        Data, learner, parameters and how to evaluate.
-    report : callable
-        Called with progress between chunks; raising Cancelled in it stops.
+    request : data, learner, parameters and how to evaluate
+    report : called with progress between chunks; raising Cancelled in it stops
     """
     return train_with_passes(workspace, request, report)[0]
 

@@ -127,13 +127,7 @@ async def version_ready(name: str, version: str, served: Asked) -> ModelReadySha
 
 
 class Infer:
-    """POST …/infer, a plain Starlette endpoint.
-
-    Parameters
-    ----------
-    predict : Predict
-        Whose models and limits it shares.
-    """
+    """POST …/infer, a plain Starlette endpoint that shares the models and limits of `predict`."""
 
     def __init__(self, predict: Predict) -> None:
         self.predict = predict
