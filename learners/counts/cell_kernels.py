@@ -7,28 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.jit import fetch, inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 BLOCK_ROWS = 4096  # whose cells the first cache holds
-LINE_ROWS = 32  # whose codes of two bytes are one line of a cache
-
-
-@inner_kernel
-def count_cells(cells, counts, x, members, following):
-    """counts[cell] += 1 for each of cells (n,), which are rows of x up to the row `following`.
-
-    Meanwhile the codes of members (m,) that the next n rows have are fetched: a chunk lies beyond the second cache.
-    """
-    n_lines, width = cells.size // LINE_ROWS, np.uint64(x.itemsize)
-    for line in range(n_lines):
-        for m in range(members.size):
-            row = members[m] * x.shape[1] + following + line * LINE_ROWS
-            fetch(np.uint64(x.ctypes.data) + np.uint64(row) * width)
-        part = cells[line * LINE_ROWS : (line + 1) * LINE_ROWS]
-        for row in range(LINE_ROWS):
-            counts[part[row]] += 1
-    for row in range(n_lines * LINE_ROWS, cells.size):
-        counts[cells[row]] += 1
 
 
 @kernel
@@ -50,7 +31,8 @@ def add_pairs(x, y, pairs, sizes, table_starts, counts):
             cells, a, b, k = room[:n], x[i, first : first + n], x[j, first : first + n], y[first : first + n]
             for row in range(n):
                 cells[row] = (a[row] * size + b[row]) * n_classes + k[row]
-            count_cells(cells, table, x, pairs[p], first + n)
+            for row in range(n):
+                table[cells[row]] += 1
 
 
 @kernel
@@ -122,31 +104,14 @@ def family_cells(x, y, members, sizes, cells):
 
 
 @kernel
-def add_family(x, y, members, sizes, scratch, counts):
+def add_family(x, y, members, sizes, counts):
     """Count a family's cells: counts[cell] += 1 for every row, cells numbered as in `family_cells`.
 
-    x (n_attributes, n) codes, y (n,), members (k + 1,), sizes (k + 1,); scratch (4, s) int32, of zeros; OUT counts
-    (n_cells,) int32 or int64.
+    x (n_attributes, n) codes, y (n,), members (k + 1,), sizes (k + 1,); OUT counts (n_cells,) int32 or int64.
     """
     room = np.empty(BLOCK_ROWS, np.uint32)
-    is_small = counts.size <= scratch.shape[1]
     for first in range(0, y.size, BLOCK_ROWS):
         n = min(BLOCK_ROWS, y.size - first)
-        cells = room[:n]
-        number_cells(x, y, members, sizes, first, cells)
-        if is_small:
-            # Four tables in turn: an increment need not wait for the one before it in the same cell.
-            for row in range(0, n - 3, 4):
-                scratch[0, cells[row]] += 1
-                scratch[1, cells[row + 1]] += 1
-                scratch[2, cells[row + 2]] += 1
-                scratch[3, cells[row + 3]] += 1
-            for row in range(n - n % 4, n):
-                scratch[0, cells[row]] += 1
-        else:
-            count_cells(cells, counts, x, members, first + n)
-    if is_small:
-        for t in range(4):
-            for cell in range(counts.size):
-                counts[cell] += scratch[t, cell]
-                scratch[t, cell] = 0
+        number_cells(x, y, members, sizes, first, room[:n])
+        for row in range(n):
+            counts[room[row]] += 1

@@ -20,8 +20,8 @@ BLOCK_CELLS = 1 << 18
 SAMPLE = 1024
 N_MERGERS = 2
 CELL_BYTES = 16
-MOST_SHORT = (1 << 32) - 1
 MOST_WAITING = 1 << 22  # keys
+LEAST_ROOM = 1 << 20  # keys: an array for which NumPy asks the machine for large pages
 
 
 class Run(NamedTuple):
@@ -132,11 +132,7 @@ class SparseCells:
         self.capacity = int(
             np.clip(limit.n_bytes // (4 * (2 * self._buffer.itemsize + CELL_BYTES)), 1 << 14, MOST_WAITING)
         )
-        self._n_buffered = self._n_expected = 0
-
-    def add_keys(self, keys: Integers | Uint32s) -> None:
-        """Count a row for each key (n,)."""
-        self.room(keys.size)[:] = keys
+        self._n_buffered, self._n_expected = 0, min(self.capacity, LEAST_ROOM)
 
     def room(self, n: int) -> Integers | Uint32s:
         """Where to write n keys, each of which counts a row; before anything else is asked of the counts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,23 +133,18 @@ def compare(outcomes: Iterable[Outcome]) -> Comparison:
         if outcome.error is None:
             found.setdefault((outcome.data, outcome.learner), []).append(outcome)
     sizes = {outcome.data: outcome.n_train + outcome.n_test for outcome in outcomes if outcome.error is None}
-    means = {score: np.full((len(data_sets), len(learners)), np.nan) for score in SCORES}
-    deviations = {score: np.full((len(data_sets), len(learners)), np.nan) for score in SCORES}
-    for i, data in enumerate(data_sets):
-        for j, learner in enumerate(learners):
-            trials = found.get((data, learner), [])
-            for score in SCORES:
-                values = np.array([trial.scores[score] for trial in trials])
-                if values.size:
-                    means[score][i, j] = values.mean()
-                if values.size > 1:
-                    deviations[score][i, j] = values.std(ddof=1)
+    spreads = {
+        score: np.array(
+            [[_spread(found.get((data, learner), ()), score) for learner in learners] for data in data_sets]
+        )
+        for score in SCORES
+    }
     return Comparison(
         data_sets,
         learners,
         np.array([sizes.get(data, 0) for data in data_sets], np.int64),
-        means,
-        deviations,
+        {score: spread[:, :, 0] for score, spread in spreads.items()},
+        {score: spread[:, :, 1] for score, spread in spreads.items()},
         failures=tuple(outcome for outcome in outcomes if outcome.error is not None),
         notes=tuple(outcome for outcome in outcomes if outcome.note is not None),
     )
@@ -181,12 +176,17 @@ def learning_curves(outcomes: Iterable[Outcome], score: str = "rmse") -> list[Le
     curves = []
     for (data, learner), of_limit in points.items():
         rows = [
-            (round(float(np.mean([t.n_train for t in trials]))), [t.scores[score] for t in trials])
+            (round(float(np.mean([trial.n_train for trial in trials]))), *_spread(trials, score))
             for trials in of_limit.values()
         ]
-        rows.sort(key=lambda row: row[0])
-        n_train = np.array([row[0] for row in rows], np.int64)
-        means = np.array([np.mean(row[1]) for row in rows])
-        deviations = np.array([np.std(row[1], ddof=1) if len(row[1]) > 1 else np.nan for row in rows])
-        curves.append(LearningCurve(data, learner, n_train, means, deviations))
+        n_train, means, deviations = (
+            np.array(column) for column in zip(*sorted(rows, key=lambda row: row[0]), strict=True)
+        )
+        curves.append(LearningCurve(data, learner, n_train.astype(np.int64), means, deviations))
     return curves
+
+
+def _spread(trials: Sequence[Outcome], score: str) -> tuple[float, float]:
+    """Mean and sample standard deviation of a score, NaN where there is none."""
+    values = np.array([trial.scores[score] for trial in trials])
+    return values.mean() if values.size else np.nan, values.std(ddof=1) if values.size > 1 else np.nan

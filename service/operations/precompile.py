@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.model import CircuitModel
-from learners.counts.families.family_tables import Cells, Shares
+from learners.counts.families.family_tables import Cells
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.models.estimation import Sampling
 from learners.models.model import Model
@@ -99,12 +99,12 @@ def _compile_counts() -> None:
 
 def _compile_cells(rows: Chunk, schema: Schema) -> None:
     """Keys of 32 and of 64 bits."""
-    members, scratch = np.arange(2), np.zeros((4, 1), np.int32)
+    members = np.arange(2)
     n_cells = schema.n_classes * int(schema.domain_sizes[members].prod())
     for n in (n_cells, 1 << 40):
-        cells, others = (Cells(n, Shares(0, memory_limit()), None) for _ in range(2))
+        cells, others = (Cells(n, memory_limit(), None) for _ in range(2))
         for part in (cells, others):
-            part.count(rows, members, schema.domain_sizes[members], scratch)
+            part.count(rows, members, schema.domain_sizes[members])
         cells.combine(others, 1)
         cells.distinct()
 

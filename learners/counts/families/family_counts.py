@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from learners.counts.cell_kernels import add_classes
 from learners.counts.check_kernels import add_class_sums
-from learners.counts.families.family_tables import Cells, shares_of, summed, tables_of
+from learners.counts.families.family_tables import Cells, summed, tables_of
 from learners.counts.kernels import add_value_counts
 from learners.counts.sparse_counts import Run
 from learners.errors import FamilyTooLarge, InvalidCounts, StatisticMismatch
@@ -24,7 +23,6 @@ from learners.schema.schema_growth import CodeMaps
 
 # Comparing 64 rows at a time with every value beats scattered increments up to this many values times classes.
 MAX_MATCHED_CELLS = 64
-SCRATCH_CELLS = 1 << 12
 SUMMED_CELLS = 1 << 19
 
 
@@ -61,15 +59,13 @@ class FamilyCounts(CodeStatistic):
                 names = [attribute.name for attribute in schema.attributes]
                 raise FamilyTooLarge(names[family.attribute], [names[parent] for parent in family.parents])
             sizes.append(n_cells)
-        self._shares = shares_of(sizes, memory_limit())
-        self._cells = tables_of(sizes, self._shares)
+        self._cells = tables_of(sizes, memory_limit())
         is_marginal = [
             not family.parents and cells.n_cells <= MAX_MATCHED_CELLS
             for family, cells in zip(self.families, self._cells, strict=True)
         ]
         self._marginal: Sequence[int] = [index for index, is_one in enumerate(is_marginal) if is_one]
         self._conditional: Sequence[int] = [index for index, is_one in enumerate(is_marginal) if not is_one]
-        self._scratch = np.zeros((4, SCRATCH_CELLS), np.int32)
 
     @property
     def spec(self) -> dict[str, object]:
@@ -98,20 +94,15 @@ class FamilyCounts(CodeStatistic):
             if family in place:
                 fewer._cells[index] = self._cells[place[family]]
             else:
-                fewer._cells[index] = self._summed_out(holder_of(family, self.families), family)
+                self._sum_out(holder_of(family, self.families), family, fewer._cells[index])
         return fewer
 
-    def _summed_out(self, holder: Family, family: Family) -> Cells:
-        """The cells of a family from one that has all its members."""
+    def _sum_out(self, holder: Family, family: Family, table: Cells) -> None:
+        """Fill the cells of a family from one that has all its members."""
         index = self.families.index(holder)
-        n_cells = self.schema.n_classes * math.prod(
-            self.schema.domain_sizes[[*family.parents, family.attribute]].tolist()
-        )
-        (table,) = tables_of([n_cells], self._shares)
         for run in self.blocks(index):
-            for first in range(
-                0, run[0].size, SUMMED_CELLS
-            ):  # some at a time: each takes a hundred bytes while it is moved
+            # Some at a time: each takes a hundred bytes while it is moved.
+            for first in range(0, run.cells.size, SUMMED_CELLS):
                 numbers, counts = (part[first : first + SUMMED_CELLS] for part in run)
                 y, parents, x = self._codes(index, numbers)
                 codes = dict(zip(holder.parents, parents.T, strict=True)) | {holder.attribute: x}
@@ -119,7 +110,6 @@ class FamilyCounts(CodeStatistic):
                 for member in (*family.parents, family.attribute):
                     cells = cells * self.schema.domain_sizes[member] + codes[member]
                 table.add(*summed(cells, counts))
-        return table
 
     def joined(self, parts: Sequence[FamilyCounts]) -> FamilyCounts:
         """These families, each from the part that has it, where all parts counted the same rows.
@@ -166,7 +156,7 @@ class FamilyCounts(CodeStatistic):
         others = self._conditional if by_matching else range(len(self.families))
         for index in others:
             members, counts = self.members[index], self._cells[index]
-            counts.count(rows, members, self.schema.domain_sizes[members], self._scratch)
+            counts.count(rows, members, self.schema.domain_sizes[members])
 
     def _make_room(self) -> None:
         """Make all dense tables wide enough for so many rows."""
@@ -191,17 +181,6 @@ class FamilyCounts(CodeStatistic):
         self._make_room()
         for ours, theirs in zip(self._cells, other._cells, strict=True):
             ours.combine(theirs, sign)
-
-    def reduced(self, families: Sequence[Family]) -> FamilyCounts:
-        """The counts of the first of these families, each with its first parents only: the others are summed out.
-
-        `families`: the same attributes as the first ones here, in the same order, each with the first of its parents.
-        """
-        for family, whole in zip(families, self.families, strict=False):
-            depth = len(family.parents)
-            if family.attribute != whole.attribute or family.parents != whole.parents[:depth]:
-                raise StatisticMismatch("Family counts can only be reduced to the first parents of each family.")
-        return self.only(families)
 
     def blocks(self, index: int) -> Iterator[Run]:
         """The distinct cells of a family in mixed radix, ascending, and their counts: in blocks that fit in memory.

@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from learners.counts.cell_kernels import add_family, family_cells
 from learners.counts.count_dtypes import MOST_CELL_BYTES, wide_enough
 from learners.counts.sparse_counts import Run, SparseCells
-from learners.kernels.arrays import AnyIntegers, Int32s, Integers
+from learners.kernels.arrays import AnyIntegers, Integers
 from learners.passes.memory import MemoryLimit
 from learners.schema import Chunk
 
 DENSE_CELLS = 1 << 16
 
 
-class Shares(NamedTuple):
-    """What the cells of each family may take."""
-
-    dense: int  # cells of the largest dense table
-    limit: MemoryLimit  # of the keys and runs of each family that has none
-
-
 class Cells:
     """Counts of the cells of one family: a dense table, which is given, or else keys to be sorted."""
 
-    def __init__(self, n_cells: int, shares: Shares, dense: AnyIntegers | None) -> None:
+    def __init__(self, n_cells: int, limit: MemoryLimit, dense: AnyIntegers | None) -> None:
         self.n_cells, self.dense = n_cells, dense
-        self.sparse: SparseCells | None = SparseCells(n_cells, shares.limit) if dense is None else None
+        self.sparse: SparseCells | None = SparseCells(n_cells, limit) if dense is None else None
 
-    def count(self, rows: Chunk, members: Integers, sizes: Integers, scratch: Int32s) -> None:
-        """Add the rows of a chunk: the cells of members (k,), whose domains have these sizes (k,), as in `family_cells`.
-
-        scratch: as of `add_family`.
-        """
+    def count(self, rows: Chunk, members: Integers, sizes: Integers) -> None:
+        """Add the rows of a chunk: the cells of members (k,), whose domains have these sizes (k,), as in `family_cells`."""
         if self.dense is not None:
-            add_family(rows.x, rows.y, members, sizes, scratch, self.dense)
+            add_family(rows.x, rows.y, members, sizes, self.dense)
         elif self.sparse is not None and rows.n_rows:
             family_cells(rows.x, rows.y, members, sizes, self.sparse.room(rows.n_rows))
 
@@ -81,26 +70,21 @@ class Cells:
                 self.add(cells, sign * counts)
 
 
-def shares_of(sizes: Sequence[int], whole: MemoryLimit) -> Shares:
-    """What each family of so many cells may take; dense tables leave what they do not need to the others.
+def tables_of(sizes: Sequence[int], whole: MemoryLimit) -> list[Cells]:
+    """No rows of families of so many cells; dense tables lie in one array, whose large pages the machine clears faster.
 
-    All have an eighth of the whole, as several threads count. What is sorted has half of what is left: of many families, in each
-    thread, more would be most of the memory, and saved no time.
+    All have an eighth of the whole, as several threads count. What is sorted has half of what dense tables leave: of many
+    families, in each thread, more would be most of the memory, and saved no time.
     """
     left = whole.n_bytes // 8
-    dense = min(DENSE_CELLS, left // max(1, len(sizes)) // MOST_CELL_BYTES)
-    others = [n for n in sizes if n > dense]
-    left -= MOST_CELL_BYTES * (sum(sizes) - sum(others))
-    return Shares(dense, MemoryLimit(left // (2 * max(1, len(others))), whole.directory))
-
-
-def tables_of(sizes: Sequence[int], shares: Shares) -> list[Cells]:
-    """No rows of families of so many cells; dense tables lie in one array, whose large pages the machine clears faster."""
-    n_dense = [n if n <= shares.dense else 0 for n in sizes]
+    most = min(DENSE_CELLS, left // max(1, len(sizes)) // MOST_CELL_BYTES)
+    n_dense = [n if n <= most else 0 for n in sizes]
+    left -= MOST_CELL_BYTES * sum(n_dense)
+    limit = MemoryLimit(left // (2 * max(1, n_dense.count(0))), whole.directory)
     ends = np.cumsum([0, *n_dense]).tolist()
     room = np.zeros(ends[-1], np.int32)
     return [
-        Cells(n_cells, shares, room[end - n : end] if n else None)
+        Cells(n_cells, limit, room[end - n : end] if n else None)
         for n_cells, n, end in zip(sizes, n_dense, ends[1:], strict=True)
     ]
 

@@ -76,7 +76,6 @@ class Source:
         self.fragments = tuple(
             Fragment(f, g, n_rows) for f, file in enumerate(files) for g, n_rows in enumerate(file.row_groups) if n_rows
         )
-        # Whether the content can be told by its files: then statistics of it can be stored and found again.
         self.is_identified = table is None
         # What must live as long as the source: the folder of a temporary file.
         self.keeps: object = None
@@ -192,22 +191,17 @@ class Source:
         """Some fragments, by their positions, with nothing but their files: a source small enough to be sent away."""
         chosen = [self.fragments[index] for index in fragments]
         places = {file: place for place, file in enumerate(dict.fromkeys(fragment.file for fragment in chosen))}
-        source = copy(self)
+        source = self._with_fragments([replace(fragment, file=places[fragment.file]) for fragment in chosen])
         source.snapshot, source.earlier = None, None
         source.files = tuple(self.files[file] for file in places)
         source._contents = tuple(self._contents[file] for file in places) if self._contents else ()
         source._conditions = {places[file]: own for file, own in self._conditions.items() if file in places}
-        source.fragments = tuple(replace(fragment, file=places[fragment.file]) for fragment in chosen)
-        source.n_rows = sum(fragment.n_rows for fragment in chosen)
         return source
 
     def thinned(self, max_rows: int) -> Source:
         """Evenly spaced fragments of at most about this many rows together, at least one."""
         step = -(-self.n_rows // max(1, max_rows))
-        source = copy(self)
-        source.fragments = self.fragments[::step] if step > 1 else self.fragments
-        source.n_rows = sum(fragment.n_rows for fragment in source.fragments)
-        return source
+        return self._with_fragments(self.fragments[:: max(1, step)])
 
     def restricted(self, conditions: Mapping[int, Sequence[Condition]]) -> Source:
         """Some files, each with the rows that fulfil all its conditions.
@@ -298,9 +292,12 @@ class Source:
 
     def only(self, files: Collection[int]) -> Source:
         """Just the files at these positions of `files`."""
+        return self._with_fragments([fragment for fragment in self.fragments if fragment.file in files])
+
+    def _with_fragments(self, fragments: Sequence[Fragment]) -> Source:
         source = copy(self)
-        source.fragments = tuple(fragment for fragment in self.fragments if fragment.file in files)
-        source.n_rows = sum(fragment.n_rows for fragment in source.fragments)
+        source.fragments = tuple(fragments)
+        source.n_rows = sum(fragment.n_rows for fragment in fragments)
         return source
 
     def learnable(self) -> list[str]:
