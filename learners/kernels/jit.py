@@ -263,19 +263,3 @@ def load(typingctx: Context, address: types.Type, kind: types.NumberClass) -> In
         return value
 
     return kind.dtype(types.uint64, kind), codegen
-
-
-@intrinsic
-def fetch(typingctx: Context, address: types.Type) -> Intrinsic:
-    """Bring what is at an address to the second cache while others compute; any address will do, also beyond an array."""
-    require(address == types.uint64, "fetch takes an address as a uint64", address)
-
-    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        pointer, whole = ir.IntType(8).as_pointer(), ir.IntType(32)
-        told = ir.FunctionType(ir.VoidType(), [pointer, whole, whole, whole])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], told)
-        to_read, locality, data = (ir.Constant(whole, value) for value in (0, 2, 1))
-        builder.call(function, [builder.inttoptr(args[0], pointer), to_read, locality, data])
-        return context.get_dummy_value()
-
-    return types.void(types.uint64), codegen

@@ -24,7 +24,6 @@ ARGUMENTS = {
         (CODES, 0, np.uint16(1)),
     ],
     "bytes_at": [None, (0, 1), (0.0, 1)],
-    "fetch": [None, (0,), (1.0,)],
     "item": [(NUMBERS, 0), (BLOCK, 0), (NUMBERS[::2], 0), (NUMBERS, 0.0)],
     "lanes_at": [(BLOCK, 0), (WHOLE, 0), (BLOCK.T, 0), (NUMBERS, 0), (BLOCK, 0.0)],
     "put_lanes": [(BLOCK, 0, "L"), (WHOLE, 0, "L"), (BLOCK.T, 0, "L"), (BLOCK, 0, 1.0)],
