@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from learners.errors import InvalidParameter, SchemaError, SourceError, one_line
-from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.csv.types import declared_types
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.schema import Overrides, Schema
@@ -91,7 +91,7 @@ def source_of_files(X: Any, schema: Schema | None, columns: Overrides | None = N
     """The source of paths, or the one that X is. Raises InvalidParameter if classes are given beside them."""
     if y is not None and not isinstance(y, str):
         raise InvalidParameter("y", type(y).__name__, "with paths, give the name of the class column")
-    return X if isinstance(X, Source) else Source.open(X, types=told_types(schema, columns))
+    return X if isinstance(X, Source) else Source.open(X, types=declared_types(schema, columns))
 
 
 def is_record(X: Any) -> bool:

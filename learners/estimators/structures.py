@@ -161,7 +161,7 @@ class StructurePosterior(Querying, BaseEstimator):
         if average is None:
             parts = [model.log_likelihood(batch) for batch in source.batches()]
         else:
-            over = GraphAverage(model.asked, average, source.n_rows)
+            over = GraphAverage(model.graph_queries, average, source.n_rows)
             parts = [over.log_likelihood(model.rows_of(batch)) for batch in source.batches()]
         return np.concatenate([np.empty(0), *parts])
 

@@ -349,8 +349,8 @@ def _check_draws(n: int, seed: int) -> None:
     check_seed(seed)
 
 
-Asked = Marginal | Conditional | Moments | Sample | Map | Impute
-Query = Asked | Surprise
+InferenceQuery = Marginal | Conditional | Moments | Sample | Map | Impute
+Query = InferenceQuery | Surprise
 StructureQuery = Edges | Graph | Graphs | Paths | Effects | Score
 AnyQuery = Query | StructureQuery
 

@@ -10,7 +10,7 @@ import numpy as np
 from learners.kernels.arrays import Floats
 from learners.models.picture_text import short_text
 from learners.models.query import Edges
-from learners.orders.queries.queries import Asked
+from learners.orders.queries.queries import GraphQueries
 
 # Pixels.
 CELL, MARGIN, CHARACTER, LEGEND = 22, 16, 6.6, 12
@@ -18,7 +18,7 @@ CELL, MARGIN, CHARACTER, LEGEND = 22, 16, 6.6, 12
 LONGEST, LONGEST_TITLE, OF_TITLE = 40, 120, 8.0
 
 
-def heat_map_of(engine: Asked, title: str, present: tuple[str, ...] = (), absent: tuple[str, ...] = ()) -> str:
+def heat_map_of(engine: GraphQueries, title: str, present: tuple[str, ...] = (), absent: tuple[str, ...] = ()) -> str:
     """The edges of a posterior as a heat map. Raises UnknownColumn, InvalidParameter, ImpossibleEdges.
 
     Parameters

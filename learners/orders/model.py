@@ -20,7 +20,7 @@ from learners.orders.queries.conditional import ConditionalPosteriors
 from learners.orders.queries.edges import edge_probabilities
 from learners.orders.queries.network import NoTables
 from learners.orders.queries.predictive import log_densities, log_shares, numeric_rows
-from learners.orders.queries.queries import Answer, Asked
+from learners.orders.queries.queries import Answer, GraphQueries
 from learners.orders.scores.bdeu import BDeu, KeptRows
 from learners.orders.scores.bge import BGe, BGePrior, Standard
 from learners.orders.scores.scores import FamilyScores
@@ -87,7 +87,7 @@ class OrderModel:
                 conditional = ConditionalPosteriors(posterior, own, self.names, most)
             if rows is not None:
                 bdeu = BDeu(rows, schema.domain_sizes, own.ess)
-        self.asked = Asked(posterior, self.names, conditional, bdeu, self.probabilities)
+        self.graph_queries = GraphQueries(posterior, self.names, conditional, bdeu, self.probabilities)
 
     def predict_proba(self, chunk: Chunk) -> Floats:
         """There is no class. Raises NoClass."""
@@ -122,12 +122,12 @@ class OrderModel:
         return encode(batch, self.schema).x.astype(np.float64)
 
     def answer(self, queries: Sequence[StructureQuery], pause: Callable[[], None] | None = None) -> list[Answer]:
-        """Answers as `queries.Asked.answer` tells them; `pause` is called before each, and what it raises ends the answering."""
+        """Answers as `queries.GraphQueries.answer` tells them; `pause` is called before each, and what it raises ends the answering."""
         answers = []
         for query in queries:
             if pause is not None:
                 pause()
-            answers.append(self.asked.answer(query, pause))
+            answers.append(self.graph_queries.answer(query, pause))
         return answers
 
     def best_edges(self) -> list[tuple[str, str, float]]:
@@ -243,7 +243,7 @@ class OrderModel:
         d = len(self.names)
         pairs = [(i, j) for i in range(d) for j in range(d) if i != j]
         best = {(parent, node) for node, own in enumerate(self.best.parents) for parent in own}
-        found = self.asked.answer(Graphs(N_GRAPHS))["graphs"]
+        found = self.graph_queries.answer(Graphs(N_GRAPHS))["graphs"]
         top = sorted(found, key=lambda graph: -graph["log_score"])[:TOP_GRAPHS]
         rows = [
             (rank, edge["from"], edge["to"], graph["log_score"], graph["log_posterior"])

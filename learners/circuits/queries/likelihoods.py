@@ -15,7 +15,7 @@ from learners.circuits.queries.column_values import is_in_intervals
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats, Mask
 from learners.models.evidence import Evidence, Known, Likely, NoneOf, Range, RawValue
-from learners.models.query import Asked, Query, Surprise
+from learners.models.query import InferenceQuery, Query, Surprise
 from learners.schema.clocks import DICTIONARY
 from learners.schema.encoding.records import number_reader
 
@@ -61,7 +61,7 @@ def read_evidence(columns: Columns, query: Query) -> Read:
     return read(columns, known_after(query), query.likely)
 
 
-def known_after(query: Asked) -> Evidence:
+def known_after(query: InferenceQuery) -> Evidence:
     """The evidence of a query, and the values to which it sets columns. Raises InvalidEvidence."""
     for name, value in query.do.items():
         if value is None or isinstance(value, SEVERAL):

@@ -57,7 +57,7 @@ def _as_probability(odds: float, error: float, name: str = "probability") -> Ans
     return {name: odds / (1.0 + odds), "standard_error": error / (1.0 + odds) ** 2}
 
 
-class Asked:
+class GraphQueries:
     """A posterior over named columns, which answers queries.
 
     Parameters

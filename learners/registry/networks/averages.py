@@ -61,7 +61,7 @@ def averaged(
             "graph", query.kind, "only marginal, conditional (of single columns) and moments are averaged over graphs"
         )
     query = replace(query, sampling=None)  # whose error an average would not tell
-    drawn, coverage = model.asked.graphs_of(average, pause)
+    drawn, coverage = model.graph_queries.graphs_of(average, pause)
     rows, place = np.unique(drawn.graphs.parents, axis=0, return_inverse=True)
     place = place.ravel()
     graphs = [tuple(members(own) for own in row.tolist()) for row in rows]

@@ -9,7 +9,7 @@ from learners.circuits.columns import Columns
 from learners.circuits.queries.answer_types import Answer, Intervention
 from learners.circuits.queries.likelihoods import known_after
 from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
-from learners.models.query import Asked, Marginal, Query, Sample, Surprise
+from learners.models.query import InferenceQuery, Marginal, Query, Sample, Surprise
 from learners.orders.lattice.graphs import Graph
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork
 from learners.registry.networks.back_door import adjustment_set, descendants
@@ -53,7 +53,7 @@ def answer_cut(
     return answer
 
 
-def named(columns: Columns, query: Asked) -> set[int]:
+def named(columns: Columns, query: InferenceQuery) -> set[int]:
     """The variables that a query names. Raises UnknownColumn."""
     given = [name for name, value in known_after(query).items() if value is not None]
     names = () if isinstance(query, Marginal) else query.variables

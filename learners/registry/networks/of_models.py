@@ -168,7 +168,7 @@ class GraphParameters:
         return _of_tables(self.model, parents, tables)
 
     def _counts_of(self, parents: Graph) -> list[Floats]:
-        score = self.model.asked.bdeu
+        score = self.model.graph_queries.bdeu
         if score is None:
             raise NoRows
         families = list(enumerate(parents))

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from learners.errors import redacted
-from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.csv.types import declared_types
 from learners.passes.sources.lake.finding import named
 from learners.passes.sources.source import Source
 from learners.schema import Schema
@@ -47,7 +47,7 @@ def open_source(
     registered = None if uris is not None else datasets.get_dataset(workspace.control, str(dataset))
     found = list(uris or ()) if registered is None else list(registered.uris)
     known = {} if registered is None else dict(registered.columns)
-    types = told_types(schema, known | dict(columns or {}))
+    types = declared_types(schema, known | dict(columns or {}))
     order = [] if registered is None else column_order(workspace, registered.name)
     if not is_remote:
         return Source.open(found, types=types, at=at).ordered(order)

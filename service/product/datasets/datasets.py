@@ -8,7 +8,7 @@ from typing import Literal
 from learners.errors import UnknownColumn
 from learners.passes.engine import collect
 from learners.passes.row_weights import with_weights
-from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.csv.types import declared_types
 from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source, SourceFile
 from learners.schema import Schema
@@ -154,7 +154,7 @@ def summarise(workspace: Workspace, run: Run) -> JSONObject:
 
 def schema_of_files(uris: Sequence[str], target: str | None, columns: JSONMapping, report: Report) -> Schema:
     """The schema of files that are not registered."""
-    source = Source.open(list(uris), types=told_types(None, columns))
+    source = Source.open(list(uris), types=declared_types(None, columns))
     return schema_of(source, target, columns, None, report)
 
 

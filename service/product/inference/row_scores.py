@@ -52,7 +52,7 @@ def graph_average(
         return None
     if not isinstance(model, OrderModel):
         raise NoGraphs
-    return GraphAverage(model.asked, average, n_rows, pause)
+    return GraphAverage(model.graph_queries, average, n_rows, pause)
 
 
 def _columns(logs: Floats, ascending: Floats) -> pa.RecordBatch:
@@ -148,4 +148,4 @@ def _summary(model: CircuitModel, over: GraphAverage | None, ascending: Floats) 
         "log_likelihood": float(possible.mean()) if possible.size else None,
         "n_impossible": n_impossible,
         "densities": density_columns(model),
-    } | ({} if over is None else {"n_incomplete": n_incomplete, "average": over.told()})
+    } | ({} if over is None else {"n_incomplete": n_incomplete, "average": over.to_json()})

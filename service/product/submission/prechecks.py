@@ -133,7 +133,7 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
     """
     if isinstance(model, OrderModel):
         for about in of_structures(queries):
-            model.asked.check(about)
+            model.graph_queries.check(about)
     joint = of_joint(model, queries)
     check_all(model, joint)
     if joint:

@@ -128,8 +128,8 @@ def graph_of_posterior(model: OrderModel, present: Sequence[str] = (), absent: S
     Raises UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
     known = tuple(present), tuple(absent)
-    best = {(edge["from"], edge["to"]) for edge in model.asked.answer(Graph(*known))["edges"]}
-    every = model.asked.answer(Edges(*known))["edges"]
+    best = {(edge["from"], edge["to"]) for edge in model.graph_queries.answer(Graph(*known))["edges"]}
+    every = model.graph_queries.answer(Edges(*known))["edges"]
     edges = [GraphEdge(edge["from"], edge["to"], edge["probability"] or 0.0) for edge in every]
     of_best = tuple(edge for edge in edges if (edge.source, edge.sink) in best)
     others = tuple(edge for edge in edges if edge.weight >= LEAST_DRAWN and (edge.source, edge.sink) not in best)

@@ -45,7 +45,7 @@ def draw_posterior(
     title = f"{version.name}@{version.version}" + (f" given {given}" if given else "")
     if picture == "graph":
         return to_svg(graph_of_posterior(model, present, absent), title).encode()
-    return heat_map_of(model.asked, title, tuple(present), tuple(absent)).encode()
+    return heat_map_of(model.graph_queries, title, tuple(present), tuple(absent)).encode()
 
 
 def network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:
