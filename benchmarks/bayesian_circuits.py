@@ -22,10 +22,10 @@ from benchmarks.measuring import Figure, alternated, apart, figure, machine, med
 from learners.circuits.bayesian.sampler.columns import Coding, coded
 from learners.circuits.bayesian.sampler.learning import sampled_rows
 from learners.circuits.bayesian.sampler.priors import Prior
-from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, RowBlocks, lazy
+from learners.circuits.bayesian.sampler.sampler import LazySampler, Moves
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.shape import complete_shape
-from learners.circuits.bayesian.sampler.store import FileStore
+from learners.circuits.bayesian.sampler.store import FileStore, InMemory, RowBlocks
 from learners.circuits.bayesian.sampler.tuning import given
 from learners.kernels.arrays import Float32s
 from learners.passes.engine import collect
@@ -79,7 +79,7 @@ class Problem:
 
 def seconds_a_sweep(prior: Prior, rows: RowBlocks, moves: Moves, n: int) -> float:
     """Processor seconds of one of n sweeps."""
-    sampler, random = lazy(prior, rows, moves), np.random.default_rng(1)
+    sampler, random = LazySampler(prior, rows, moves), np.random.default_rng(1)
     state, _ = sampler.step(random, sampler.init(np.random.default_rng(0)))  # compiles, and fills caches
     started = time.process_time()
     for _ in range(n):

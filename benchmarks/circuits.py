@@ -16,10 +16,12 @@ import numpy as np
 
 from benchmarks.map_circuits import rows
 from benchmarks.measuring import Figure, machine, median_figure, options, report
+from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.formats.text import read_text
-from learners.circuits.streaming.online import StreamingPosterior, random_pseudo_counts
+from learners.circuits.kernels import CATEGORICAL, SUM
+from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior
 
 CIRCUITS = Path(__file__).resolve().parents[2] / "shared" / "data" / "circuits"
 NAMES = ["nltcs", "plants", "plants_rat"]
@@ -27,6 +29,15 @@ NAMES = ["nltcs", "plants", "plants_rat"]
 CPP = {"evaluation": (28, 33), "EM": (12, 19), "BMM": (7, 12), "ADF": (7, 12)}
 WANTED = {"evaluation": ("30", "70"), "EM": ("15", "25"), "BMM": ("8", "12"), "ADF": ("5", "8")}
 QUERY_MS = (0.1, 0.03)
+
+
+def random_pseudo_counts(circuit: Circuit, seed: int, least: float = 0.5, most: float = 1.5) -> PseudoCounts:
+    """Pseudo-counts drawn uniformly; equal ones would be a fixed point of circuits with symmetries."""
+    rng = np.random.default_rng(seed)
+    of_sum = np.repeat(circuit.kind == SUM, np.diff(circuit.child_starts))
+    of_table = np.repeat(circuit.kind == CATEGORICAL, np.diff(circuit.leaf_starts))
+    edge = rng.uniform(least, most, circuit.n_edges) * of_sum
+    return PseudoCounts(edge, rng.uniform(least, most, circuit.leaf_parameters.size) * of_table, (least + most) / 2)
 
 
 def columns(name: str, split: str) -> np.ndarray:

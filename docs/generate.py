@@ -23,8 +23,6 @@ BENEATH = {
         "circuits.queries.answers.conditional",
         "circuits.queries.answers.class_posterior",
         "circuits.queries.sampling.sample",
-        "circuits.queries.moments.edge_posteriors",
-        "circuits.queries.moments.posterior_moments",
         "circuits.em.em.batch_em",
     ),
 }

@@ -19,7 +19,7 @@ from learners.monitoring.drift import drift_report
 from learners.monitoring.reference import served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.engine import collect
-from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.csv.types import declared_types
 from learners.passes.sources.source import Source
 from learners.passes.sources.streams import source_of_stream
 from learners.registry.importance import importances
@@ -178,7 +178,7 @@ class Plots:
 
     def _source_of(self, X: Any) -> Source:
         if are_paths(X) or isinstance(X, Source):
-            return X if isinstance(X, Source) else Source.open(X, types=told_types(self._columns.model.schema))
+            return X if isinstance(X, Source) else Source.open(X, types=declared_types(self._columns.model.schema))
         rows = rows_of(X, self._estimator)
         by_position = self._columns.names_by_position(len(rows.arrow_schema), rows.is_named)
         rows = rows if by_position is None else rows.renamed(by_position)

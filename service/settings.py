@@ -294,13 +294,7 @@ class Settings(BaseSettings):
         return self.require_keys or not is_loopback(self.host)
 
     def environment(self) -> dict[str, str]:
-        """The environment that gives another process these same settings.
-
-        Returns
-        -------
-        dict of str
-            Only FEWPASS_* names; values that are at their default are left out.
-        """
+        """The environment that gives another process these same settings: FEWPASS_* names, without what is at its default."""
         changed = self.model_dump(mode="json", exclude_defaults=True)
         return {
             f"FEWPASS_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
@@ -309,13 +303,7 @@ class Settings(BaseSettings):
         }
 
     def within(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """An environment that gives another process these same settings, whatever it said before.
-
-        Parameters
-        ----------
-        environment : mapping of str
-            Its other variables stay.
-        """
+        """An environment that gives another process these same settings; other variables of it stay."""
         names = {f"FEWPASS_{name.upper()}" for name in type(self).model_fields}  # also read in lower case
         names |= {f"FEWPASS_{name.upper()}{FILE}" for name in SECRETS}  # which have been read
         kept = {name: value for name, value in environment.items() if name.upper() not in names}

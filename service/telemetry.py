@@ -1,19 +1,13 @@
-"""Logs and metrics: structlog lines with request ids, Prometheus counters, both on a pure ASGI middleware."""
+"""Logs and metrics: structlog lines with request ids, Prometheus counters; `service.http.tracing` makes those of requests."""
 
-import itertools
 import logging
 import os
-import re
-import secrets
 import sys
-import time
-from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.settings import Settings
 
@@ -23,7 +17,6 @@ TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, ma
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 # Of a request that belongs to a trace: what whoever we ask gets as `traceparent`; https://www.w3.org/TR/trace-context/
 TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
-TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 REQUESTS = Counter("fewpass_requests", "HTTP requests.", ["route", "method", "status"])
@@ -130,135 +123,3 @@ def metrics_text() -> bytes:
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     return generate_latest(registry)
-
-
-class Spans(Protocol):
-    """What makes spans of requests for OpenTelemetry."""
-
-    def start(self, method: str, path: str, traceparent: str) -> Any:
-        """The span of a request; None if it gets none."""
-
-    def traceparent(self, span: Any) -> str:
-        """The header by which others go on with its trace."""
-
-    def end(self, span: Any, method: str, route: str, status: int) -> None:
-        """Say what came of the request."""
-
-
-class Telemetry:
-    """ASGI middleware: gives each request an id, counts it, times it, and logs it unless it is a quick prediction.
-
-    Parameters
-    ----------
-    app : ASGI application
-    slow_request_s : float
-        Predictions that take longer are logged one by one.
-    headers_of : callable
-        What every answer says besides, by the path of its request.
-    spans : Spans, optional
-        Without them a trace that a client names is told in logs and to webhooks alone.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        slow_request_s: float,
-        headers_of: Callable[[str], list[tuple[bytes, bytes]]] = lambda _: [],
-        spans: Spans | None = None,
-    ) -> None:
-        self.app, self.spans = app, spans
-        self.headers_of = headers_of
-        self.slow_request_s = slow_request_s
-        self.log = structlog.get_logger("access")
-        self.prefix = secrets.token_hex(4)
-        self.numbers = itertools.count(1)
-        # prometheus-client's labels() costs as much as a whole prediction, so its results are kept.
-        self._finished: dict[tuple[str, str, int], Callable[[float], None]] = {}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, with its id in the response and in every log line made meanwhile."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        started = scope["fewpass.started"] = time.perf_counter()
-        # Made once for all who look: a walk over the raw headers costs as much as this.
-        scope["fewpass.headers"] = dict(scope["headers"])
-        request_id = _given_id(scope) or f"{self.prefix}-{next(self.numbers):x}"
-        REQUEST_ID.set(request_id)
-        headers = [(b"x-request-id", request_id.encode())]
-        traceparent, span = _traceparent(scope["fewpass.headers"].get(b"traceparent")), None
-        if self.spans is not None:
-            given = str(scope["fewpass.headers"].get(b"traceparent", b"")[:128], "latin-1") if traceparent else ""
-            span = self.spans.start(scope["method"], scope["path"], given)
-            traceparent = traceparent if span is None else self.spans.traceparent(span)
-        TRACEPARENT.set(traceparent)
-        if traceparent:
-            headers.append((b"traceresponse", traceparent.encode()))
-        status = 500
-
-        async def send_with_id(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] += [*headers, *self.headers_of(scope["path"])]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, send_with_id)
-        finally:
-            self.finish(scope, status, time.perf_counter() - started)
-            if self.spans is not None and span is not None:
-                self.spans.end(span, scope["method"], _route_of(scope), status)
-
-    def finish(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count and time one finished request, and log it if it is worth a line."""
-        route = _route_of(scope)
-        key = (route, scope["method"], status)
-        finished = self._finished.get(key)
-        if finished is None:
-            finished = self._finished[key] = _recorder(*key)
-        finished(seconds)
-        is_quick = scope.get("fewpass.quick", False) and status < 400 and seconds < self.slow_request_s
-        if not is_quick and route not in {"/healthz", "/readyz", "/metrics"}:
-            who = {"key": scope["fewpass.key"]} if "fewpass.key" in scope else {}
-            self.log.info(
-                "request", **who, method=scope["method"], path=scope["path"], status=status, ms=round(seconds * 1000, 2)
-            )
-
-
-def _recorder(route: str, method: str, status: int) -> Callable[[float], None]:
-    count = REQUESTS.labels(route, method, str(status)).inc
-    observe = LATENCY.labels(route).observe
-
-    def record(seconds: float) -> None:
-        count()
-        observe(seconds)
-
-    return record
-
-
-def _route_of(scope: Scope) -> str:
-    """The route's template: a path would make one time series for each model and job."""
-    quick = scope.get("fewpass.route")
-    if quick is not None:
-        return str(quick)
-    route = scope.get("route")
-    return getattr(route, "path", "unmatched")
-
-
-def _traceparent(given: bytes | None) -> str:
-    """The trace that a client's header names, with a span of our own; empty without one, or of a header that is none."""
-    found = None if given is None else TRACE.fullmatch(str(given[:128], "latin-1"))
-    # Version 00 has no fifth part; of later versions the first four parts are as we know them.
-    if found is None or (found[0].startswith("00") and found[4]):
-        return ""
-    return f"00-{found[1]}-{secrets.token_hex(8)}-{found[3]}"
-
-
-def _given_id(scope: Scope) -> str | None:
-    """The client's own request id, if it sent one that is safe to log."""
-    value = scope["fewpass.headers"].get(b"x-request-id")
-    if value is None:
-        return None
-    text = str(value[:64], "latin-1")
-    return text if text.replace("-", "").replace("_", "").isalnum() else None

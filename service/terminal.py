@@ -65,6 +65,12 @@ WorkspaceOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+PresentOption = Annotated[
+    list[str] | None, typer.Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")
+]
+AbsentOption = Annotated[
+    list[str] | None, typer.Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 
@@ -88,12 +94,7 @@ def logs_to_standard_error() -> None:
 
 
 def opened(workspace: Path | None) -> Workspace:
-    """The workspace of a command that makes none: a mistyped name shall not look like an empty registry.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """The workspace of a command that makes none: a mistyped name shall not look like an empty registry (InvalidRequest)."""
     settings = _settings(workspace, {})
     # A control database elsewhere is named by its URL, and then what is mistyped is noticed there.
     if settings.control_url is None and not Layout(settings.workspace).models.is_dir():
@@ -189,6 +190,16 @@ def show_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequenc
     out.print(table_of(title, columns, rows) if rows else f"[dim]{empty}[/]")
 
 
+def show_list(
+    items: Sequence[Any], as_json: bool, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "none"
+) -> None:
+    """Print items as JSON, or as a table with a row for each."""
+    if as_json:
+        show_json(items)
+    else:
+        show_table(None, columns, rows, empty)
+
+
 def show_records(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print rows that may have many columns: as a table, else with a line for each column, else one after the other."""
     lines = [[column, *(row[index] for row in rows)] for index, column in enumerate(columns)]
@@ -258,10 +269,7 @@ class CommandProcess:
 def progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], None]]:
     """A bar on standard error with what is done, how much of it, and the time left; yields the report to call.
 
-    Parameters
-    ----------
-    is_shown : bool
-        False with --json; a terminal is needed besides.
+    It needs a terminal, and is not shown with --json.
     """
     from learners.kernels.jit import noticing_compilation
     from learners.passes.progress_bar import amount, bar_on

@@ -63,14 +63,9 @@ class Workspace:
         return self.opened("temporary", lambda: Temporary(self.layout.scratch)).path
 
     def opened(self, name: str, opener: Callable[[], Opened]) -> Opened:
-        """What was opened under a name, or else what `opener` opens now; `close` closes it.
+        """What was opened under a name, which stands for one type, or else what `opener` opens now; `close` closes it.
 
-        Parameters
-        ----------
-        name : str
-            Each name stands for one type.
-        opener : callable
-            Called at most once, under a lock.
+        `opener` is called at most once, under a lock.
         """
         with self._opening:
             if name not in self._opened:

@@ -14,10 +14,7 @@ RESERVED_ALIASES = frozenset({"latest", "versions"})
 def checked_name(kind: str, name: str) -> str:
     """The name itself, if it is safe as a folder and in a URL.
 
-    Raises
-    ------
-    InvalidName
-        Unless it is 1 to 64 of ``a-z 0-9 . _ -`` and starts with a letter or a digit.
+    Raises InvalidName unless it is 1 to 64 of ``a-z 0-9 . _ -`` and starts with a letter or a digit.
     """
     if not is_name(name):
         raise InvalidName(kind, name, "1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or a digit")
@@ -36,12 +33,7 @@ def is_version(number: int) -> bool:
 
 
 def known_name(kind: str, name: str) -> str:
-    """The name itself, if something of that name can exist.
-
-    Raises
-    ------
-    NotFound
-    """
+    """The name itself; NotFound if nothing can have it."""
     if not is_name(name):
         raise NotFound(kind, name)
     return name

@@ -24,7 +24,7 @@ REPEATED = {
     "one resource, kept, used, served and shown": """alerts checkpoints datasets densities drift graphs holdout imputation inference
         jobs keys labels learning leases models monitoring query records regions rules schedules sessions structures training
         views what_if""",
-    "one step of two kinds of model, or of their serving": "answers budget cluster compile intervals moments networks tree_kernels",
+    "one step of two kinds of model, or of their serving": "answers budget cluster compile intervals networks tree_kernels",
     "what is computed below, and what users import of it above": "shap",
     "a common word for different things of their rooms": "columns paths streams tables",
 }

@@ -38,39 +38,23 @@ NORMALISATION_TOLERANCE = 1e-6
 
 
 class CircuitArrays(NamedTuple):
-    """Nodes in topological order: children before parents, the root last.
+    """Nodes in topological order: children before parents, the root last."""
 
-    Attributes
-    ----------
-    kind : (n_nodes,) int8
-        SUM, PRODUCT or the kind of a leaf.
-    child_starts : (n_nodes + 1,) int64
-        The children of node k are children[child_starts[k] : child_starts[k + 1]].
-    children : (n_edges,) int64
-    log_weight : (n_edges,) float64
-        Zero on the edges of products; the weights of a sum add up to one.
-    variable : (n_nodes,) int64
-        Of a leaf; -1 for sums and products.
-    leaf_starts : (n_nodes + 1,) int64
-        The parameters of leaf k are leaf_parameters[leaf_starts[k] : leaf_starts[k + 1]].
-    leaf_parameters : (n_parameters,) float64
-        Indicator: its value. Categorical: log p of each value. Gaussian: mean, standard deviation. Poisson: rate.
-        Exponential: rate. Student: centre, scale, degrees of freedom. Rounded, lognormal and quantile: mean and standard
-        deviation of the column's transform (itself, its logarithm, normal quantiles), the recorded step whose cells have a mass,
-        or 0 of a density, and a number of the grid; of quantile also the number of knots, their places, and the normal
-        quantiles there.
-    n_values : (n_variables,) int64
-        Size of each discrete domain; 0 for a variable of numeric leaves.
-    """
-
-    kind: Int8s
+    kind: Int8s  # (n_nodes,) int8: SUM, PRODUCT or the kind of a leaf
+    # (n_nodes + 1,) int64: the children of node k are children[child_starts[k] : child_starts[k + 1]].
     child_starts: Integers
-    children: Integers
-    log_weight: Floats
-    variable: Integers
+    children: Integers  # (n_edges,) int64
+    log_weight: Floats  # (n_edges,) float64: zero on the edges of products; the weights of a sum add up to one
+    variable: Integers  # (n_nodes,) int64: of a leaf; -1 for sums and products
+    # (n_nodes + 1,) int64: the parameters of leaf k are leaf_parameters[leaf_starts[k] : leaf_starts[k + 1]].
     leaf_starts: Integers
+    # (n_parameters,) float64: indicator: its value. Categorical: log p of each value. Gaussian: mean, standard
+    # deviation. Poisson: rate. Exponential: rate. Student: centre, scale, degrees of freedom. Rounded, lognormal and
+    # quantile: mean and standard deviation of the column's transform (itself, its logarithm, normal quantiles), the
+    # recorded step whose cells have a mass, or 0 of a density, and a number of the grid; of quantile also the number of
+    # knots, their places, and the normal quantiles there.
     leaf_parameters: Floats
-    n_values: Integers
+    n_values: Integers  # (n_variables,) int64: size of each discrete domain; 0 for a variable of numeric leaves
 
 
 DTYPES = tuple(
@@ -79,7 +63,7 @@ DTYPES = tuple(
 
 
 class Circuit:
-    """A complete, decomposable and normalised circuit; immutable.
+    """A complete, decomposable and normalised circuit; immutable. Raises InvalidCircuit, naming the node.
 
     Parameters
     ----------
@@ -92,11 +76,6 @@ class Circuit:
         As in `CircuitArrays`.
     ranges : mapping of numeric variable to (low, high)
         Moments and draws are those of leaves that are cut to these; the weights hold the ranges already.
-
-    Raises
-    ------
-    InvalidCircuit
-        Naming the node.
 
     References
     ----------
@@ -187,10 +166,7 @@ class Circuit:
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Circuit:
         """The circuit of `to_arrays`, without copying; the arrays may be mapped and read-only.
 
-        Raises
-        ------
-        InvalidCircuit
-            If one is not there or they do not make a circuit.
+        Raises InvalidCircuit if one is not there or they do not make a circuit.
         """
         for name in CircuitArrays._fields:
             if name not in arrays:
@@ -200,10 +176,7 @@ class Circuit:
     def with_parameters(self, log_weight: Floats | None = None, leaf_parameters: Floats | None = None) -> Circuit:
         """The same structure with other weights or leaves; what was made of the structure is not made again.
 
-        Raises
-        ------
-        InvalidCircuit
-            If they do not fit.
+        Raises InvalidCircuit if they do not fit.
         """
         arrays = self.arrays
         if log_weight is not None:

@@ -25,11 +25,7 @@ class Columns:
     Variable i is attribute i, the variable after them the class, if the circuit has one more than there are attributes.
     The size of its domain says how an attribute is coded: as in a chunk; or without the code for missing values, which
     then are summed out; or 0, the column's own numbers (in a chunk only if the attribute has a distribution).
-
-    Raises
-    ------
-    InvalidEvidence
-        If the circuit is not of the schema.
+    Raises InvalidEvidence if the circuit is not of the schema.
     """
 
     def __init__(self, circuit: Circuit, schema: Schema) -> None:
@@ -80,12 +76,7 @@ class Columns:
         self.number = {name: v for v, name in enumerate(self.names)}
 
     def variables(self, names: Iterable[str]) -> list[int]:
-        """The variables of some columns.
-
-        Raises
-        ------
-        UnknownColumn
-        """
+        """The variables of some columns. Raises UnknownColumn."""
         return [self._variable(name) for name in names]
 
     def _variable(self, name: str) -> int:
@@ -95,12 +86,7 @@ class Columns:
         return self.number[name]
 
     def check_known(self, variable: int) -> None:
-        """Refuse a column of which the circuit has no leaf.
-
-        Raises
-        ------
-        InvalidEvidence
-        """
+        """Refuse a column of which the circuit has no leaf. Raises InvalidEvidence."""
         if not self._is_known[variable]:
             raise knows_nothing_of(self.names[variable])
 
@@ -143,9 +129,7 @@ class Columns:
     def rows(self, evidence: Sequence[Mapping[str, object]]) -> Floats:
         """(n_variables, n_rows) float64 of raw records; NaN where a record says nothing.
 
-        Raises
-        ------
-        UnknownColumn, InvalidEvidence, SchemaError
+        Raises UnknownColumn, InvalidEvidence, SchemaError.
         """
         x = np.full((len(self.names), len(evidence)), np.nan)
         for row, record in enumerate(evidence):
@@ -163,15 +147,12 @@ class Columns:
     def rows_of_chunk(self, chunk: Chunk, with_class: bool = True) -> Array:
         """(n_variables, n_rows) int16 or int32 of an encoded chunk, -1 where missing; float64, NaN, where there are numbers.
 
+        Raises InvalidEvidence if a variable is numeric, and the chunk has no numbers of it.
+
         Parameters
         ----------
         with_class : bool
             Whether a class that the chunk has counts as observed.
-
-        Raises
-        ------
-        InvalidEvidence
-            If a variable is numeric, and the chunk has no numbers of it.
         """
         numeric = [v for v, size in enumerate(self.n_values) if size == 0]
         own = np.empty((0, chunk.n_rows)) if chunk.numbers is None else chunk.numbers
@@ -210,12 +191,7 @@ def knows_nothing_of(name: str) -> InvalidEvidence:
 
 
 def check_left_out(schema: Schema, name: str) -> None:
-    """Refuse a column that training left out, telling why.
-
-    Raises
-    ------
-    InvalidEvidence
-    """
+    """Refuse a column that training left out, telling why. Raises InvalidEvidence."""
     for column in schema.left_out:
         if column.name == name:
             raise InvalidEvidence(

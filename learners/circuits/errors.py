@@ -64,13 +64,3 @@ class ImpossibleEvidence(LearnerError, ValueError):
         remedy = "Drop the value that never occurs with the others, or learn with a larger pseudo-count."
         super().__init__(f"The circuit gives {where} probability zero{'. ' + remedy if reason is None else reason}")
         self.row, self.column, self.reason = row, column, reason
-
-
-def is_numeric(variable: int) -> InvalidEvidence:
-    """That a distribution was asked of a numeric variable."""
-    return InvalidEvidence(f"Variable {variable} is numeric: ask for its moments, or for samples.")
-
-
-def is_discrete(variable: int) -> InvalidEvidence:
-    """That moments were asked of a discrete variable."""
-    return InvalidEvidence(f"Variable {variable} is discrete: ask for its distribution; its codes have no mean.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, NotRequired, Self, TypedDict, cast
+from typing import Any, ClassVar, NotRequired, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,49 +30,14 @@ from learners.schema import Chunk, Schema
 PRIOR, STATE, START = "prior.", "state.", "start."
 
 
-class Rule(TypedDict):
-    """How a stored posterior goes on learning."""
-
-    fold: str
-    projection: str
-    moments: str
-    numeric: float
-
-
-class ColumnHeader(TypedDict):
-    """A column as it is sampled, see `gibbs.priors.Column`."""
-
-    families: list[str]
-    n_values: int
-    centre: float
-    least_variance: float
-
-
-class CodingHeader(TypedDict):
-    """How rows are coded, see `gibbs.columns.Coding`."""
-
-    columns: list[ColumnHeader]
-    noise: list[float]
-    seed: int
-
-
-class SamplingHeader(TypedDict):
-    """How columns are coded and priors made; `turn` counts how often rows were added."""
-
-    coding: CodingHeader
-    strengths: dict[str, float]
-    shares: list[float]
-    turn: int
-    seed: int
-
-
 class CircuitHeader(Header):
     """The header of a stored `CircuitModel`."""
 
-    posterior: NotRequired[Rule]
-    # Of draws of a posterior: how many chains there were, and how sampling goes on.
+    # How a posterior goes on learning: `fold`, `projection`, `moments` and `numeric`.
+    posterior: NotRequired[Mapping[str, Any]]
+    # Of draws of a posterior: how many chains there were, and how sampling goes on, see `Sampled`.
     n_chains: NotRequired[int]
-    sampling: NotRequired[SamplingHeader | None]
+    sampling: NotRequired[Mapping[str, Any] | None]
 
 
 class CircuitModel:
@@ -94,7 +59,8 @@ class CircuitModel:
         self, schema: Schema, circuit: Circuit, facts: Mapping[str, object], posterior: StreamingPosterior | None = None
     ) -> None:
         self.schema, self.circuit, self.facts, self.posterior = schema, circuit, dict(facts), posterior
-        self._columns = columns_of(circuit, schema)
+        # How the columns of the schema are the circuit's variables.
+        self.columns: Columns = columns_of(circuit, schema)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self).from_arrays, self.to_arrays()
@@ -102,16 +68,12 @@ class CircuitModel:
     def predict_proba(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64: P(class | attributes), what is missing or unseen summed out.
 
-        A row that the circuit gives probability zero gets the class's own distribution.
-
-        Raises
-        ------
-        NoClass
+        A row that the circuit gives probability zero gets the class's own distribution. Raises NoClass.
         """
-        target = self._columns.class_variable
+        target = self.columns.class_variable
         if target is None:
             raise NoClass
-        x = self._columns.rows_of_chunk(chunk, with_class=False)
+        x = self.columns.rows_of_chunk(chunk, with_class=False)
         possible = self.row_logs(x) > -np.inf
         if possible.all():
             return self.class_posterior(x, target)
@@ -128,32 +90,20 @@ class CircuitModel:
 
     def log_likelihood(self, chunk: Chunk) -> Floats:
         """(n_rows,) float64: log probability of each row, the class included if the chunk has it."""
-        return self.row_logs(self._columns.rows_of_chunk(chunk))
-
-    @property
-    def columns(self) -> Columns:
-        """How the columns of the schema are the circuit's variables."""
-        return self._columns
+        return self.row_logs(self.columns.rows_of_chunk(chunk))
 
     def row_logs(self, x: Array) -> Floats:
         """(n_rows,) float64: log probability (density) of rows (n_variables, n_rows), what is missing summed out."""
         return log_values(self.circuit, x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
-        """(n_rows, n_values) float64 of each discrete variable by itself, given each row.
-
-        Raises
-        ------
-        ImpossibleEvidence
-        """
+        """(n_rows, n_values) float64 of each discrete variable by itself, given each row. Raises ImpossibleEvidence."""
         return answers.marginals(self.circuit, x, variables)
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
         """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row.
 
-        Raises
-        ------
-        ImpossibleEvidence
+        Raises ImpossibleEvidence.
         """
         return answers.moments(self.circuit, x, variables)[0]
 
@@ -165,9 +115,7 @@ class CircuitModel:
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
         """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own.
 
-        Raises
-        ------
-        ImpossibleEvidence
+        Raises ImpossibleEvidence.
         """
         return sample(self.circuit, x, n, seed, numbers)
 
@@ -188,7 +136,7 @@ class CircuitModel:
     def structure(self) -> dict[str, object]:
         """The columns, and what the circuit over them consists of."""
         nodes = [{"name": attribute.name, "role": "attribute"} for attribute in self.schema.attributes]
-        if self._columns.class_variable is not None:
+        if self.columns.class_variable is not None:
             nodes.insert(0, {"name": str(self.schema.target), "role": "class"})
         trees = {"log10_induced_trees": log_induced_trees(self.circuit) / math.log(10.0)}
         facts = {name: self.facts[name] for name in ("search", "shards") if name in self.facts}
@@ -201,11 +149,9 @@ class CircuitModel:
         arrays = dict(self.circuit.to_arrays())
         if self.posterior is not None:
             posterior = self.posterior
-            header["posterior"] = cast(Rule, posterior.spec | {"numeric": posterior.prior.numeric})
+            header["posterior"] = posterior.spec | {"numeric": posterior.prior.numeric}
             arrays |= {PRIOR + "edge": posterior.prior.edge, PRIOR + "parameter": posterior.prior.parameter}
-            state = posterior.to_arrow()
-            for name in state.column_names:
-                arrays[STATE + name] = state.column(name).combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            arrays |= {STATE + name: np.array(array) for name, array in posterior.state_arrays().items()}
             arrays |= {START + name: array for name, array in posterior.structure.to_arrays().items()}
         return header, arrays
 
@@ -224,12 +170,8 @@ class CircuitModel:
         if rule["moments"] != "exact":
             raise InvalidParameter("moments", rule["moments"], "exact: other rules are not learned any more")
         empty = StreamingPosterior(start, prior, rule["projection"], columns.rows_of_chunk)
-        state = {
-            name.removeprefix(STATE): pa.array([array], pa.list_(pa.float64()))
-            for name, array in arrays.items()
-            if name.startswith(STATE)
-        }
-        return cls(schema, circuit, stored["facts"], empty.from_arrow(pa.table(state)))
+        state = {name.removeprefix(STATE): array for name, array in arrays.items() if name.startswith(STATE)}
+        return cls(schema, circuit, stored["facts"], empty.with_state(state))
 
     def tables(self) -> dict[str, pa.Table]:
         """`columns`, `nodes` and `edges`, for SQL.
@@ -240,8 +182,8 @@ class CircuitModel:
         return {
             "columns": pa.table(
                 {
-                    "variable": pa.array(range(len(self._columns.names)), pa.int64()),
-                    "name": pa.array(self._columns.names, pa.string()),
+                    "variable": pa.array(range(len(self.columns.names)), pa.int64()),
+                    "name": pa.array(self.columns.names, pa.string()),
                     "n_values": circuit.n_values,
                 }
             ),
@@ -264,19 +206,16 @@ class CircuitModel:
         }
         if self.posterior is None:
             return {"edges": pa.table(edges)}
-        moments = self.posterior.weight_moments()
-        is_share = ~np.isnan(moments.parameter_mean)
+        of_edges, of_shares = self.posterior.weight_variances()
+        is_share = ~np.isnan(of_shares)
         sizes = np.diff(circuit.leaf_starts)
         leaf = np.repeat(np.arange(circuit.n_nodes), sizes)[is_share]
         code = (np.arange(is_share.size) - np.repeat(circuit.leaf_starts[:-1], sizes))[is_share]
-        names = [self._columns.labels(int(circuit.variable[v]))[at] for v, at in zip(leaf, code.tolist(), strict=True)]
+        names = [self.columns.labels(int(circuit.variable[v]))[at] for v, at in zip(leaf, code.tolist(), strict=True)]
         probabilities = {
             "leaf": leaf,
             "value": pa.array(names, pa.string()),
-            "probability": moments.parameter_mean[is_share],
-            "variance": moments.parameter_variance[is_share],
+            "probability": np.exp(circuit.leaf_parameters[is_share]),
+            "variance": of_shares[is_share],
         }
-        return {
-            "edges": pa.table(edges | {"variance": moments.edge_variance}),
-            "probabilities": pa.table(probabilities),
-        }
+        return {"edges": pa.table(edges | {"variance": of_edges}), "probabilities": pa.table(probabilities)}

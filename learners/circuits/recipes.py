@@ -32,6 +32,7 @@ from learners.circuits.structures.search.column_models import (
     modelled,
     require_columns,
 )
+from learners.circuits.structures.search.search import codes_of
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.samples.holdout import HoldOut
@@ -52,7 +53,7 @@ STATES = 8
 
 @dataclass(frozen=True)
 class CircuitParameters(GibbsParameters):
-    """How a circuit is made and learned; those of sampling are told at `GibbsParameters`.
+    """How a circuit is made and learned; those of sampling are told at `GibbsParameters`. Raises InvalidParameter.
 
     Parameters
     ----------
@@ -102,10 +103,6 @@ class CircuitParameters(GibbsParameters):
         Values that a nominal attribute keeps; rarer ones share one code.
     seed : int
         Start of the random numbers; the same seed gives the same model.
-
-    Raises
-    ------
-    InvalidParameter
     """
 
     structure: Literal["auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture", "file"] = "auto"
@@ -340,15 +337,8 @@ def _structure(schema: Schema, parameters: CircuitParameters) -> Passes[Circuit]
     counts = drawn.sample.counts
     if counts.sum() > parameters.sample:  # few different rows may stand for more than memory holds
         counts = np.random.default_rng(parameters.seed).multinomial(parameters.sample, counts / counts.sum())
-    codes = np.repeat(drawn.sample.rows, counts, axis=0).T.astype(np.int64)
-    # What is missing becomes -1, and is summed out.
-    missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
-    codes[: missing.size] -= missing[:, np.newaxis]
-    sizes = (schema.domain_sizes - missing).tolist()
-    if schema.target is None:
-        codes = codes[:-1]
-    else:
-        sizes.append(schema.n_classes)
+    rows = np.repeat(drawn.sample.rows, counts, axis=0).T
+    codes, sizes = codes_of(schema, rows[:-1], rows[-1])
     return learnspn(codes, sizes, max_rows=parameters.sample, seed=parameters.seed)
 
 

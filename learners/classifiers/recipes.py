@@ -280,7 +280,7 @@ def skdb(
     structure = measured.structure.prefix(chosen.n_attributes, chosen.k)
     facts = {"n_attributes": chosen.n_attributes, "k": chosen.k, "mean_loss": chosen.mean_loss.tolist()}
     del measured, losses
-    families = families.reduced(structure.families())
+    families = families.only(structure.families())
     return (yield from fitted(schema, structure, families, hold_out, "skdb", parameters, {"selection": facts}))
 
 

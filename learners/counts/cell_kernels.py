@@ -7,29 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.jit import fetch, inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 BLOCK_ROWS = 4096  # whose cells the first cache holds
-MOST_TRIPLE_CELLS = 1 << 15  # so that a table stays in the second cache, and 16 bits number its cells
-LINE_ROWS = 32  # whose codes of two bytes are one line of a cache
-
-
-@inner_kernel
-def count_cells(cells, counts, x, members, following):
-    """counts[cell] += 1 for each of cells (n,), which are rows of x up to the row `following`.
-
-    Meanwhile the codes of members (m,) that the next n rows have are fetched: a chunk lies beyond the second cache.
-    """
-    n_lines, width = cells.size // LINE_ROWS, np.uint64(x.itemsize)
-    for line in range(n_lines):
-        for m in range(members.size):
-            row = members[m] * x.shape[1] + following + line * LINE_ROWS
-            fetch(np.uint64(x.ctypes.data) + np.uint64(row) * width)
-        part = cells[line * LINE_ROWS : (line + 1) * LINE_ROWS]
-        for row in range(LINE_ROWS):
-            counts[part[row]] += 1
-    for row in range(n_lines * LINE_ROWS, cells.size):
-        counts[cells[row]] += 1
 
 
 @kernel
@@ -51,58 +31,8 @@ def add_pairs(x, y, pairs, sizes, table_starts, counts):
             cells, a, b, k = room[:n], x[i, first : first + n], x[j, first : first + n], y[first : first + n]
             for row in range(n):
                 cells[row] = (a[row] * size + b[row]) * n_classes + k[row]
-            count_cells(cells, table, x, pairs[p], first + n)
-
-
-@kernel
-def add_triples(x, y, triples, sizes, table_starts, counts):
-    """Count the three pairs of each triple: its cells by one increment a row, from which the pairs' cells follow.
-
-    x, y, sizes, counts as of `add_pairs`; triples (n_triples, 3) attributes, ascending, table_starts (n_triples, 3) of the
-    pairs of the first and second, the first and third, and the second and third. No triple has more than MOST_TRIPLE_CELLS
-    cells.
-    """
-    room, whole = np.empty(BLOCK_ROWS, np.uint16), np.empty(MOST_TRIPLE_CELLS, np.int32)
-    n_classes = np.uint16(sizes[sizes.size - 1])
-    for t in range(triples.shape[0]):
-        i, j, k = triples[t, 0], triples[t, 1], triples[t, 2]
-        size_j, size_k = np.uint16(sizes[j]), np.uint16(sizes[k])
-        table = whole[: sizes[i] * sizes[j] * sizes[k] * sizes[sizes.size - 1]]
-        for cell in range(table.size):
-            table[cell] = 0
-        for first in range(0, y.size, BLOCK_ROWS):
-            last = min(first + BLOCK_ROWS, y.size)
-            cells, a, b, c, q = (
-                room[: last - first],
-                x[i, first:last],
-                x[j, first:last],
-                x[k, first:last],
-                y[first:last],
-            )
-            for row in range(cells.size):
-                cells[row] = ((a[row] * size_j + b[row]) * size_k + c[row]) * n_classes + q[row]
-            count_cells(cells, table, x, triples[t], last)
-        add_margins(table, (sizes[i], sizes[j], sizes[k], sizes[sizes.size - 1]), table_starts[t], counts)
-
-
-@inner_kernel
-def add_margins(table, sizes, starts, counts):  # OUT counts
-    """Add a table (v_i, v_j, v_k, c) to those of (i, j), (i, k) and (j, k), which begin at three places of counts."""
-    size_i, size_j, size_k, n_classes = sizes
-    n = size_k * n_classes
-    for a in range(size_i):
-        of_ik = counts[starts[1] + a * n : starts[1] + (a + 1) * n]
-        for b in range(size_j):
-            part = table[(a * size_j + b) * n : (a * size_j + b + 1) * n]
-            of_jk = counts[starts[2] + b * n : starts[2] + (b + 1) * n]
-            for cell in range(n):
-                of_ik[cell] += part[cell]
-            for cell in range(n):
-                of_jk[cell] += part[cell]
-            pair = starts[0] + (a * size_j + b) * n_classes
-            for c in range(size_k):
-                for q in range(n_classes):
-                    counts[pair + q] += part[c * n_classes + q]
+            for row in range(n):
+                table[cells[row]] += 1
 
 
 @kernel
@@ -174,105 +104,14 @@ def family_cells(x, y, members, sizes, cells):
 
 
 @kernel
-def add_family(x, y, members, sizes, scratch, counts):
+def add_family(x, y, members, sizes, counts):
     """Count a family's cells: counts[cell] += 1 for every row, cells numbered as in `family_cells`.
 
-    x (n_attributes, n) codes, y (n,), members (k + 1,), sizes (k + 1,); scratch (4, s) int32, of zeros; OUT counts
-    (n_cells,) int32 or int64.
+    x (n_attributes, n) codes, y (n,), members (k + 1,), sizes (k + 1,); OUT counts (n_cells,) int32 or int64.
     """
     room = np.empty(BLOCK_ROWS, np.uint32)
-    is_small = counts.size <= scratch.shape[1]
     for first in range(0, y.size, BLOCK_ROWS):
         n = min(BLOCK_ROWS, y.size - first)
-        cells = room[:n]
-        number_cells(x, y, members, sizes, first, cells)
-        if is_small:
-            # Four tables in turn: an increment need not wait for the one before it in the same cell.
-            for row in range(0, n - 3, 4):
-                scratch[0, cells[row]] += 1
-                scratch[1, cells[row + 1]] += 1
-                scratch[2, cells[row + 2]] += 1
-                scratch[3, cells[row + 3]] += 1
-            for row in range(n - n % 4, n):
-                scratch[0, cells[row]] += 1
-        else:
-            count_cells(cells, counts, x, members, first + n)
-    if is_small:
-        for t in range(4):
-            for cell in range(counts.size):
-                counts[cell] += scratch[t, cell]
-                scratch[t, cell] = 0
-
-
-@inner_kernel
-def count_narrow(cells, counts, noted, m):
-    """Count cells (n,), of which m are noted already; returns how many are then. As `add_narrow_family`."""
-    for row in range(cells.size):
-        cell = cells[row]
-        count = np.uint8(counts[cell] + np.uint8(1))
-        counts[cell] = count
-        # A branch, mistaken once in 256 rows at most. To write each cell where the next note belongs would take twice as
-        # long: that place is known only once the count has been fetched, and until then no later fetch may begin.
-        if count == 0:
-            noted[m] = cell
-            m += 1
-    return m
-
-
-@kernel
-def add_narrow_family(x, y, members, sizes, counts, noted):
-    """As `add_family`, into counts (n_cells,) uint8: a cell is noted each time that it begins again at 0.
-
-    OUT noted uint32, with room for all rows; returns how many are noted.
-    """
-    room, m = np.empty(BLOCK_ROWS, np.uint32), 0
-    for first in range(0, y.size, BLOCK_ROWS):
-        cells = room[: min(BLOCK_ROWS, y.size - first)]
-        number_cells(x, y, members, sizes, first, cells)
-        m = count_narrow(cells, counts, noted, m)
-    return m
-
-
-@kernel
-def add_narrow_keys(keys, counts, noted):
-    """Count keys (n,), the numbers of their cells; OUT counts, noted as of `add_narrow_family`."""
-    return count_narrow(keys, counts, noted, 0)
-
-
-@inner_kernel
-def add_bytes(a, b):  # (n,) uint8 twice; OUT a
-    """Add b to a; whether any sum begins again at 0."""
-    wraps = np.uint8(0)
-    for i in range(a.size):
-        total = np.uint8(a[i] + b[i])
-        wraps |= np.uint8(total < b[i])
-        a[i] = total
-    return wraps != 0
-
-
-@kernel
-def add_narrow_cells(ours, theirs, noted):
-    """Add counts (n_cells,) uint8 of the same cells; OUT ours, noted (n_cells,) uint32 as of `add_narrow_family`, ascending."""
-    m = 0
-    for first in range(0, ours.size, BLOCK_ROWS):
-        a, b = ours[first : first + BLOCK_ROWS], theirs[first : first + BLOCK_ROWS]
-        if add_bytes(a, b):
-            for i in range(a.size):
-                if a[i] < b[i]:
-                    noted[m] = first + i
-                    m += 1
-    return m
-
-
-@kernel
-def narrow_cells(words, cells, counts):
-    """Cells with a count other than zero, ascending; words (n,) uint64 of eight cells each; OUT cells, counts int64, with room for one more."""
-    m = 0
-    for w in range(words.size):
-        word = words[w]
-        if word != 0:
-            for i in range(8):
-                count = (word >> np.uint64(8 * i)) & np.uint64(255)
-                cells[m] = 8 * w + i
-                counts[m] = count
-                m += count != 0
+        number_cells(x, y, members, sizes, first, room[:n])
+        for row in range(n):
+            counts[room[row]] += 1

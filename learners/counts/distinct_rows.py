@@ -14,6 +14,7 @@ from learners.counts.sparse_counts import Folder
 from learners.errors import InvalidCounts, StatisticMismatch
 from learners.kernels.arrays import Codes, Integers, Uint64s
 from learners.passes.memory import memory_limit
+from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps
 
@@ -23,17 +24,10 @@ FIRST_ROWS = 1 << 12
 
 
 class Packed(NamedTuple):
-    """Distinct rows.
+    """Distinct rows."""
 
-    Attributes
-    ----------
-    rows : (n, w) uint64
-        The codes of each row as bits.
-    counts : (n,) int64
-    """
-
-    rows: Uint64s
-    counts: Integers
+    rows: Uint64s  # (n, w) uint64: the codes of each row as bits
+    counts: Integers  # (n,) int64
 
 
 class _Layout:
@@ -98,21 +92,13 @@ class _Table:
         return Packed(self.rows[: self.n], self.totals[: self.n])
 
 
-class DistinctRows:
+class DistinctRows(CodeStatistic):
     """How often each combination of the codes of all attributes occurs.
 
-    Parameters
-    ----------
-    schema : Schema
-        Without a target.
-
-    Attributes
-    ----------
-    n_rows : int
+    `schema`: without a target.
     """
 
     stage = "counting distinct rows"
-    can_subtract = True
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -130,15 +116,6 @@ class DistinctRows:
         """What is collected."""
         return {"statistic": "distinct rows"}
 
-    @property
-    def columns(self) -> list[str]:
-        """Columns to read."""
-        return self.schema.columns
-
-    def empty(self) -> DistinctRows:
-        """No rows."""
-        return DistinctRows(self.schema)
-
     def under(self, schema: Schema) -> DistinctRows:
         """No rows, by another schema."""
         return DistinctRows(schema)
@@ -149,27 +126,12 @@ class DistinctRows:
         self._add(Packed(self._layout.packed(rows.x), np.ones(rows.n_rows, np.int64)))
 
     def check(self) -> None:
-        """Refuse counts in memory that are negative, or do not sum to the rows.
-
-        Raises
-        ------
-        InvalidCounts
-        """
+        """Refuse counts in memory that are negative, or do not sum to the rows. Raises InvalidCounts."""
         counts = self._table.content().counts
         if counts.min(initial=0) < 0 or (self.is_in_memory and counts.sum() != self.n_rows):
             raise InvalidCounts(self.stage, f"{self.n_rows:,} rows were counted as {counts.sum():,}")
 
-    def merge(self, other: DistinctRows) -> None:
-        """Add the rows of another part of the data."""
-        self._combine(other, 1)
-
-    def subtract(self, other: DistinctRows) -> None:
-        """Take away rows that were counted before."""
-        self._combine(other, -1)
-
     def _combine(self, other: DistinctRows, sign: int) -> None:
-        if other.schema != self.schema or other.spec != self.spec:
-            raise StatisticMismatch("Distinct rows of different schemas cannot be combined.")
         self.n_rows += sign * other.n_rows
         for part in list(other._parts()) if other is self else other._parts():
             self._add(Packed(part.rows, sign * part.counts))

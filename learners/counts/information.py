@@ -64,7 +64,6 @@ def mutual_information(pairs: PairCounts, width_cost: float = 0.0) -> Floats:
 
     Parameters
     ----------
-    pairs : PairwiseCounts or SparsePairs over n attributes
     width_cost : float
         How many times df / 2N is taken off, where df = (values of X_i seen - 1)(classes seen - 1).
 
@@ -94,7 +93,6 @@ def conditional_mutual_information(pairs: PairCounts, width_cost: float = 0.0) -
 
     Parameters
     ----------
-    pairs : PairwiseCounts over n attributes
     width_cost : float
         How many times df / 2N is taken off, where df is the sum over the classes of (values of X_i seen there - 1) times
         (values of X_j seen there - 1): two independent attributes of many values would show about df / 2N by chance.

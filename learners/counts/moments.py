@@ -14,6 +14,7 @@ import pyarrow as pa
 from learners.counts.moment_kernels import add_products, key_bounds, set_digit, set_digits
 from learners.errors import EmptyStatistic, SchemaError, StatisticMismatch, UnknownColumn
 from learners.kernels.arrays import Floats, Uint8s
+from learners.passes.statistic import Sum
 from learners.schema import Attribute
 from learners.schema.discretise import numbers_of
 from learners.schema.encoding.encode import numbers
@@ -28,22 +29,11 @@ MOST_DIGITS = 6
 
 @dataclass(frozen=True)
 class Unit:
-    """How the numbers of a column become whole ones: (x - shift) / 2^exponent, rounded.
+    """How the numbers of a column become whole ones: (x - shift) / 2^exponent, rounded."""
 
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    arrow_type : str
-        Of the column in training, in whose unit times are told.
-    shift : float
-        A whole number of units.
-    exponent : int
-    """
-
-    name: str
-    arrow_type: str
-    shift: float
+    name: str  # of the column
+    arrow_type: str  # of the column in training, in whose unit times are told
+    shift: float  # a whole number of units
     exponent: int
 
     @classmethod
@@ -65,7 +55,7 @@ class Unit:
         return cls(attribute.name, attribute.arrow_type, shift, exponent)
 
 
-class Moments:
+class Moments(Sum):
     """Number of rows, sums and sums of products of numeric columns, over the rows that lack none of them.
 
     Parameters
@@ -83,7 +73,6 @@ class Moments:
 
     schema = None
     stage = "adding up products"
-    can_subtract = True
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self.units = tuple(units)
@@ -114,12 +103,8 @@ class Moments:
     def update(self, rows: pa.RecordBatch) -> None:
         """Add a record batch.
 
-        Raises
-        ------
-        UnknownColumn
-            If a column is absent.
-        SchemaError
-            If a column is not numeric, or holds a number that is infinite or far beyond all others.
+        Raises UnknownColumn if a column is absent; SchemaError if a column is not numeric, or holds a number that is
+        infinite or far beyond all others.
         """
         x = []
         for unit in self.units:
@@ -199,17 +184,7 @@ class Moments:
                             self._products[place] += whole[row][column] << (DIGIT_BITS * (t + u))
         self._pending = {}
 
-    def merge(self, other: Moments) -> None:
-        """Add the sums of other rows."""
-        self._combine(other, 1)
-
-    def subtract(self, other: Moments) -> None:
-        """Take away the sums of rows that were added before."""
-        self._combine(other, -1)
-
     def _combine(self, other: Moments, sign: int) -> None:
-        if other.spec != self.spec:
-            raise StatisticMismatch("Moments of different columns or units cannot be combined.")
         self._settle()
         other._settle()
         self.n_rows += sign * other.n_rows
@@ -218,13 +193,7 @@ class Moments:
         self._products = [a + sign * b for a, b in zip(self._products, other._products, strict=True)]
 
     def mean(self) -> Floats:
-        """(d,) float64: of the columns.
-
-        Raises
-        ------
-        EmptyStatistic
-            If there are no complete rows.
-        """
+        """(d,) float64: of the columns. Raises EmptyStatistic if there are no complete rows."""
         self._require_rows()
         return np.array(
             [
@@ -236,10 +205,7 @@ class Moments:
     def scatter(self) -> Floats:
         """(d, d) float64: sums of products of deviations from the mean, each the double nearest to the exact number.
 
-        Raises
-        ------
-        EmptyStatistic
-            If there are no complete rows.
+        Raises EmptyStatistic if there are no complete rows.
         """
         self._require_rows()
         d = len(self.units)

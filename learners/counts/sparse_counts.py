@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
-import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -15,14 +13,13 @@ import numpy as np
 
 from learners.counts.sort_kernels import count_sorted, merge_runs, sort_keys
 from learners.kernels.arrays import Integers, Uint32s
-from learners.passes.memory import MemoryLimit
+from learners.passes.memory import MemoryLimit, TemporaryFolder
 
 MAX_RUNS_RATIO = 2
 BLOCK_CELLS = 1 << 18
 SAMPLE = 1024
 N_MERGERS = 2
 CELL_BYTES = 16
-MOST_SHORT = (1 << 32) - 1
 MOST_WAITING = 1 << 22  # keys
 LEAST_ROOM = 1 << 20  # keys: an array for which NumPy asks the machine for large pages
 
@@ -47,12 +44,8 @@ EMPTY = Run(np.empty(0, np.int64), np.empty(0, np.int64))
 class FileRun:
     """A run in a file: all cells, then all counts.
 
-    Parameters
-    ----------
-    path : Path
-    n_cells : int
-    samples : (n_cells / SAMPLE,) int64
-        Every so many of the cells, from the first: to find a cell without touching the whole file.
+    `samples`, (n_cells / SAMPLE,) int64: every so many of the cells, from the first: to find a cell without touching the
+    whole file.
     """
 
     def __init__(self, path: Path, n_cells: int, samples: Integers) -> None:
@@ -72,19 +65,16 @@ class FileRun:
 
     def mapped(self) -> Run:
         """The whole run without reading it."""
-        cells = np.memmap(self.path, np.int64, "r", 0, (self.n_cells,))
-        return Run(
-            np.asarray(cells), np.asarray(np.memmap(self.path, np.int64, "r", 8 * self.n_cells, (self.n_cells,)))
-        )
+        parts = (np.memmap(self.path, np.int64, "r", at, (self.n_cells,)) for at in (0, 8 * self.n_cells))
+        return Run(*map(np.asarray, parts))
 
 
-class Folder:
-    """A temporary folder, removed with the last counts that lie in it."""
+class Folder(TemporaryFolder):
+    """Of counts: removed with the last that lie in it."""
 
     def __init__(self, parent: Path) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="fewpass-cells-", dir=parent))
+        super().__init__(parent, "fewpass-cells-")
         self._n_files = 0
-        weakref.finalize(self, shutil.rmtree, str(self.path), ignore_errors=True)
 
     def next_path(self) -> Path:
         """A name that is not taken."""
@@ -95,12 +85,6 @@ class Folder:
 def wide(run: Run | KeyRun) -> Run:
     """The same run, int64."""
     return Run(run.cells.astype(np.int64, copy=False), run.counts.astype(np.int64, copy=False))
-
-
-def short(run: Run) -> Run | KeyRun:
-    """The same run, uint32 where that is enough."""
-    is_short = max(run.cells.max(initial=0), run.counts.max(initial=0)) <= MOST_SHORT and run.counts.min(initial=0) >= 0
-    return KeyRun(run.cells.astype(np.uint32), run.counts.astype(np.uint32)) if is_short else run
 
 
 def merged(a: Run | KeyRun, b: Run | KeyRun) -> Run:
@@ -148,15 +132,7 @@ class SparseCells:
         self.capacity = int(
             np.clip(limit.n_bytes // (4 * (2 * self._buffer.itemsize + CELL_BYTES)), 1 << 14, MOST_WAITING)
         )
-        self._n_buffered = self._n_expected = 0
-
-    def prepare(self, n_keys: int) -> None:
-        """Make ready for so many keys, before the first."""
-        self._n_expected = min(self.capacity, max(n_keys, LEAST_ROOM))
-
-    def add_keys(self, keys: Integers | Uint32s) -> None:
-        """Count a row for each key (n,)."""
-        self.room(keys.size)[:] = keys
+        self._n_buffered, self._n_expected = 0, min(self.capacity, LEAST_ROOM)
 
     def room(self, n: int) -> Integers | Uint32s:
         """Where to write n keys, each of which counts a row; before anything else is asked of the counts."""
@@ -170,16 +146,6 @@ class SparseCells:
             self._buffer = grown
         self._n_buffered += n
         return self._buffer[self._n_buffered - n : self._n_buffered]
-
-    @property
-    def n_waiting(self) -> int:
-        """Keys that have not been sorted yet."""
-        return self._n_buffered
-
-    def drain(self) -> Integers | Uint32s:
-        """The keys that have not been sorted yet, which are counted no more."""
-        keys, self._n_buffered = self._buffer[: self._n_buffered], 0
-        return keys
 
     def _keys(self, n: int) -> Integers | Uint32s:
         """Room for n keys."""
@@ -226,7 +192,8 @@ class SparseCells:
     def _settle(self) -> None:
         """Make a run of all keys; it may lie in their buffer."""
         if self._n_buffered:
-            self.add_run(counted(self.drain(), self.n_bits))
+            keys, self._n_buffered = self._buffer[: self._n_buffered], 0
+            self.add_run(counted(keys, self.n_bits))
         self._buffer = self._keys(0)
 
     def _write(self) -> None:
@@ -265,11 +232,7 @@ class SparseCells:
 def merge_files(files: list[FileRun], folder: Folder) -> FileRun:
     """Merge runs in files into one, a range of cells at a time.
 
-    Parameters
-    ----------
-    files : list of FileRun
-    folder : Folder
-        Where the result goes.
+    `folder`: where the result goes.
     """
     path, tail = folder.next_path(), folder.next_path()
     # Every so many cells of the longest run a range ends; the other runs have about as many there, or fewer.

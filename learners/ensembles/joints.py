@@ -63,7 +63,15 @@ class Joints:
             for model, views in zip(self.models, self.views, strict=True)
         ]
         logs = np.log(np.maximum([p for p, _ in answers], LEAST))  # as 0 x -inf is no number
-        return logs, np.mean([evidence for _, evidence in answers], axis=0)
+        return logs, np.mean([log_evidence for _, log_evidence in answers], axis=0)
+
+    def log_evidence(self, x: Codes) -> Floats:
+        """Of (n_attributes, n) codes in which nothing is missing (n,) the mean of their log P(known)."""
+        of_each = [
+            model.log_evidence(views.chunk(Chunk(x, None)).x)
+            for model, views in zip(self.models, self.views, strict=True)
+        ]
+        return np.asarray(np.mean(of_each, axis=0))
 
     def deviation(self, x: Codes) -> Floats:
         """(n, n_classes) the standard deviation of a log probability by one of them."""

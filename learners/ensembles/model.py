@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.incomplete import Completeness, normalized
+from learners.classifiers.lookup.incomplete import Completeness
 from learners.classifiers.lookup.intervals import credible_intervals
 from learners.classifiers.lookup.log_terms import log_factors
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.lookup.tables import family_logs, in_parts, log_joints, probabilities
+from learners.classifiers.lookup.tables import Tables, family_logs, in_parts, log_joints, of_entries, probabilities
 from learners.ensembles import describe
 from learners.ensembles.correction.forest import forest_of_arrays
-from learners.ensembles.correction.forest_kernels import Forest, add_expected_scores, add_scores, softmax_rows
+from learners.ensembles.correction.forest_kernels import Forest, add_expected_scores, add_scores
 from learners.ensembles.correction.shap import shap_terms
 from learners.ensembles.joints import LEAST, Joints
 from learners.ensembles.lookup.intervals import pooled_deviations
@@ -124,7 +124,7 @@ class EnsembleModel:
         """
         out = np.empty((chunk.n_rows, self.schema.n_classes))
         in_parts(chunk.n_rows, threads, lambda i, j: self._predict(chunk.x[:, i:j], out[i:j]))
-        self._completeness.answer_incomplete(chunk.x, self.answer_known, out)
+        self._completeness.answer_incomplete(chunk.x, self.answer_known, self.joints.log_evidence, out)
         return out
 
     @property
@@ -139,8 +139,8 @@ class EnsembleModel:
 
     def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
         """Of (n_attributes, n) codes that may be missing the (n, n_classes) class probabilities, and (n,) log P(known)."""
-        share, log_ensemble, of_joints, evidence = self._answers_of_both(x)
-        return self.joints.pooled(share, log_ensemble, of_joints, self._tables.log_prior), evidence
+        share, log_ensemble, of_joints, log_evidence = self._answers_of_both(x)
+        return self.joints.pooled(share, log_ensemble, of_joints, self._tables.log_prior), log_evidence
 
     def _answers_of_both(self, x: Codes) -> tuple[Floats, Floats, Floats, Floats]:
         """The share of the ensemble, log probabilities by the ensemble and by each joint member, log P(known)."""
@@ -149,9 +149,9 @@ class EnsembleModel:
         log_joints(self._tables, self.views.chunk(Chunk(own, None)).x, 0, x.shape[1], scores)
         if self.correction is not None:
             add_expected_scores(self.correction.forest, own, self.schema.domain_sizes, scores)
-        ensemble, _ = normalized(scores, self._tables.log_prior)
-        of_joints, evidence = self.joints.answer_known(own)
-        return self.joints.share_of_ensemble(own), np.log(np.maximum(ensemble, LEAST)), of_joints, evidence
+        kernels.normalize_rows(scores, self._tables.log_prior, np.empty(x.shape[1]))
+        of_joints, log_evidence = self.joints.answer_known(own)
+        return self.joints.share_of_ensemble(own), np.log(np.maximum(scores, LEAST)), of_joints, log_evidence
 
     def _predict(self, x: Array, out: Floats) -> None:
         x = np.ascontiguousarray(x)
@@ -163,7 +163,7 @@ class EnsembleModel:
             return
         log_joints(self._tables, by_views, 0, n, out)
         add_scores(self.correction.forest, x, 0, n, out)
-        softmax_rows(out, self._tables.log_prior, 0, n)
+        kernels.normalize_rows(out, self._tables.log_prior, np.empty(n))
 
     def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
         """The terms whose sum is the score of a class: (n_classes,) the prior, (n_attributes, n_rows, n_classes) the rest.
@@ -173,7 +173,7 @@ class EnsembleModel:
         of_views = self.views.chunk(chunk)
         terms = np.zeros((self.schema.n_attributes, chunk.n_rows, self.schema.n_classes))
         for first, last in self._member_ranges:
-            own = log_factors(_slice(self._tables, first, last), of_views)
+            own = log_factors(of_entries(self._tables, first, last), of_views)
             np.add.at(terms, self.views.attribute, own)
         prior = np.array(self._tables.log_prior)
         if self.correction is not None:
@@ -187,7 +187,7 @@ class EnsembleModel:
         return list(pairwise(np.searchsorted(self.entries.member, np.arange(n_members + 1)).tolist()))
 
     @cached_property
-    def _spreads(self) -> list[kernels.LookupTables]:
+    def _spreads(self) -> list[Tables]:
         """For each member the variances of its terms, as look-up tables."""
         spread = self._tables._replace(
             dense=self.entries.spread_dense.astype(np.float32),
@@ -196,7 +196,7 @@ class EnsembleModel:
             is_hierarchical=np.zeros(1, np.uint8),
         )
         freeze(*spread)
-        return [_slice(spread, first, last) for first, last in self._member_ranges]
+        return [of_entries(spread, first, last) for first, last in self._member_ranges]
 
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
         """Central credible intervals of the class probabilities, weights and trees taken as known.
@@ -242,7 +242,7 @@ class EnsembleModel:
         total, squares = np.zeros((2, x.shape[1], self.schema.n_classes))
         scores = np.empty_like(total)
         for first, last in self._member_ranges:
-            log_joints(_slice(tables, first, last), x, 0, x.shape[1], scores)
+            log_joints(of_entries(tables, first, last), x, 0, x.shape[1], scores)
             scores *= n_members
             log_p = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
             total += log_p
@@ -326,15 +326,3 @@ class EnsembleModel:
     def tables(self) -> dict[str, pa.Table]:
         """Those of the joint member, with `members`: every family of every member with its weights."""
         return self.joint.tables() | {"members": describe.members_table(self), "facts": describe.facts_table(self)}
-
-
-def _slice(tables: kernels.LookupTables, first: int, last: int) -> kernels.LookupTables:
-    """The tables of some families in a row."""
-    return tables._replace(
-        attribute=tables.attribute[first:last],
-        n_values=tables.n_values[first:last],
-        parent_starts=tables.parent_starts[first : last + 1],
-        dense_starts=tables.dense_starts[first:last],
-        hash_starts=tables.hash_starts[first : last + 1],
-        hash_shifts=tables.hash_shifts[first:last],
-    )

@@ -29,6 +29,7 @@ from learners.models.parameters import Parameters
 from learners.passes.combined import Together
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
+from learners.passes.memory import give_back
 from learners.schema import Chunk, Kept, Overrides, Schema
 from learners.schema.encoding.views import Views
 from learners.schema.inference.summaries import ColumnSummaries
@@ -229,6 +230,7 @@ class _Training:
         n_kept, n_fitted = len(pool.members), len(members)
         compiled = compile_pool(self.views.schema, class_counts, pool)
         del fitted, members, solved, pool  # the trees are in no use any more
+        give_back()
 
         def left_out(threads: int, which: slice) -> Floats:
             of_own = own[:n_kept, which].mean(axis=0)

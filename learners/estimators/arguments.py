@@ -43,9 +43,7 @@ KINDS = {
 def check_argument(name: str, value: object, annotation: str) -> None:
     """Refuse a value that is not what an annotation says; annotations that `KINDS` does not have say nothing.
 
-    Raises
-    ------
-    InvalidParameter
+    Raises InvalidParameter.
     """
     plain = annotation.removesuffix(" | None")
     if value is None and plain != annotation:
@@ -72,12 +70,7 @@ def with_checks(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_common(estimator: Any) -> None:
-    """Look at what every estimator takes besides the parameters of its learner.
-
-    Raises
-    ------
-    InvalidParameter
-    """
+    """Look at what every estimator takes besides the parameters of its learner. Raises InvalidParameter."""
     for name, annotation in {
         "target": "str | None",
         "schema": "Schema | None",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -18,25 +17,23 @@ from learners.circuits.queries.answer_types import Answer
 from learners.circuits.queries.column_values import missing_cells, nameable, rows_of_batch, with_cells
 from learners.circuits.queries.imputation import filled
 from learners.circuits.recipes import CircuitParameters
-from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter
 from learners.estimators.arguments import check_common, with_checks
 from learners.estimators.columns import KnownColumns, arrow_schema_of, warn
 from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.explaining import Explaining
-from learners.estimators.forms import Rows, are_paths, column_of, is_pandas_frame, rows_of
+from learners.estimators.forms import Rows, are_files, column_of, is_pandas_frame, rows_of, source_of_files
 from learners.estimators.labels import with_class_column
-from learners.kernels.arrays import Array, Floats
+from learners.kernels.arrays import Floats
 from learners.models.evidence import RawValue
 from learners.models.query import How, Query, check_kind
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
 from learners.passes.progress_bar import shown
 from learners.passes.row_weights import with_weights
-from learners.passes.sources.csv.types import idle_options, told_types
+from learners.passes.sources.csv.types import idle_options
 from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source
-from learners.passes.sources.streams import source_of_stream
 from learners.registry import recipes
 from learners.schema import Chunk, Overrides, Schema
 from learners.schema.discarded_columns import losses
@@ -158,9 +155,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         """(n_rows,) float64: log-likelihood of each row, in nats; of the columns that X has, the class among them, and what is missing
         summed out.
 
-        Raises
-        ------
-        SchemaError
+        Raises SchemaError.
         """
         model = self._model()
         parts = [model.log_likelihood(encode(batch, model.schema)) for batch in self._batches(X, with_class=True)]
@@ -170,57 +165,16 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         """Mean log-likelihood of a row, in nats."""
         return float(self.score_samples(X).mean())
 
-    @available_if(_with_class)
-    def predict_proba(self, X: Any) -> Floats:
-        """(n_rows, n_classes) float64: P(class | attributes), in the order of `classes_`.
-
-        Raises
-        ------
-        AttributeError
-            If no class was learned.
-        SchemaError, InvalidPrediction
-        """
-        model = self._model()
-        parts = [model.predict_proba(encode(batch, model.schema)) for batch in self._batches(X)]
-        return all_distributions(parts, model.schema.n_classes)
-
-    @available_if(_with_class)
-    def predict(self, X: Any) -> Array:
-        """(n_rows,): the most probable class of each row.
-
-        Raises
-        ------
-        AttributeError, SchemaError
-        """
-        most_probable = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[most_probable]
-
-    @available_if(_with_class)
-    @with_checks
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
-        """Low and high ends (n_rows, n_classes) float64 of the credible intervals of class probabilities, for `learning="gibbs"`.
-
-        Raises
-        ------
-        AttributeError, InvalidParameter
-        """
-        model = self._model()
-        intervals_of = getattr(model, "credible_intervals", None)
-        if intervals_of is None:
-            raise InvalidParameter("interval", level, 'only a posterior has intervals: learn with learning="gibbs"')
-        found = [intervals_of(encode(batch, model.schema), level) for batch in self._batches(X)]
-        nobody = np.empty((0, model.schema.n_classes))
-        low, high = (np.concatenate([*(ends[which] for ends in found), nobody]) for which in (0, 1))
-        return low, high
+    predict_proba = available_if(_with_class)(Explaining.predict_proba)
+    predict = available_if(_with_class)(Explaining.predict)
+    predict_interval = available_if(_with_class)(Explaining.predict_interval)
 
     def query(self, query: Query) -> Answer:
         """The answer to `Marginal`, `Conditional`, `Moments`, `Sample`, `Map`, `Impute` or `Surprise`, see `circuits.queries.answer_all`.
 
         With `learning="gibbs"` it has standard errors and intervals.
 
-        Raises
-        ------
-        UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError
+        Raises UnknownColumn, InvalidEvidence, ImpossibleEvidence or SchemaError.
         """
         check_kind(query)
         return self._model().answer([query])[0]
@@ -231,7 +185,6 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table
         how : "mode", "mean" or "draw"
             Each cell by itself, its most probable value, or the mean of a number; or a row's missing cells together by one draw given the
             others.
@@ -304,8 +257,8 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     def _batches(self, X: Any, with_class: bool = False, every: bool = False) -> Iterator[pa.RecordBatch]:
         """The rows with the columns of the model, or all of theirs; columns without names have those of training."""
         known, schema = self._columns, self._model().schema
-        if are_paths(X) or isinstance(X, Source):
-            source = X if isinstance(X, Source) else Source.open(X, types=told_types(schema))
+        if are_files(X):
+            source = source_of_files(X, schema)
             rows = Rows(source.arrow_schema, source.batches(source.arrow_schema.names))
         else:
             rows = rows_of(X, self)
@@ -324,15 +277,12 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         """The rows to learn from, the class column if there is one, and whether the caller has named the columns."""
         check_common(self)
         target = y if isinstance(y, str) else self.target
-        if are_paths(X) or isinstance(X, Source):
-            if y is not None and not isinstance(y, str):
-                raise InvalidParameter("y", type(y).__name__, "with paths, give the name of the class column")
-            types = told_types(self.schema, self.columns)
-            return X if isinstance(X, Source) else Source.open(X, types=types), target, True
+        if are_files(X):
+            return source_of_files(X, self.schema, self.columns, y), target, True
         rows = rows_of(X, self)
         if y is not None and not isinstance(y, str):
             rows, target = with_class_column(rows, y, self.target)
-        return source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex), target, rows.is_named
+        return rows.source(), target, rows.is_named
 
     def _as_given(self, table: pa.Table, is_frame: bool, is_array: bool) -> Any:
         if is_frame:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self, cast
-from uuid import uuid4
 
 import numpy as np
 import pyarrow.dataset as pads
@@ -13,13 +12,19 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from learners.classifiers.table_warnings import table_warnings
-from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter, LearnerError, SchemaError
-from learners.estimators.arguments import check_common, with_checks
+from learners.estimators.arguments import check_common
 from learners.estimators.columns import KnownColumns, warn
 from learners.estimators.constructors import COMMON, construct_from
 from learners.estimators.explaining import Explaining
-from learners.estimators.forms import are_paths, are_records, is_record, rows_of, source_of_dataset
+from learners.estimators.forms import (
+    are_files,
+    are_records,
+    is_record,
+    rows_of,
+    source_of_dataset,
+    source_of_files,
+)
 from learners.estimators.labels import accuracy, counts_of, knowing, plain_classes, unused_name, with_class_column
 from learners.estimators.single_row import record_of
 from learners.kernels.arrays import Floats
@@ -29,10 +34,9 @@ from learners.passes.engine import OnProgress
 from learners.passes.learner import Part, drive
 from learners.passes.progress_bar import shown
 from learners.passes.row_weights import Weight, by_weight, with_weights
-from learners.passes.sources.csv.types import idle_options, told_types
+from learners.passes.sources.csv.types import idle_options
 from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source
-from learners.passes.sources.streams import source_of_stream
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.schema import Chunk, Schema
@@ -146,14 +150,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         What both have counted is added; only what neither has (the families of a new structure, or everything if the
         schema was not given and differs) is counted again, from the data that the two were fitted to.
 
-        Parameters
-        ----------
-        other : fitted estimator of the same class and parameters
-
-        Raises
-        ------
-        LearnerError
-            If the two differ in class, parameters or target.
+        Raises LearnerError if the two differ in class, parameters or target.
         """
         check_is_fitted(self, "model_")
         if not isinstance(other, Classifier):
@@ -253,19 +250,13 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
                 if is_record(X):
                     raise
                 # The values of a frame may have types that records have not: read it as a table.
-        parts = [known.model.predict_proba(chunk) for chunk in self._chunks(X)]
-        return all_distributions(parts, known.model.schema.n_classes)
+        return super().predict_proba(X)
 
     def predict_log_proba(self, X: Any) -> Floats:
         """(n_rows, n_classes) float64: the logarithms of `predict_proba`."""
         with np.errstate(divide="ignore"):
             logs: Floats = np.log(self.predict_proba(X))
         return logs
-
-    def predict(self, X: Any) -> np.ndarray[Any, Any]:
-        """(n_rows,): the most probable class of each row."""
-        most_probable = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[most_probable]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows whose most probable class is theirs; y has the (n_rows,) classes."""
@@ -283,26 +274,6 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         """
         return self._known().classify
 
-    @with_checks
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
-        """Central credible intervals of the class probabilities, for estimators hdp and hdp-map; of circuits see `SumProductNetwork`.
-
-        Returns
-        -------
-        low, high : (n_rows, n_classes) float64
-            P(class | attributes) lies between them with posterior probability `level`.
-
-        Raises
-        ------
-        InvalidParameter
-            If the estimator is another one, or the level is not between 0 and 1.
-        """
-        intervals_of = getattr(self._known().model, "credible_intervals", None)
-        if intervals_of is None:
-            raise InvalidParameter("interval", level, "models of this kind have no posterior")
-        low, high = zip(*[intervals_of(chunk, level) for chunk in self._chunks(X)], strict=True)
-        return np.concatenate(low), np.concatenate(high)
-
     def _known(self) -> KnownColumns:
         try:
             return self._columns
@@ -314,8 +285,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         """The rows, encoded; files and streams batch by batch."""
         known = self._known()
         schema = known.model.schema
-        if are_paths(X) or isinstance(X, Source):
-            source = X if isinstance(X, Source) else Source.open(X, types=told_types(schema))
+        if are_files(X):
+            source = source_of_files(X, schema)
             names = [name for name in source.arrow_schema.names if name != schema.target]
             known.check_names(names)
             attributes = set(known.attributes)
@@ -344,19 +315,20 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         named = y if isinstance(y, str) else self.target
         if isinstance(X, pads.Dataset) and sample_weight is None and (y is None or isinstance(y, str)):
             X = source_of_dataset(X) or X  # its files, if they alone are its rows
-        if are_paths(X) or isinstance(X, Source):
-            if y is not None and not isinstance(y, str):
-                raise InvalidParameter("y", type(y).__name__, "with paths, give the name of the class column")
+        if are_files(X):
             if sample_weight is not None:
                 raise InvalidParameter(
                     "sample_weight",
                     type(sample_weight).__name__,
                     'with paths, name the column: columns={"w": {"weight": True}}',
                 )
-            if named is None:
+            if named is None and y is None:
                 raise InvalidParameter("target", None, "name the class column: target='…', or fit(X, 'column')")
-            types = told_types(self.model_.schema if is_more else self.schema, self.columns)
-            return X if isinstance(X, Source) else Source.open(X, types=types), named, True
+            return (
+                source_of_files(X, self.model_.schema if is_more else self.schema, self.columns, y),
+                cast(str, named),
+                True,
+            )
         if named is None and y is None:
             raise InvalidParameter(
                 "target",
@@ -370,8 +342,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         if y is not None and not isinstance(y, str):
             rows, named = with_class_column(rows, y, self.target)
         if sample_weight is None:
-            return source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex), cast(str, named), rows.is_named
+            return rows.source(), cast(str, named), rows.is_named
         weight = Weight(unused_name("sample_weight", rows.arrow_schema.names))
         rows = rows.with_column(weight.column, counts_of(sample_weight), "sample_weight")
-        weighted = by_weight(source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex), weight, is_hidden=True)
-        return weighted, cast(str, named), rows.is_named
+        return by_weight(rows.source(), weight, is_hidden=True), cast(str, named), rows.is_named

@@ -76,13 +76,7 @@ class KnownColumns:
             warn(message)
 
     def check_record(self, record: Mapping[str, Any]) -> None:
-        """Look at the columns of a row; it need not have all of them.
-
-        Raises
-        ------
-        SchemaError
-            If it has none of the model's.
-        """
+        """Look at the columns of a row; it need not have all of them. Raises SchemaError if it has none of the model's."""
         if not record.keys() <= self.known:
             self._warn_of_unknown([name for name in record if name not in self.known])
         elif record:
@@ -92,10 +86,7 @@ class KnownColumns:
     def check_names(self, names: Sequence[str]) -> None:
         """Look at the columns of a table: those that are absent or unknown are told.
 
-        Raises
-        ------
-        SchemaError
-            If it has none of the model's.
+        Raises SchemaError if it has none of the model's.
         """
         names = tuple(names)
         if names == self._passed:
@@ -126,10 +117,7 @@ class KnownColumns:
     def names_by_position(self, n_columns: int, is_named: bool) -> tuple[str, ...] | None:
         """Names for columns that can only be told by their position; None if their own names tell them.
 
-        Raises
-        ------
-        SchemaError
-            If there are more or fewer than there were in training.
+        Raises SchemaError if there are more or fewer than there were in training.
         """
         if is_named and self.is_named:
             return None
@@ -153,10 +141,7 @@ class KnownColumns:
 def arrow_schema_of(schema: Schema, names: Sequence[str]) -> pa.Schema:
     """The columns of a model with the types that they had in training, as far as their names tell these; the class last.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of all columns but the target, used or not.
+    `names`: of all columns but the target, used or not.
     """
     kinds = {attribute.name: attribute for attribute in schema.attributes}
     fields = [pa.field(name, _arrow_type(kinds[name]) if name in kinds else pa.null()) for name in names]

@@ -65,8 +65,6 @@ def construct_from(
 
     Parameters
     ----------
-    cls : class
-    parameters : class
     renamed : mapping of str to str, optional
         Parameters that have another name here, as theirs is that of a method.
     base : class, optional

@@ -1,4 +1,4 @@
-"""Why an estimator answers as it does: contributions of the columns row by row, and over all."""
+"""What estimators answer of rows, and why: classes, intervals, contributions of the columns; and of queries."""
 
 from __future__ import annotations
 
@@ -7,19 +7,58 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from learners.errors import NoClass
+from learners.circuits.model import CircuitModel
+from learners.distributions.checks import all_distributions
+from learners.errors import InvalidParameter, NoClass
+from learners.estimators.arguments import with_checks
 from learners.estimators.columns import KnownColumns
-from learners.kernels.arrays import Floats
+from learners.kernels.arrays import Array, Floats
 from learners.models import explanation
 from learners.models.explanation import Explanation
 from learners.models.model import Model
+from learners.models.query import Query, check_kind
 from learners.registry.importance import importances
+from learners.registry.networks.network_answers import answer_all
+from learners.registry.networks.of_models import compiled
 from learners.schema import Chunk
 
 
 class Explaining:
-    """What classifiers tell of their answers."""
+    """What estimators with a class answer, and tell of their answers."""
+
+    def predict_proba(self, X: Any) -> Floats:
+        """(n_rows, n_classes) float64: P(class | attributes), in the order of `classes_`.
+
+        Raises AttributeError if no class was learned; SchemaError or InvalidPrediction.
+        """
+        model = self._known().model
+        return all_distributions([model.predict_proba(chunk) for chunk in self._chunks(X)], model.schema.n_classes)
+
+    def predict(self, X: Any) -> Array:
+        """(n_rows,): the most probable class of each row. Raises as `predict_proba` does."""
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
+
+    @with_checks
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Low and high ends, (n_rows, n_classes) float64 each, of central credible intervals of the class probabilities.
+
+        P(class | attributes) lies between them with posterior probability `level`: of estimators hdp and hdp-map, and of circuits
+        with `learning="gibbs"`.
+
+        Raises InvalidParameter if the model has no posterior, or the level is not between 0 and 1.
+        """
+        model = self._known().model
+        intervals_of = getattr(model, "credible_intervals", None)
+        if intervals_of is None:
+            problem = 'only posteriors have intervals: train with estimator "hdp" or "hdp-map", or circuits with learning="gibbs"'
+            raise InvalidParameter("interval", level, problem)
+        found = [intervals_of(chunk, level) for chunk in self._chunks(X)]
+        nobody = np.empty((0, model.schema.n_classes))
+        low, high = (np.concatenate([*(ends[which] for ends in found), nobody]) for which in (0, 1))
+        return low, high
 
     def explain(self, X: Any) -> Explanation:
         """Why each row gets its class; see `learners.explain`.
@@ -85,3 +124,25 @@ class Explaining:
     @abstractmethod
     def _chunks(self, X: Any) -> Iterator[Chunk]:
         """The rows of a table as codes, a part at a time."""
+
+
+class Querying:
+    """An estimator whose network, or that of its joint member, answers queries."""
+
+    _circuit: tuple[Model, CircuitModel] | None = None
+
+    def _compiled(self) -> CircuitModel:
+        """The model as a circuit, made once."""
+        model: Model = vars(self)["model_"]
+        if self._circuit is None or self._circuit[0] is not model:
+            self._circuit = (model, compiled(model))
+        return self._circuit[1]
+
+    def query(self, query: Query) -> dict[str, Any]:
+        """The answer to `Marginal`, `Conditional`, `Sample`, `Map`, `Impute` or `Surprise`, see `registry.networks.network_answers.answer_all`.
+
+        Raises InvalidParameter, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError, NetworkTooLarge or TablesTooLarge.
+        """
+        check_is_fitted(self, "model_")
+        check_kind(query)
+        return answer_all(vars(self)["model_"], [query], self._compiled)[0]

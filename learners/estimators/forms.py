@@ -6,13 +6,17 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
 from learners.errors import InvalidParameter, SchemaError, SourceError, one_line
+from learners.passes.sources.csv.types import declared_types
 from learners.passes.sources.source import Source
+from learners.passes.sources.streams import source_of_stream
+from learners.schema import Overrides, Schema
 from learners.schema.checks import check_lengths
 
 SLICE_ROWS = 65_536
@@ -26,22 +30,16 @@ ACCEPTED = (
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in memory, or of a stream that can be walked once.
-
-    Parameters
-    ----------
-    arrow_schema : pyarrow.Schema
-    batches : iterable of RecordBatch
-    is_named : bool
-        Whether the caller has named the columns; those of an array are known by their position.
-    n_rows : int or None
-        None of a stream, whose length shows at its end.
-    """
+    """Rows in memory, or of a stream that can be walked once."""
 
     arrow_schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
-    is_named: bool = True
-    n_rows: int | None = None
+    is_named: bool = True  # whether the caller has named the columns; those of an array are known by their position
+    n_rows: int | None = None  # None of a stream, whose length shows at its end
+
+    def source(self) -> Source:
+        """The rows, kept so that passes can walk them several times."""
+        return source_of_stream(self.arrow_schema, self.batches, uuid4().hex)
 
     def renamed(self, names: Iterable[str]) -> Rows:
         """The same columns under other names."""
@@ -53,10 +51,7 @@ class Rows:
     def with_column(self, name: str, values: pa.Array | pa.ChunkedArray, argument: str = "y") -> Rows:
         """The rows with one more column, which an argument of that name gives.
 
-        Raises
-        ------
-        InvalidParameter
-            If there is not one value for each row.
+        Raises InvalidParameter if there is not one value for each row.
         """
         if self.n_rows is not None and self.n_rows != len(values):
             raise InvalidParameter(
@@ -85,6 +80,18 @@ def are_paths(X: Any) -> bool:
     """Whether it is a path, or a sequence of nothing but paths."""
     is_list = isinstance(X, list | tuple) and bool(X) and all(isinstance(entry, str | os.PathLike) for entry in X)
     return isinstance(X, str | os.PathLike) or is_list
+
+
+def are_files(X: Any) -> bool:
+    """Whether `source_of_files` reads it."""
+    return isinstance(X, Source) or are_paths(X)
+
+
+def source_of_files(X: Any, schema: Schema | None, columns: Overrides | None = None, y: Any = None) -> Source:
+    """The source of paths, or the one that X is. Raises InvalidParameter if classes are given beside them."""
+    if y is not None and not isinstance(y, str):
+        raise InvalidParameter("y", type(y).__name__, "with paths, give the name of the class column")
+    return X if isinstance(X, Source) else Source.open(X, types=declared_types(schema, columns))
 
 
 def is_record(X: Any) -> bool:
@@ -134,20 +141,10 @@ def _n_chosen(dataset: pads.FileSystemDataset) -> int | None:
 def rows_of(X: Any, estimator: Any) -> Rows:
     """Rows in any form but paths, as record batches.
 
-    Parameters
-    ----------
-    X : table, stream or array
-    estimator : estimator
-        In whose name scikit-learn complains of an array.
-
-    Raises
-    ------
-    InvalidParameter
-        If it is no table.
-    SchemaError
-        If the values of a column have no common type.
-    SourceError
-        If a stream fails.
+    `X`: table, stream or array.
+    `estimator`: in whose name scikit-learn complains of an array.
+    Raises InvalidParameter if it is no table; SchemaError if the values of a column have no common type; SourceError if a
+    stream fails.
     """
     if is_record(X):
         X = [X]
@@ -274,13 +271,7 @@ def _table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
 
 
 def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
-    """Values as a column.
-
-    Raises
-    ------
-    SchemaError
-        If they have no common type.
-    """
+    """Values as a column. Raises SchemaError if they have no common type."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     # pandas' marks of what is missing stand in lists and arrays of objects; NaN in an array of numbers stays NaN.

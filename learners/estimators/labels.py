@@ -21,12 +21,7 @@ from learners.schema.schema import Value
 def classes_of(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
     """The class of each row, as a column.
 
-    Raises
-    ------
-    InvalidParameter
-        If these are no classes.
-    SchemaError
-        If they are of several types.
+    Raises InvalidParameter if these are no classes; SchemaError if they are of several types.
     """
     if isinstance(y, pa.Array | pa.ChunkedArray):
         return y
@@ -52,10 +47,7 @@ def name_of(y: Any) -> str | None:
 def with_class_column(rows: Rows, y: Any, target: str | None) -> tuple[Rows, str]:
     """The rows with their classes as one more column, and its name: that of y, or of the target.
 
-    Raises
-    ------
-    InvalidParameter
-        If the rows have a column of that name.
+    Raises InvalidParameter if the rows have a column of that name.
     """
     name = name_of(y) or target or "class"
     if name in rows.arrow_schema.names:
@@ -66,14 +58,9 @@ def with_class_column(rows: Rows, y: Any, target: str | None) -> tuple[Rows, str
 def counts_of(sample_weight: Any) -> pa.Array:
     """Weights as the number of times that each row counts, int64.
 
-    Parameters
-    ----------
-    sample_weight : (n,) array-like of whole numbers
-
-    Raises
-    ------
-    InvalidParameter
-        If one is negative or a fraction: the models are made of counts, and a part of a row cannot be counted.
+    `sample_weight`: (n,) array-like of whole numbers.
+    Raises InvalidParameter if one is negative or a fraction: the models are made of counts, and a part of a row cannot be
+    counted.
     """
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
@@ -96,12 +83,7 @@ def counts_of(sample_weight: Any) -> pa.Array:
 
 
 def accuracy(predicted: Any, y: Any, sample_weight: Any) -> float:
-    """The share of predictions that are right.
-
-    Raises
-    ------
-    InvalidParameter
-    """
+    """The share of predictions that are right. Raises InvalidParameter."""
     from sklearn.metrics import accuracy_score
 
     if np.shape(y)[:1] != predicted.shape:
@@ -122,12 +104,7 @@ def unused_name(name: str, names: Collection[str]) -> str:
 def plain_classes(classes: Any) -> list[Value]:
     """Declared classes as the schema has them.
 
-    Raises
-    ------
-    InvalidParameter
-        If these are no classes.
-    SchemaError
-        If they are of several types.
+    Raises InvalidParameter if these are no classes; SchemaError if they are of several types.
     """
     found: Sequence[Any] = np.asarray(classes).ravel().tolist()
     if not all(isinstance(name, str | bool | int | float) for name in found):
@@ -140,10 +117,7 @@ def plain_classes(classes: Any) -> list[Value]:
 def knowing(passes: Generator[Any, Any, Model], classes: Sequence[Value]) -> Generator[Any, Any, Model]:
     """The same passes of a learner, with classes that may not have occurred yet.
 
-    Raises
-    ------
-    InvalidParameter
-        If they are of another type than those of the rows.
+    Raises InvalidParameter if they are of another type than those of the rows.
     """
     answer: Any = None
     while True:

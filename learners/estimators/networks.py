@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from learners.estimators.asking import Querying
 from learners.estimators.classifier import Classifier
+from learners.estimators.explaining import Querying
 
 
 class NB(Querying, Classifier):

@@ -17,10 +17,7 @@ PLAIN = frozenset("iufb")
 def record_of(X: Any, known: KnownColumns) -> Mapping[str, Any] | None:
     """The row of a dict, or of a frame with one row, from column to raw value; None of anything else.
 
-    Raises
-    ------
-    SchemaError
-        If it has none of the model's columns.
+    Raises SchemaError if it has none of the model's columns.
     """
     if isinstance(X, dict):
         if not is_record(X):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
-from uuid import uuid4
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,7 +14,8 @@ from learners.errors import LearnerError
 from learners.estimators.arguments import check_argument, check_common, with_checks
 from learners.estimators.columns import warn
 from learners.estimators.constructors import COMMON, construct_from
-from learners.estimators.forms import are_paths, rows_of
+from learners.estimators.explaining import Querying
+from learners.estimators.forms import are_files, rows_of, source_of_files
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
 from learners.models.query import AnyQuery, StructureQuery, check_kind
@@ -26,12 +26,10 @@ from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
 from learners.passes.progress_bar import shown
 from learners.passes.row_weights import with_weights
-from learners.passes.sources.csv.types import idle_options, told_types
+from learners.passes.sources.csv.types import idle_options
 from learners.passes.sources.source import Source
-from learners.passes.sources.streams import source_of_stream
 from learners.registry import recipes
 from learners.registry.networks.network_answers import answer_all
-from learners.registry.networks.of_models import compiled
 from learners.registry.networks.order_circuits import order_circuit
 from learners.schema import Schema
 
@@ -46,7 +44,7 @@ class NetworkxMissing(LearnerError, ImportError):
         super().__init__("A networkx graph needs networkx, which is not installed: pip install networkx.")
 
 
-class StructurePosterior(BaseEstimator):
+class StructurePosterior(Querying, BaseEstimator):
     """How probable each edge, path and effect between the columns of a table is, whatever the graph.
 
     Attributes
@@ -81,7 +79,6 @@ class StructurePosterior(BaseEstimator):
     columns: Mapping[str, Any] | None
     threads: int | None
     verbose: bool
-    _network: tuple[OrderModel, CircuitModel] | None = None
 
     def fit(self, X: Any, y: None = None, on_progress: OnProgress | None = None) -> Self:
         """Learn from a table.
@@ -137,12 +134,7 @@ class StructurePosterior(BaseEstimator):
         return self
 
     def _source_of(self, X: Any) -> Source:
-        if are_paths(X):
-            return Source.open(X, types=told_types(self.schema, self.columns))
-        if isinstance(X, Source):
-            return X
-        rows = rows_of(X, self)
-        return source_of_stream(rows.arrow_schema, rows.batches, uuid4().hex)
+        return source_of_files(X, self.schema, self.columns) if are_files(X) else rows_of(X, self).source()
 
     def query(self, query: AnyQuery) -> dict[str, Any]:
         """The answer to `Edges`, `Graph`, `Graphs`, `Paths`, `Effects` or `Score`; see `learners.orders.queries.queries.Asked.answer`.
@@ -150,11 +142,8 @@ class StructurePosterior(BaseEstimator):
         All other queries are answered by the most probable graph with its expected parameters, or by the query's `graph`: see
         `registry.networks.network_answers.answer_all`.
 
-        Raises
-        ------
-        UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian, NoRows
-        NoTables, NetworkTooLarge
-            If the most probable graph is too large to answer.
+        Raises UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian or NoRows; NoTables or NetworkTooLarge if the
+        most probable graph is too large to answer.
         """
         check_kind(query, AnyQuery)
         if isinstance(query, StructureQuery):
@@ -165,47 +154,31 @@ class StructurePosterior(BaseEstimator):
     def score_samples(self, X: Any, average: Average | None = None) -> Floats:
         """(n,) float64: log density of each row, given the rows of `fit`, with parameters averaged out.
 
-        Parameters
-        ----------
-        X : table
-        average : Average, optional
-            Over which graphs; without it, the most probable graph alone.
-
-        Raises
-        ------
-        UnknownColumn, InvalidParameter, ImpossibleEdges, NoRows, NoTables
+        `average`: over which graphs; without it, the most probable graph alone. Raises UnknownColumn, InvalidParameter,
+        ImpossibleEdges, NoRows or NoTables.
         """
         model, source = self._model(), self._source_of(X)
         if average is None:
             parts = [model.log_likelihood(batch) for batch in source.batches()]
         else:
-            over = GraphAverage(model.asked, average, source.n_rows)
+            over = GraphAverage(model.graph_queries, average, source.n_rows)
             parts = [over.log_likelihood(model.rows_of(batch)) for batch in source.batches()]
         return np.concatenate([np.empty(0), *parts])
 
     def network(self) -> CircuitModel:
         """The most probable graph as a model of the joint distribution, made once."""
-        model = self._model()
-        if self._network is None or self._network[0] is not model:
-            self._network = (model, compiled(model))
-        return self._network[1]
+        self._model()
+        return self._compiled()
 
     def order_circuit(self) -> CircuitModel:
         """The posterior over graphs as a circuit, whose variables are the columns' parent sets: see `order_circuits`.
 
-        Raises
-        ------
-        TooManyParentSets
+        Raises TooManyParentSets.
         """
         return order_circuit(self._model())
 
     def to_networkx(self) -> networkx.DiGraph:
-        """The most probable graph; every edge has its `probability`.
-
-        Raises
-        ------
-        NetworkxMissing
-        """
+        """The most probable graph; every edge has its `probability`. Raises NetworkxMissing."""
         try:
             import networkx
         except ImportError as error:

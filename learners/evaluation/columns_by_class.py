@@ -22,25 +22,17 @@ LIMITS = Limits()
 
 
 class ColumnRows(NamedTuple):
-    """One column.
-
-    Parameters
-    ----------
-    values : tuple of str
-        Its values or intervals; of more than `MOST_VALUES`, neighbouring intervals are one, and rare values are the others.
-    rows : tuple of tuple of int
-        Rows of each class with each value.
-    change : float or None
-        How far all rows together are from those of training, in nats a row; None where the model keeps no counts of these.
-    is_changed : bool
-        Whether that is more than chance and more than a trifle.
-    """
+    """One column."""
 
     column: str
+    # Its values or intervals; of more than `MOST_VALUES`, neighbouring intervals are one, and rare values are the
+    # others.
     values: tuple[str, ...]
-    rows: tuple[tuple[int, ...], ...]
+    rows: tuple[tuple[int, ...], ...]  # rows of each class with each value
+    # How far all rows together are from those of training, in nats a row; None where the model keeps no counts of
+    # these.
     change: float | None
-    is_changed: bool
+    is_changed: bool  # whether that is more than chance and more than a trifle
 
     @classmethod
     def read(cls, stored: Sequence[Any]) -> ColumnRows:
@@ -52,12 +44,8 @@ class ColumnRows(NamedTuple):
 class ColumnCounts:
     """Rows by class and code of some columns, added up chunk by chunk.
 
-    Parameters
-    ----------
-    model : Model
-        A classifier.
-    columns : sequence of str
-        Of its attributes.
+    `model`: a classifier.
+    `columns`: of its attributes.
     """
 
     def __init__(self, model: Model, columns: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,6 @@ class Versus:
 
     Parameters
     ----------
-    a, b : str
     wins, draws, losses : int
         Data sets where the mean of a is less, equal to four decimals, or more.
     p_value : float
@@ -53,8 +52,6 @@ class Comparison:
 
     Parameters
     ----------
-    data_sets : tuple of str
-    learners : tuple of str
     n_rows : (n_data_sets,) int64
         Of the whole data set.
     means, deviations : dict of str to (n_data_sets, n_learners) float64
@@ -74,13 +71,7 @@ class Comparison:
     notes: tuple[Outcome, ...] = ()
 
     def column(self, score: str, learner: str) -> Floats:
-        """(n_data_sets,) means of one learner.
-
-        Raises
-        ------
-        InvalidParameter
-            If it was not compared.
-        """
+        """(n_data_sets,) means of one learner. Raises InvalidParameter if it was not compared."""
         if learner not in self.learners:
             raise InvalidParameter("learner", learner, f"compared were {', '.join(self.learners)}")
         return self.means[score][:, self.learners.index(learner)]
@@ -126,11 +117,7 @@ def sign_test(wins: int, losses: int) -> float:
 def compare(outcomes: Iterable[Outcome]) -> Comparison:
     """Summarise outcomes; those with a limit on the training rows are left out.
 
-    Raises
-    ------
-    EmptyData
-        If there are no outcomes.
-    InvalidParameter
+    Raises EmptyData if there are no outcomes; InvalidParameter.
     """
     outcomes = list(outcomes) if isinstance(outcomes, Iterable) else [outcomes]
     for outcome in outcomes:
@@ -146,23 +133,18 @@ def compare(outcomes: Iterable[Outcome]) -> Comparison:
         if outcome.error is None:
             found.setdefault((outcome.data, outcome.learner), []).append(outcome)
     sizes = {outcome.data: outcome.n_train + outcome.n_test for outcome in outcomes if outcome.error is None}
-    means = {score: np.full((len(data_sets), len(learners)), np.nan) for score in SCORES}
-    deviations = {score: np.full((len(data_sets), len(learners)), np.nan) for score in SCORES}
-    for i, data in enumerate(data_sets):
-        for j, learner in enumerate(learners):
-            trials = found.get((data, learner), [])
-            for score in SCORES:
-                values = np.array([trial.scores[score] for trial in trials])
-                if values.size:
-                    means[score][i, j] = values.mean()
-                if values.size > 1:
-                    deviations[score][i, j] = values.std(ddof=1)
+    spreads = {
+        score: np.array(
+            [[_spread(found.get((data, learner), ()), score) for learner in learners] for data in data_sets]
+        )
+        for score in SCORES
+    }
     return Comparison(
         data_sets,
         learners,
         np.array([sizes.get(data, 0) for data in data_sets], np.int64),
-        means,
-        deviations,
+        {score: spread[:, :, 0] for score, spread in spreads.items()},
+        {score: spread[:, :, 1] for score, spread in spreads.items()},
         failures=tuple(outcome for outcome in outcomes if outcome.error is not None),
         notes=tuple(outcome for outcome in outcomes if outcome.note is not None),
     )
@@ -174,7 +156,6 @@ class LearningCurve:
 
     Parameters
     ----------
-    data, learner : str
     n_train : (n_points,) int64, ascending
     means, deviations : (n_points,) float64
     """
@@ -195,12 +176,17 @@ def learning_curves(outcomes: Iterable[Outcome], score: str = "rmse") -> list[Le
     curves = []
     for (data, learner), of_limit in points.items():
         rows = [
-            (round(float(np.mean([t.n_train for t in trials]))), [t.scores[score] for t in trials])
+            (round(float(np.mean([trial.n_train for trial in trials]))), *_spread(trials, score))
             for trials in of_limit.values()
         ]
-        rows.sort(key=lambda row: row[0])
-        n_train = np.array([row[0] for row in rows], np.int64)
-        means = np.array([np.mean(row[1]) for row in rows])
-        deviations = np.array([np.std(row[1], ddof=1) if len(row[1]) > 1 else np.nan for row in rows])
-        curves.append(LearningCurve(data, learner, n_train, means, deviations))
+        n_train, means, deviations = (
+            np.array(column) for column in zip(*sorted(rows, key=lambda row: row[0]), strict=True)
+        )
+        curves.append(LearningCurve(data, learner, n_train.astype(np.int64), means, deviations))
     return curves
+
+
+def _spread(trials: Sequence[Outcome], score: str) -> tuple[float, float]:
+    """Mean and sample standard deviation of a score, NaN where there is none."""
+    values = np.array([trial.scores[score] for trial in trials])
+    return values.mean() if values.size else np.nan, values.std(ddof=1) if values.size > 1 else np.nan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
@@ -115,6 +115,9 @@ def cross_validate(
     ------
     InvalidParameter, SourceError, UnknownColumn
     """
+    for name, names in (("data", data), ("learners", learners)):
+        if isinstance(names, str) or not isinstance(names, Collection):
+            raise InvalidParameter(name, names, "give a list")
     for name, value in {
         "repetitions": repetitions,
         "jobs": jobs,

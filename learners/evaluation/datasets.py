@@ -23,47 +23,23 @@ from learners.schema.schema import Value
 
 @dataclass(frozen=True)
 class DataSet:
-    """One Parquet file.
+    """One Parquet file."""
 
-    Parameters
-    ----------
-    name : str
-        The file's name without its ending.
-    path : str
-    target : str
-        The class column.
-    content : str
-        The first 16 hex digits of the SHA-256 of its bytes.
-    n_rows : int
-    """
-
-    name: str
+    name: str  # the file's name without its ending
     path: str
-    target: str
-    content: str
+    target: str  # the class column
+    content: str  # the first 16 hex digits of the SHA-256 of its bytes
     n_rows: int
 
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A data set in memory.
+    """A data set in memory."""
 
-    Parameters
-    ----------
-    attributes : pyarrow.Table
-        Every column but the target.
-    classes : list
-        The distinct classes, sorted.
-    target : pyarrow.Array
-        The class column as strings, integers or booleans.
-    y : (n_rows,) int64
-        Index into `classes`.
-    """
-
-    attributes: pa.Table
-    classes: list[Value]
-    target: pa.Array
-    y: Integers
+    attributes: pa.Table  # every column but the target
+    classes: list[Value]  # the distinct classes, sorted
+    target: pa.Array  # the class column as strings, integers or booleans
+    y: Integers  # (n_rows,) int64: index into `classes`
 
     def train_table(self, name: str, rows: Integers) -> pa.Table:
         """The rows (n,) as a table with the target under its name."""
@@ -73,19 +49,10 @@ class Loaded:
 def find_data_sets(paths: Sequence[str | Path], target: str | None = None) -> list[DataSet]:
     """The Parquet files of folders and the files given.
 
-    Parameters
-    ----------
-    paths : sequence of str or Path
-        Folders (their *.parquet) and files.
-    target : str, optional
-        The class column of all of them; by default `class`, or else the last column.
-
-    Raises
-    ------
-    SourceError
-        If a path does not exist, is no Parquet, or two files have the same name.
-    UnknownColumn
-        If a file lacks the target.
+    `paths`: folders (their *.parquet) and files.
+    `target`: the class column of all of them; by default `class`, or else the last column.
+    Raises SourceError if a path does not exist, is no Parquet, or two files have the same name; UnknownColumn if a file
+    lacks the target.
     """
     files: list[Path] = []
     for path in map(Path, paths):
@@ -128,10 +95,7 @@ def _describe(path: Path, target: str | None) -> DataSet:
 def load(data: DataSet) -> Loaded:
     """Read a data set; the last two stay in memory, as trials of one set follow each other.
 
-    Raises
-    ------
-    SchemaError
-        If the target has missing values or a type that cannot be classes.
+    Raises SchemaError if the target has missing values or a type that cannot be classes.
     """
     arrow_schema = pq.read_schema(data.path)
     text = [field.name for field in arrow_schema if type_family(field.type) == "text" and field.name != data.target]

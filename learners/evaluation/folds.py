@@ -15,22 +15,10 @@ def stratified_folds(y: Integers, n_folds: int, seed: int) -> list[tuple[Integer
 
     A class with fewer rows than folds is in some of them only.
 
-    Parameters
-    ----------
-    y : (n_rows,) int64
-        Classes.
-    seed : int
-        The same seed gives the same folds.
-
-    Returns
-    -------
-    list of (train, test)
-        Row numbers (n,) int64, ascending.
-
-    Raises
-    ------
-    EmptyData
-        If there are fewer rows than folds.
+    `y`, (n_rows,) int64: classes.
+    `seed`: the same seed gives the same folds.
+    Returns list of (train, test): row numbers (n,) int64, ascending.
+    Raises EmptyData if there are fewer rows than folds.
     """
     from sklearn.model_selection import KFold, StratifiedKFold
 

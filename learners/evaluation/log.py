@@ -18,10 +18,7 @@ class OutcomeLog:
 
     A last line that was only half written is dropped and its trial done again.
 
-    Parameters
-    ----------
-    path : Path
-        Need not exist.
+    `path`: need not exist.
     """
 
     def __init__(self, path: Path) -> None:

@@ -89,10 +89,7 @@ def scores_of_rows(probabilities: ArrayLike, y: ArrayLike) -> RowScores:
 def metrics_of(parts: Sequence[RowScores]) -> Metrics:
     """The metrics of rows that were scored part by part.
 
-    Raises
-    ------
-    EmptyData
-        Without rows.
+    Raises EmptyData without rows.
     """
     of_true, squares, confidence, _, is_right = (np.concatenate(column) for column in zip(*parts, strict=True))
     n_rows = of_true.size
@@ -113,20 +110,11 @@ def losses_of_class_shares(y: ArrayLike, n_classes: int) -> dict[str, float]:
     Each row is answered with the shares among the other rows and one row more of each class, so that no row helps to
     predict itself. Where equal probabilities lose less, theirs is the loss.
 
-    Parameters
-    ----------
-    y : (n,) integers in [0, n_classes]
-        The last one stands for classes that nobody knows: of them too the shares are wrong, as a model is.
-
-    Returns
-    -------
-    dict of float
-        `log_loss`, `rmse`, `brier` and `zero_one_loss`, as in `Metrics`; shares are calibrated, so there is no `ece`.
-
-    Raises
-    ------
-    EmptyData
-        Without rows.
+    `y`, (n,) integers in [0, n_classes]: the last one stands for classes that nobody knows: of them too the shares are
+    wrong, as a model is.
+    Returns dict of float: `log_loss`, `rmse`, `brier` and `zero_one_loss`, as in `Metrics`; shares are calibrated, so there
+    is no `ece`.
+    Raises EmptyData without rows.
     """
     y = np.asarray(y, np.int64)
     if not y.size:
@@ -157,10 +145,7 @@ def losses_of_class_shares(y: ArrayLike, n_classes: int) -> dict[str, float]:
 def reliability(confidence: Floats, is_right: Mask, n_bins: int = CALIBRATION_BINS) -> list[tuple[float, float, int]]:
     """Points of a reliability diagram: mean confidence, share of right answers, and rows of each occupied bin.
 
-    Parameters
-    ----------
-    confidence, is_right : (n_rows,) float64 and bool
-        Of the most probable class of each row.
+    `confidence`, `is_right`, (n_rows,) float64 and bool: of the most probable class of each row.
     """
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     n = np.bincount(bins, minlength=n_bins)

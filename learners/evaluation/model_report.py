@@ -58,17 +58,14 @@ class ModelReport:
 
     Parameters
     ----------
-    metrics : Metrics
     floor : dict of float
         What knowing the class shares alone loses on the same rows.
     n_rows : int
         Rows that were answered.
-    classes : tuple of str
     confusion : (n_classes, n_classes) int64
         Rows by true class and most probable class; without cells beyond `MOST_CLASSES` classes.
     mistakes : tuple of Mistake
         The most frequent confusions.
-    calibration : tuple of Point
     shares : tuple of Share
         The greatest first; empty where the model tells none.
     left_out : tuple of (str, str)
@@ -134,18 +131,10 @@ def column_counts(model: Model) -> ColumnCounts:
 def report_of(model: Model, probabilities: ArrayLike, y: ArrayLike, counted: ColumnCounts | None = None) -> ModelReport:
     """The report of a model on rows that it has answered.
 
-    Parameters
-    ----------
-    probabilities : (n, n_classes) float64
-    y : (n,) integers
-        Codes of the true classes.
-    counted : ColumnCounts, optional
-        Of the same rows.
-
-    Raises
-    ------
-    EmptyData
-        Without rows.
+    `probabilities`: (n, n_classes) float64.
+    `y`, (n,) integers: codes of the true classes.
+    `counted`: of the same rows.
+    Raises EmptyData without rows.
     """
     return report_of_scores(model, [scores_of_rows(probabilities, y)], y, counted)
 
@@ -155,17 +144,9 @@ def report_of_scores(
 ) -> ModelReport:
     """The report of a model on rows that were scored part by part.
 
-    Parameters
-    ----------
-    y : (n,) integers
-        Codes of the true classes; the one beyond the last stands for classes that the model does not know.
-    counted : ColumnCounts, optional
-        Of the same rows.
-
-    Raises
-    ------
-    EmptyData
-        Without rows.
+    `y`, (n,) integers: codes of the true classes; the one beyond the last stands for classes that the model does not know.
+    `counted`: of the same rows.
+    Raises EmptyData without rows.
     """
     y, n_known = np.asarray(y, np.int64), model.schema.n_classes
     classes = (*model.schema.classes, *([UNKNOWN] if y.size and y.max() >= n_known else []))

@@ -6,25 +6,24 @@ alphabetical order (the random forest) or categories (XGBoost); missing and unse
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import TypeAdapter, ValidationError
 
-from learners.errors import InvalidParameter, SchemaError
+from learners.errors import SchemaError
 from learners.evaluation.raw_columns import Predict, RawColumns
 from learners.kernels.arrays import Floats
+from learners.models.parameters import Parameters, parse
 from learners.passes.inference import infer_schema
 from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 
 
 @dataclass(frozen=True)
-class ForestParameters:
+class ForestParameters(Parameters):
     """Parameters of scikit-learn's random forest.
 
     Parameters
@@ -39,7 +38,7 @@ class ForestParameters:
 
 
 @dataclass(frozen=True)
-class RawXGBoostParameters:
+class RawXGBoostParameters(Parameters):
     """Parameters of XGBoost with its own binning of raw numbers."""
 
     rounds: int = 100
@@ -51,12 +50,8 @@ class RawXGBoostParameters:
 class DiscretisedColumns:
     """Turns columns into the codes that the network classifiers see.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Training rows without the target.
-    y : (n_rows,) integers
-        Their classes.
+    `table`: training rows without the target.
+    `y`, (n_rows,) integers: their classes.
     """
 
     def __init__(self, table: pa.Table, y: Any) -> None:
@@ -133,7 +128,7 @@ class Peer:
     """
 
     title: str
-    parameters: type[Any]
+    parameters: type[Parameters]
     fit: Callable[[pa.Table, Any, Any, int, int], Predict]
 
 
@@ -144,19 +139,5 @@ PEERS: dict[str, Peer] = {
 
 
 def parse_peer_parameters(name: str, parameters: Mapping[str, object]) -> Any:
-    """The parameters of a peer as its dataclass.
-
-    Raises
-    ------
-    InvalidParameter
-    """
-    cls = PEERS[name].parameters
-    known = [field.name for field in dataclasses.fields(cls)]
-    for key in parameters:
-        if key not in known:
-            raise InvalidParameter(key, parameters[key], f"{name} has the parameters {', '.join(known)}")
-    try:
-        return TypeAdapter(cls).validate_python(dict(parameters))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidParameter(str(first["loc"][0]), first["input"], first["msg"]) from None
+    """The parameters of a peer as its dataclass. Raises InvalidParameter."""
+    return parse(PEERS[name].parameters, name, parameters)

@@ -19,10 +19,7 @@ Predict = Callable[[pa.Table], Floats]
 class RawColumns:
     """Turns columns into numbers, with the values of the training rows.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Training rows without the target; columns without a value are left out.
+    `table`: training rows without the target; columns without a value are left out.
     """
 
     def __init__(self, table: pa.Table) -> None:

@@ -29,7 +29,6 @@ class LearnerSpec:
     ----------
     text : str
         The one way to write it: parameters in alphabetical order.
-    name : str
     parameters : tuple of (name, value)
     """
 
@@ -46,10 +45,7 @@ class LearnerSpec:
     def parse(cls, text: str) -> LearnerSpec:
         """Read `name` or `name:parameter=value,parameter=value`; values are JSON if they can be, else text.
 
-        Raises
-        ------
-        InvalidParameter
-            If there is no such learner or parameter, or the value is not allowed.
+        Raises InvalidParameter if there is no such learner or parameter, or the value is not allowed.
         """
         name, _, rest = text.strip().partition(":")
         parameters: dict[str, object] = {}

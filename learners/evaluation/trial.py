@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -34,30 +33,16 @@ Key = tuple[str, str, str, str, int, int, int, int | None]
 
 @dataclass(frozen=True)
 class Trial:
-    """What is to be measured.
-
-    Parameters
-    ----------
-    data : DataSet
-    learner : str
-        As `LearnerSpec.text`.
-    code : str
-        `LearnerSpec.code_version`.
-    seed : int
-        Decides how rows are shuffled into folds.
-    fold, n_folds : int
-        Fold number `fold` tests, the others train.
-    limit : int or None
-        Train on this many rows at most.
-    """
+    """What is to be measured."""
 
     data: DataSet
-    learner: str
-    code: str
-    seed: int
+    learner: str  # as `LearnerSpec.text`
+    code: str  # `LearnerSpec.code_version`
+    seed: int  # decides how rows are shuffled into folds
+    # `fold`, `n_folds`: fold number `fold` tests, the others train.
     fold: int
     n_folds: int = 2
-    limit: int | None = None
+    limit: int | None = None  # train on this many rows at most
 
     @property
     def key(self) -> Key:
@@ -104,29 +89,13 @@ class Outcome:
         """As that of the trial."""
         return (self.content, self.target, self.learner, self.code, self.seed, self.fold, self.n_folds, self.limit)
 
-    @classmethod
-    def of(
-        cls,
-        trial: Trial,
-        n_train: int = 0,
-        n_test: int = 0,
-        scores: Mapping[str, float] = MappingProxyType({}),
-        note: str | None = None,
-        error: str | None = None,
-    ) -> Outcome:
-        """The outcome of a trial."""
-        return cls(
-            data=trial.data.name, content=trial.data.content, target=trial.data.target, learner=trial.learner,
-            code=trial.code, seed=trial.seed, fold=trial.fold, n_folds=trial.n_folds, limit=trial.limit,
-            n_train=n_train, n_test=n_test, scores=dict(scores), note=note, error=error,
-        )  # fmt: skip
-
 
 def run_trial(trial: Trial, threads: int = 1) -> Outcome:
     """Train and measure; a failure is an outcome, too.
 
     Classes that are not among the training rows get probability zero.
     """
+    outcome = Outcome(trial.data.name, *trial.key)
     try:
         data = load(trial.data)
         train, test = stratified_folds(data.y, trial.n_folds, trial.seed)[trial.fold]
@@ -142,9 +111,9 @@ def run_trial(trial: Trial, threads: int = 1) -> Outcome:
         measured = asdict(evaluate(probabilities, data.y[test])) | seconds
         # Rounded as the log keeps them, so that a resumed run gives the very same numbers.
         scores = {name: float(f"{value:.{DIGITS}g}") for name, value in measured.items()}
-        return Outcome.of(trial, n_train=int(train.size), n_test=int(test.size), scores=scores, note=note)
+        return replace(outcome, n_train=int(train.size), n_test=int(test.size), scores=scores, note=note)
     except Exception as error:  # the edge of a worker: one failure must not end a run of hours
-        return Outcome.of(trial, error=f"{type(error).__name__}: {' '.join(str(error).split())}"[:500])
+        return replace(outcome, error=f"{type(error).__name__}: {' '.join(str(error).split())}"[:500])
 
 
 NOTHING_LEFT = "no attribute was left: the class shares are predicted"

@@ -251,39 +251,6 @@ def bytes_at(address: int, n: int) -> np.ndarray:
 
 
 @intrinsic
-def float32_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
-    """The float32 with the bits of an int32."""
-    require(bits == types.int32, "float32_of_bits takes an int32", bits)
-
-    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.bitcast(args[0], ir.FloatType())
-
-    return types.float32(types.int32), codegen
-
-
-@intrinsic
-def bits_of_float64(typingctx: Context, number: types.Type) -> Intrinsic:
-    """The bits of a float64 as an int64."""
-    require(number == types.float64, "bits_of_float64 takes a float64", number)
-
-    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.bitcast(args[0], ir.IntType(64))
-
-    return types.int64(types.float64), codegen
-
-
-@intrinsic
-def float64_of_bits(typingctx: Context, bits: types.Type) -> Intrinsic:
-    """The float64 with the bits of an int64."""
-    require(bits == types.int64, "float64_of_bits takes an int64", bits)
-
-    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), codegen
-
-
-@intrinsic
 def load(typingctx: Context, address: types.Type, kind: types.NumberClass) -> Intrinsic:
     """The number of a type such as np.int32 at an address, aligned or not; whoever calls keeps the memory alive."""
     require(address == types.uint64, "load takes an address as a uint64", address)
@@ -296,19 +263,3 @@ def load(typingctx: Context, address: types.Type, kind: types.NumberClass) -> In
         return value
 
     return kind.dtype(types.uint64, kind), codegen
-
-
-@intrinsic
-def fetch(typingctx: Context, address: types.Type) -> Intrinsic:
-    """Bring what is at an address to the second cache while others compute; any address will do, also beyond an array."""
-    require(address == types.uint64, "fetch takes an address as a uint64", address)
-
-    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        pointer, whole = ir.IntType(8).as_pointer(), ir.IntType(32)
-        told = ir.FunctionType(ir.VoidType(), [pointer, whole, whole, whole])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], told)
-        to_read, locality, data = (ir.Constant(whole, value) for value in (0, 2, 1))
-        builder.call(function, [builder.inttoptr(args[0], pointer), to_read, locality, data])
-        return context.get_dummy_value()
-
-    return types.void(types.uint64), codegen

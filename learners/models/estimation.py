@@ -29,7 +29,6 @@ class Average:
         Known edges, each as "parent->child".
     prior : "order" or "graph"
         As of `DrawQuery`.
-    seed : int
 
     Raises
     ------
@@ -63,8 +62,6 @@ class Sampling:
     ----------
     error : float
         The largest standard error of a probability that is good enough; of a marginal, as a share of it.
-    time_limit_s : float
-    seed : int
 
     Raises
     ------
@@ -86,11 +83,6 @@ class Sampling:
 
 
 def check_seed(seed: int) -> None:
-    """Refuse a seed that is out of range.
-
-    Raises
-    ------
-    InvalidParameter
-    """
+    """Refuse a seed that is out of range. Raises InvalidParameter."""
     if not 0 <= seed < 1 << 64:
         raise InvalidParameter("seed", seed, "use a whole number from 0 to 2^64 - 1")

@@ -60,12 +60,7 @@ class Additive(Protocol):
 
 
 def explain(model: Model, chunk: Chunk) -> Explanation:
-    """Explain the prediction of each row.
-
-    Raises
-    ------
-    NoClass, InvalidParameter
-    """
+    """Explain the prediction of each row. Raises NoClass or InvalidParameter."""
     if not hasattr(model, "predict_proba"):
         raise InvalidParameter("model", type(model).__name__, "give a model, such as estimator.model_")
     if not isinstance(chunk, Chunk):

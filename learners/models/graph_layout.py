@@ -29,19 +29,13 @@ Edge = tuple[int, int]
 
 
 class Placed(NamedTuple):
-    """Places in pixels, of the centres.
+    """Places in pixels, of the centres."""
 
-    Parameters
-    ----------
-    x, y : list of float
-        One for each node.
-    routes : list of list of (x, y)
-        One for each edge, from the centre of its parent to that of its child; upright past the layers between them.
-    width, height : float
-    """
-
+    # `x`, `y`: one for each node.
     x: list[float]
     y: list[float]
+    # Lists of (x, y), one for each edge, from the centre of its parent to that of its child; upright past the
+    # layers between them.
     routes: list[list[tuple[float, float]]]
     width: float
     height: float
@@ -50,19 +44,10 @@ class Placed(NamedTuple):
 def layered(widths: Sequence[float], edges: Sequence[Edge], heights: Sequence[float] | None = None) -> Placed:
     """Place the nodes of an acyclic graph.
 
-    Parameters
-    ----------
-    widths : sequence of float
-        Of the nodes, in pixels.
-    edges : sequence of (parent, child)
-        Without cycles.
-    heights : sequence of float, optional
-        Of the nodes, in pixels; `HEIGHT` unless given.
-
-    Raises
-    ------
-    ValueError
-        If there is a cycle.
+    `widths`: of the nodes, in pixels.
+    `edges`, sequence of (parent, child): without cycles.
+    `heights`: of the nodes, in pixels; `HEIGHT` unless given.
+    Raises ValueError if there is a cycle.
     """
     n = len(widths)
     heights = [HEIGHT] * n if heights is None else heights
@@ -127,10 +112,7 @@ def _in_rows(layer: list[int], widths: Sequence[float], linked: Collection[int])
 def layers_of(n_nodes: int, edges: Sequence[Edge]) -> list[int]:
     """The layer of each node: one below its lowest parent; one without parents just above its highest child.
 
-    Raises
-    ------
-    ValueError
-        If there is a cycle.
+    Raises ValueError if there is a cycle.
     """
     parents, children = _neighbours(n_nodes, edges)
     layer = [0] * n_nodes

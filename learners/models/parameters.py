@@ -58,9 +58,7 @@ class Parameters:
     def check_whole_numbers(self, **bounds: tuple[int, int]) -> None:
         """Refuse fields that are no whole numbers from the first to the second bound, or None where that is the default.
 
-        Raises
-        ------
-        InvalidParameter
+        Raises InvalidParameter.
         """
         for name, (low, high) in bounds.items():
             value = getattr(self, name)
@@ -73,18 +71,9 @@ class Parameters:
 def parse(cls: type[P], of: str, given: Mapping[str, object]) -> P:
     """Parameters by name, as a learner's dataclass.
 
-    Parameters
-    ----------
-    cls : type
-    of : str
-        Whose parameters they are, for messages.
-    given : mapping
-        Where names are taken, one by itself will do.
-
-    Raises
-    ------
-    InvalidParameter
-        Naming the parameter and what is allowed.
+    `of`: whose parameters they are, for messages.
+    `given`: where names are taken, one by itself will do.
+    Raises InvalidParameter naming the parameter and what is allowed.
     """
     known = [field.name for field in dataclasses.fields(cls)]
     for name in given:
@@ -112,29 +101,16 @@ def words_of(finding: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class ParameterField:
-    """One parameter, as a form shows it.
-
-    Parameters
-    ----------
-    name : str
-    default : object
-        What it is unless given; None where the learner chooses.
-    choices : tuple
-        The words and truth values that are allowed; of "number or auto", the words beside numbers.
-    number : type or None
-        int or float, where numbers are allowed.
-    shape : "single", "list", "groups" or "pairs"
-        One value, a list of texts, a list of lists, or texts with a number each.
-    words : str
-        What it means; the first sentence says the most.
-    """
+    """One parameter, as a form shows it."""
 
     name: str
-    default: object
+    default: object  # what it is unless given; None where the learner chooses
+    # The words and truth values that are allowed; of "number or auto", the words beside numbers.
     choices: tuple[object, ...]
-    number: type | None
+    number: type | None  # int or float, where numbers are allowed
+    # "single", "list", "groups" or "pairs": one value, a list of texts, a list of lists, or texts with a number each.
     shape: Literal["single", "list", "groups", "pairs"]
-    words: str
+    words: str  # what it means; the first sentence says the most
 
     @property
     def sentence(self) -> str:
@@ -145,10 +121,7 @@ class ParameterField:
 def parameter_fields(cls: type[Parameters]) -> list[ParameterField]:
     """The parameters of a learner in the order of its documentation: those of its own first.
 
-    Parameters
-    ----------
-    cls : type
-        A frozen dataclass.
+    `cls`: a frozen dataclass.
     """
     types = get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
@@ -192,10 +165,7 @@ def _default(field: dataclasses.Field[Any]) -> object:
 def described(cls: type) -> dict[str, str]:
     """What the docstrings of a class and its bases say of each parameter.
 
-    Returns
-    -------
-    dict
-        The head of an entry, such as "k : int", to its description; the entries of bases come last.
+    Returns dict: the head of an entry, such as "k : int", to its description; the entries of bases come last.
     """
     found: dict[str, str] = {}
     named: set[str] = set()

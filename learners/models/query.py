@@ -47,7 +47,6 @@ class ColumnQuery(Given):
     Parameters
     ----------
     variables : tuple of str, or str
-    evidence : mapping of column to value
     """
 
     variables: tuple[str, ...] = ()
@@ -96,7 +95,6 @@ class Sample(Given):
     ----------
     n : int
         From 1 to a million; a server's limit for one request may be lower.
-    evidence : mapping of column to value
     variables : tuple of str, or str
         The columns to tell; none named: all.
     seed : int
@@ -192,10 +190,8 @@ class Surprise:
 
     Parameters
     ----------
-    evidence : mapping of column to value
     n : int
         Rows that are drawn, of which the same columns are seen; from 1 to 100,000.
-    seed : int
 
     Raises
     ------
@@ -353,8 +349,8 @@ def _check_draws(n: int, seed: int) -> None:
     check_seed(seed)
 
 
-Asked = Marginal | Conditional | Moments | Sample | Map | Impute
-Query = Asked | Surprise
+InferenceQuery = Marginal | Conditional | Moments | Sample | Map | Impute
+Query = InferenceQuery | Surprise
 StructureQuery = Edges | Graph | Graphs | Paths | Effects | Score
 AnyQuery = Query | StructureQuery
 
@@ -362,9 +358,7 @@ AnyQuery = Query | StructureQuery
 def check_kind(query: object, allowed: UnionType = Query) -> None:
     """Refuse what is no query, or none of these, and what is given in it as anything but values by column.
 
-    Raises
-    ------
-    InvalidParameter
+    Raises InvalidParameter.
     """
     if not isinstance(query, allowed):
         *names, last = (kind.__name__ for kind in get_args(allowed))

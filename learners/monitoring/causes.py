@@ -22,22 +22,13 @@ OF_CHILD = 0.99  # a child's family speaks of its parent a little less than the 
 
 @dataclass(frozen=True)
 class Cause:
-    """One explanation of what the alarms say together.
+    """One explanation of what the alarms say together."""
 
-    Parameters
-    ----------
-    kind : str
-        A kind of `Finding`; or swapped, clipped, covariate, mechanism.
-    unit : "nats" or "points"
-    words : str
-        One sentence for people.
-    """
-
-    kind: str
+    kind: str  # a kind of `Finding`; or swapped, clipped, covariate, mechanism
     columns: tuple[str, ...]
     effect: float
-    unit: str
-    words: str
+    unit: str  # "nats" or "points"
+    words: str  # one sentence for people
 
 
 def causes(

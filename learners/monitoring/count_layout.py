@@ -49,21 +49,11 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class ColumnGroup:
-    """Columns that are read together.
+    """Columns that are read together."""
 
-    Parameters
-    ----------
-    names : list of str
-        Of those that there are.
-    places : (m,) int64
-        Of the attributes, those of absent columns included.
-    encoder : BatchEncoder
-        Of these attributes.
-    """
-
-    names: list[str]
-    places: Integers
-    encoder: BatchEncoder
+    names: list[str]  # of those that there are
+    places: Integers  # (m,) int64: of the attributes, those of absent columns included
+    encoder: BatchEncoder  # of these attributes
 
 
 class Watched:
@@ -81,7 +71,6 @@ class Watched:
         The network whose families are counted.
     parents : tuple of tuple of int
         Of each attribute, cut to `MAX_CELLS`.
-    blocks : dict of Block
     """
 
     def __init__(self, model: Model) -> None:

@@ -17,16 +17,9 @@ CAVEAT = "holds only while P(class | attributes) is as in training"
 def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Limits()) -> dict[str, object]:  # noqa: B008
     """What a window shows against a reference, as JSON can hold it.
 
-    Returns
-    -------
-    dict
-        `rows`, `reference`, `is_drifting`, `causes` (likeliest first), `alarms`, `columns`, `class_mix`, `repeats`,
-        `estimated` and `drift_nats`, the sum over all families.
-
-    Raises
-    ------
-    EmptyData
-        If the window or the reference has no rows.
+    Returns dict: `rows`, `reference`, `is_drifting`, `causes` (likeliest first), `alarms`, `columns`, `class_mix`,
+    `repeats`, `estimated` and `drift_nats`, the sum over all families.
+    Raises EmptyData if the window or the reference has no rows.
     """
     if not window.n_rows:
         raise EmptyData("There are no rows to compare.")

@@ -31,49 +31,25 @@ QUALITY = ("absent", "missing", "unseen", "out_of_range", "rare", "low_tail", "h
 
 @dataclass(frozen=True)
 class Limits:
-    """When a test is an alarm: both must hold, and in two of three windows.
+    """When a test is an alarm: both must hold, and in two of three windows."""
 
-    Parameters
-    ----------
-    q : float
-        Greatest rate of false discoveries.
-    nats : float
-        Least divergence.
-    points : float
-        Least change of a rate, in points of one hundred.
-    """
-
-    q: float = MAX_Q
-    nats: float = MIN_NATS
-    points: float = MIN_POINTS
+    q: float = MAX_Q  # greatest rate of false discoveries
+    nats: float = MIN_NATS  # least divergence
+    points: float = MIN_POINTS  # least change of a rate, in points of one hundred
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One test.
+    """One test."""
 
-    Parameters
-    ----------
-    kind : str
-        absent, missing, unseen, rare, out_of_range, family, class_mix, confidence, surprise or repeats.
-    column : str or None
-    effect : float
-        In the unit.
-    unit : "nats" or "points"
-    n_rows : int
-        Of the window that it is about.
-    is_alarming : bool
-        Sure and large enough.
-    """
-
-    kind: str
+    kind: str  # absent, missing, unseen, rare, out_of_range, family, class_mix, confidence, surprise or repeats
     column: str | None
-    effect: float
-    unit: str
+    effect: float  # in the unit
+    unit: str  # "nats" or "points"
     p_value: float
-    n_rows: int
+    n_rows: int  # of the window that it is about
     q_value: float = 1.0
-    is_alarming: bool = False
+    is_alarming: bool = False  # sure and large enough
 
 
 def compare(

@@ -19,22 +19,12 @@ NATS_PER_BIN = 0.125  # of surprise for each known attribute
 
 
 class Places(NamedTuple):
-    """Where the tables of n families lie in the vector of counts, all int64.
+    """Where the tables of n families lie in the vector of counts, all int64."""
 
-    Attributes
-    ----------
-    sizes : (n,)
-        Codes of each attribute, the unseen one included.
-    starts : (n,)
-        First cell of the table [context, code] of each attribute.
-    parent_starts : (n + 1,)
-    parents, strides : (sum of k,)
-        Attributes whose codes number the context, and the place value of each.
-    """
-
-    sizes: Integers
-    starts: Integers
-    parent_starts: Integers
+    sizes: Integers  # (n,): codes of each attribute, the unseen one included
+    starts: Integers  # (n,): first cell of the table [context, code] of each attribute
+    parent_starts: Integers  # (n + 1,)
+    # `parents`, `strides`: (sum of k,): attributes whose codes number the context, and the place value of each.
     parents: Integers
     strides: Integers
 

@@ -22,19 +22,7 @@ ABSENT, NULL, UNSEEN, BELOW, ABOVE, COMPARED, LOW_TAIL, HIGH_TAIL = range(len(ST
 _NOTHING = object()
 
 
-class RawRows(ABC):
-    """The rows of a request or a batch before they were encoded."""
-
-    @abstractmethod
-    def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
-        """Of some rows whether the column is absent, and whether its value is null."""
-
-    @abstractmethod
-    def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
-        """How many of some rows have a number below the least of training, above the greatest, and in its last quantiles."""
-
-
-class _PythonRows(RawRows):
+class _PythonRows(ABC):
     """Values of Python, whatever they are kept in."""
 
     @abstractmethod
@@ -42,22 +30,20 @@ class _PythonRows(RawRows):
         """The values of some rows; a mark where there is none."""
 
     def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
-        """As `RawRows` has it."""
-        return _presence(self.values(attribute, rows))
+        """Of some rows whether the column is absent, and whether its value is null."""
+        values = self.values(attribute, rows)
+        is_null = (value is None or (isinstance(value, float) and math.isnan(value)) for value in values)
+        is_absent = np.fromiter((value is _NOTHING for value in values), bool, len(values))
+        return is_absent, np.fromiter(is_null, bool, len(values))
 
     def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
-        """As `RawRows` has it."""
+        """How many of some rows have a number below the least of training, above the greatest, and in its last quantiles."""
         read = number_reader(attribute)
         return _tails(np.array([read(x) for x in self.values(attribute, rows) if x is not _NOTHING]), attribute)
 
 
 class RecordRows(_PythonRows):
-    """Mappings from column to value.
-
-    Parameters
-    ----------
-    records : sequence of mapping
-    """
+    """Mappings from column to value."""
 
     def __init__(self, records: Sequence[Mapping[str, object]]) -> None:
         self.records = records
@@ -82,13 +68,8 @@ class ColumnRows(_PythonRows):
         return [values[row] for row in rows.tolist()]
 
 
-class BatchRows(RawRows):
-    """A record batch or a table.
-
-    Parameters
-    ----------
-    batch : RecordBatch or Table
-    """
+class BatchRows:
+    """A record batch or a table."""
 
     def __init__(self, batch: pa.RecordBatch | pa.Table) -> None:
         self.batch = batch
@@ -117,7 +98,7 @@ class BatchRows(RawRows):
         return column if rows.size == len(column) else column.take(pa.array(rows))
 
     def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
-        """As `RawRows` has it."""
+        """As of records."""
         if attribute.name not in self.place:
             return np.ones(rows.size, bool), np.zeros(rows.size, bool)
         column = self._column(attribute, rows)
@@ -127,17 +108,11 @@ class BatchRows(RawRows):
         return np.zeros(rows.size, bool), is_null.to_numpy(zero_copy_only=False)
 
     def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
-        """As `RawRows` has it."""
+        """As of records."""
         return _tails(numbers(self._column(attribute, rows), attribute.name, attribute.arrow_type), attribute)
 
 
-def _presence(values: Sequence[object]) -> tuple[Mask, Mask]:
-    is_absent = np.fromiter((value is _NOTHING for value in values), bool, len(values))
-    return is_absent, np.fromiter((value is None or _is_nan(value) for value in values), bool, len(values))
-
-
-def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and math.isnan(value)
+RawRows = RecordRows | ColumnRows | BatchRows  # the rows of a request or a batch before they were encoded
 
 
 def _tails(x: Floats, attribute: Attribute) -> tuple[int, int, int, int]:

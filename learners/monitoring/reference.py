@@ -19,24 +19,15 @@ MAX_DENSE = 1 << 20  # cells of one family by class: 8 MiB
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Counts to compare with.
+    """Counts to compare with."""
 
-    Parameters
-    ----------
-    name : str
-        In the user's words: training, window, …
-    families : tuple of (n_classes, n_contexts, n_values + 1) int64
-        Of each attribute; with one class where the class was not known, or where there would be more than `MAX_DENSE` cells.
-    served : ServedCounts or None
-        Where the rows were served or scored: statuses, predictions, surprise and repeats.
-    knows_ranges : bool
-        Whether no row of it has a number outside the range of training: training itself.
-    """
-
-    name: str
+    name: str  # in the user's words: training, window, …
+    # Tuple of (n_classes, n_contexts, n_values + 1) int64: of each attribute; with one class where the class was not
+    # known, or where there would be more than `MAX_DENSE` cells.
     families: tuple[Integers, ...]
+    # Where the rows were served or scored: statuses, predictions, surprise and repeats.
     served: ServedCounts | None = None
-    knows_ranges: bool = False
+    knows_ranges: bool = False  # whether no row of it has a number outside the range of training: training itself
 
     @property
     def n_rows(self) -> int:

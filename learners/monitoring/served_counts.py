@@ -14,6 +14,7 @@ from learners.models.model import blocks_of
 from learners.monitoring import kernels
 from learners.monitoring.count_layout import REPEAT_CELLS, STATUSES, ColumnGroup, Watched
 from learners.monitoring.raw import BatchRows, RawRows, status_counts
+from learners.passes.statistic import Sum
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode, encoder_of
 
@@ -22,38 +23,25 @@ BLOCK_ROWS = 16_384  # whose codes are counted together
 
 
 class ServedRows(NamedTuple):
-    """Rows that were answered.
+    """Rows that were answered."""
 
-    Attributes
-    ----------
-    x : (n_attributes, n_rows) codes
-        By the model's own schema.
-    probabilities : (n_rows, n_classes) float64, or None
-    raw : RawRows or None
-        As they came; without them nothing is known of statuses.
-    """
-
-    x: Codes
-    probabilities: Floats | None
-    raw: RawRows | None
+    x: Codes  # (n_attributes, n_rows) codes: by the model's own schema
+    probabilities: Floats | None  # (n_rows, n_classes) float64, or None
+    raw: RawRows | None  # as they came; without them nothing is known of statuses
 
 
-class ServedCounts:
+class ServedCounts(Sum):
     """What was served, as one vector of whole numbers.
 
     Codes in their contexts, statuses, predicted class by confidence, surprise, and how often rows repeat. Real numbers
     are added in fixed point, so order and partition do not matter, bit for bit.
 
-    Parameters
-    ----------
-    predict_one_in : int
-        Where rows come without predictions: predict about one row in so many, chosen by the hash of its values.
-    present : sequence of str, optional
-        Columns that there are to read; all of the model's unless given.
+    `predict_one_in`: where rows come without predictions: predict about one row in so many, chosen by the hash of its
+    values.
+    `present`: columns that there are to read; all of the model's unless given.
     """
 
     stage = "counting rows"
-    can_subtract = True
     schema = None
 
     def __init__(self, watched: Watched, predict_one_in: int = 1, present: Sequence[str] | None = None) -> None:
@@ -129,14 +117,9 @@ class ServedCounts:
     def add(self, rows: ServedRows, n_served: int | None = None, one_in: int = 1, n_requests: int = 1) -> None:
         """Add rows that were answered.
 
-        Parameters
-        ----------
-        rows : ServedRows
-            Those that are counted.
-        n_served : int, optional
-            How many there were, if not all are counted.
-        one_in : int
-            About one in so many is counted.
+        `rows`: those that are counted.
+        `n_served`: how many there were, if not all are counted.
+        `one_in`: about one in so many is counted.
         """
         n_rows, x = rows.x.shape[1], self.watched.recoded(rows.x)
         hashes = np.empty(n_rows, np.uint64)
@@ -171,29 +154,12 @@ class ServedCounts:
             sizes = self.watched.places.sizes
             kernels.add_surprises(log_joint, x, sizes, self.block("surprise"), self.block("surprise sums"))
 
-    def merge(self, other: ServedCounts) -> None:
-        """Add the rows of another.
-
-        Raises
-        ------
-        StatisticMismatch
-        """
-        self._check(other)
-        self.counts += other.counts
-
-    def subtract(self, other: ServedCounts) -> None:
-        """Take rows away that were counted before.
-
-        Raises
-        ------
-        StatisticMismatch
-        """
-        self._check(other)
-        self.counts -= other.counts
-
-    def _check(self, other: ServedCounts) -> None:
+    def _require_same(self, other: ServedCounts) -> None:
         if other.spec != self.spec:
             raise StatisticMismatch("Counts of different models, or of another release, cannot be combined.")
+
+    def _combine(self, other: ServedCounts, sign: int) -> None:
+        self.counts += sign * other.counts
 
     def to_arrow(self) -> pa.Table:
         """The cells with a count, and how many there are."""
@@ -213,12 +179,8 @@ class ServedCounts:
 class GatheredColumns:
     """The codes of rows whose columns come some at a time: of a wide table only a few columns are in memory at once.
 
-    Parameters
-    ----------
-    counts : ServedCounts
-        To which `finish` adds the rows.
-    n_rows : int
-        The most that may come.
+    `counts`: to which `finish` adds the rows.
+    `n_rows`: the most that may come.
     """
 
     def __init__(self, counts: ServedCounts, n_rows: int) -> None:
@@ -234,13 +196,7 @@ class GatheredColumns:
         return [group.names for group in self.groups]
 
     def add(self, number: int, batch: pa.RecordBatch, start: int) -> None:
-        """Add the columns of one group, of the rows from a number on.
-
-        Raises
-        ------
-        SchemaError
-            If the type of a column does not fit.
-        """
+        """Add the columns of one group, of the rows from a number on. Raises SchemaError if the type of a column does not fit."""
         group = self.groups[number]
         x = group.encoder.codes(batch)
         found = np.zeros((self.counts.watched.schema.n_attributes, len(STATUSES)), np.int64)

@@ -42,18 +42,12 @@ NOTHING = Comparison(1.0, 0.0, 0.0, 0, 0)
 
 
 class Repeats(NamedTuple):
-    """How rows of a window repeat one another, so that tests count them less.
+    """How rows of a window repeat one another, so that tests count them less."""
 
-    Attributes
-    ----------
-    inflation : float
-        How many times the window's counts vary more than those of independent rows, without its bursts.
-    bursts : tuple of int
-        Copies of each row that came very often. A test is of what is left when each burst is taken away where it hurts the
-        test most: nobody knows which values the row had, and one row sent 200 times is an alarm about no column.
-    """
-
+    # How many times the window's counts vary more than those of independent rows, without its bursts.
     inflation: float = 1.0
+    # Copies of each row that came very often. A test is of what is left when each burst is taken away where it hurts
+    # the test most: nobody knows which values the row had, and one row sent 200 times is an alarm about no column.
     bursts: tuple[int, ...] = ()
 
 

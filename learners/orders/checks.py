@@ -26,12 +26,7 @@ class TooFewRows(LearnerError, ValueError):
 
 
 def check_numeric(schema: Schema) -> None:
-    """Refuse columns that BGe cannot see.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Refuse columns that BGe cannot see. Raises SchemaError."""
     for attribute in schema.attributes:
         if attribute.kind != "numeric":
             raise SchemaError(
@@ -98,9 +93,7 @@ def _check_collinear(correlation: Floats, names: list[str]) -> None:
 def check_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse arrays of a stored model that training would not have written: kernels would follow their indices anywhere.
 
-    Raises
-    ------
-    InvalidArray
+    Raises InvalidArray.
     """
     schema = Schema.from_json(cast(Header, header)["schema"])
     d = schema.n_attributes
@@ -130,7 +123,10 @@ def check_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
         _require(ends and bool(np.all(sets[1:] > sets[:-1])), "sets", "is no ascending sequence from no column to all")
     else:
         _require(d <= 24, "sets", "is empty, but there are too many columns for all orders")
-    for name, shape in (("probabilities", d * d), ("center", d), ("spread", d)):
+    finite = {"probabilities": d * d, "center": d, "spread": d}
+    if header.get("bge") is not None:
+        finite |= {"mean": d, "scatter": d * d}
+    for name, shape in finite.items():
         _require(
             arrays[name].shape == (shape,) and bool(np.isfinite(arrays[name]).all()),
             name,
@@ -159,13 +155,6 @@ def check_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
             "rows",
             "holds what are no rows of the columns",
         )
-    if header.get("bge") is not None:
-        for name, shape in (("mean", d), ("scatter", d * d)):
-            _require(
-                arrays[name].shape == (shape,) and bool(np.isfinite(arrays[name]).all()),
-                name,
-                f"is not {shape} finite numbers",
-            )
 
 
 def _require(condition: bool, name: str, reason: str) -> None:

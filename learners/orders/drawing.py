@@ -10,7 +10,7 @@ import numpy as np
 from learners.kernels.arrays import Floats
 from learners.models.picture_text import short_text
 from learners.models.query import Edges
-from learners.orders.queries.queries import Asked
+from learners.orders.queries.queries import GraphQueries
 
 # Pixels.
 CELL, MARGIN, CHARACTER, LEGEND = 22, 16, 6.6, 12
@@ -18,17 +18,13 @@ CELL, MARGIN, CHARACTER, LEGEND = 22, 16, 6.6, 12
 LONGEST, LONGEST_TITLE, OF_TITLE = 40, 120, 8.0
 
 
-def heat_map_of(engine: Asked, title: str, present: tuple[str, ...] = (), absent: tuple[str, ...] = ()) -> str:
-    """The edges of a posterior as a heat map.
+def heat_map_of(engine: GraphQueries, title: str, present: tuple[str, ...] = (), absent: tuple[str, ...] = ()) -> str:
+    """The edges of a posterior as a heat map. Raises UnknownColumn, InvalidParameter, ImpossibleEdges.
 
     Parameters
     ----------
     present, absent : tuple of str
         Known edges, each as "parent->child".
-
-    Raises
-    ------
-    UnknownColumn, InvalidParameter, ImpossibleEdges
     """
     place = {name: node for node, name in enumerate(engine.names)}
     probabilities = np.zeros((len(place), len(place)))
@@ -38,14 +34,7 @@ def heat_map_of(engine: Asked, title: str, present: tuple[str, ...] = (), absent
 
 
 def heat_map_svg(names: Sequence[str], probabilities: Floats, title: str) -> str:
-    """A cell for each pair of columns, the darker the more probable the edge: parents are rows, children columns.
-
-    Parameters
-    ----------
-    names : sequence of str, d of them
-    probabilities : (d, d) float64
-        [i, j] of the edge from i to j.
-    """
+    """A cell for each pair of columns, the darker the more probable the edge (d, d): parents are rows, children columns."""
     drawn, d = [short_text(name, LONGEST) for name in names], len(names)
     room = MARGIN + max(map(len, drawn)) * CHARACTER + 6
     left, top = room + 18, room + 44

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, NotRequired, Self, TypedDict, cast
+from dataclasses import asdict
+from typing import Any, ClassVar, NotRequired, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +18,10 @@ from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
 from learners.orders.parameters import OrderParameters
 from learners.orders.queries.conditional import ConditionalPosteriors
 from learners.orders.queries.edges import edge_probabilities
-from learners.orders.queries.graph_scores import KeptRows
 from learners.orders.queries.network import NoTables
 from learners.orders.queries.predictive import log_densities, log_shares, numeric_rows
-from learners.orders.queries.queries import Answer, Asked
-from learners.orders.scores.bdeu import BDeu
+from learners.orders.queries.queries import Answer, GraphQueries
+from learners.orders.scores.bdeu import BDeu, KeptRows
 from learners.orders.scores.bge import BGe, BGePrior, Standard
 from learners.orders.scores.scores import FamilyScores
 from learners.schema import Chunk, Schema
@@ -32,29 +32,11 @@ N_GRAPHS = 1000
 TOP_GRAPHS = 20
 
 
-class CoverageHeader(TypedDict):
-    """A stored `Coverage`."""
-
-    is_exact: bool
-    orders: tuple[float, float, float]
-    graphs: tuple[float, float, float]
-    n_draws: int
-
-
-class BGeHeader(TypedDict):
-    """A stored `BGe` score, without its arrays."""
-
-    n_rows: int
-    alpha_mu: float
-    alpha_w: float | None
-    t: float | None
-
-
 class OrderHeader(Header):
     """The header of a stored `OrderModel`."""
 
-    coverage: CoverageHeader
-    bge: NotRequired[BGeHeader]
+    coverage: Mapping[str, Any]  # a `Coverage`
+    bge: NotRequired[Mapping[str, Any]]  # a `BGe` score without its arrays: `n_rows` and its prior
 
 
 class OrderModel:
@@ -97,29 +79,18 @@ class OrderModel:
         self.best = best or best_graph(posterior.scores, posterior.lattice)
         self.conditional_tables = list(tables)
         self.rows = rows
-        self.asked = Asked(posterior, self.names, self._conditional(), self._bdeu(), self.probabilities)
-
-    def _bdeu(self) -> BDeu | None:
-        """The score of nominal columns, if the rows are kept."""
-        parameters = self.facts.get("parameters")
-        if self.rows is None or not isinstance(parameters, Mapping):
-            return None
-        return BDeu(self.rows, self.schema.domain_sizes, OrderParameters(**parameters).ess)
-
-    def _conditional(self) -> ConditionalPosteriors | None:
-        """Of a learned model; one that was put together by hand says not with which parameters."""
-        parameters, most = self.facts.get("parameters"), self.facts.get("max_parents")
-        if not isinstance(parameters, Mapping) or not isinstance(most, int):
-            return None
-        return ConditionalPosteriors(self.posterior, OrderParameters(**parameters), self.names, most)
+        conditional, bdeu = None, None
+        # A model that was put together by hand says not with which parameters.
+        if isinstance(parameters := self.facts.get("parameters"), Mapping):
+            own = OrderParameters(**parameters)
+            if isinstance(most := self.facts.get("max_parents"), int):
+                conditional = ConditionalPosteriors(posterior, own, self.names, most)
+            if rows is not None:
+                bdeu = BDeu(rows, schema.domain_sizes, own.ess)
+        self.graph_queries = GraphQueries(posterior, self.names, conditional, bdeu, self.probabilities)
 
     def predict_proba(self, chunk: Chunk) -> Floats:
-        """There is no class.
-
-        Raises
-        ------
-        NoClass
-        """
+        """There is no class. Raises NoClass."""
         raise NoClass
 
     def log_likelihood(self, batch: pa.RecordBatch) -> Floats:
@@ -145,23 +116,18 @@ class OrderModel:
         return log_densities(bge, self.best.parents, x) - float(np.log(spread).sum())
 
     def rows_of(self, batch: pa.RecordBatch) -> Floats:
-        """(d, n) float64: the rows of a record batch as numbers, or codes of nominal columns.
-
-        Raises
-        ------
-        UnknownColumn
-        """
+        """(d, n) float64: the rows of a record batch as numbers, or codes of nominal columns. Raises UnknownColumn."""
         if self.posterior.bge is not None:
             return numeric_rows(batch, self.schema)
         return encode(batch, self.schema).x.astype(np.float64)
 
     def answer(self, queries: Sequence[StructureQuery], pause: Callable[[], None] | None = None) -> list[Answer]:
-        """Answers as `queries.Asked.answer` tells them; `pause` is called before each, and what it raises ends the answering."""
+        """Answers as `queries.GraphQueries.answer` tells them; `pause` is called before each, and what it raises ends the answering."""
         answers = []
         for query in queries:
             if pause is not None:
                 pause()
-            answers.append(self.asked.answer(query, pause))
+            answers.append(self.graph_queries.answer(query, pause))
         return answers
 
     def best_edges(self) -> list[tuple[str, str, float]]:
@@ -209,17 +175,11 @@ class OrderModel:
     def to_arrays(self) -> tuple[OrderHeader, dict[str, np.ndarray]]:
         """Header and named arrays, from which `from_arrays` makes the model again."""
         posterior, scores = self.posterior, self.posterior.scores
-        coverage = posterior.coverage
         header: OrderHeader = {
             "kind": self.kind,
             "schema": self.schema.to_json(),
             "facts": self.facts,
-            "coverage": {
-                "is_exact": coverage.is_exact,
-                "orders": (coverage.orders.share, coverage.orders.low, coverage.orders.high),
-                "graphs": (coverage.graphs.share, coverage.graphs.low, coverage.graphs.high),
-                "n_draws": coverage.n_draws,
-            },
+            "coverage": posterior.coverage._asdict(),
         }
         arrays: dict[str, np.ndarray] = {
             "candidates": np.concatenate(scores.candidates),
@@ -241,8 +201,7 @@ class OrderModel:
             arrays |= {"rows": self.rows.x.ravel(), "row_counts": self.rows.counts}
         if posterior.bge is not None:
             bge = posterior.bge
-            prior = bge.prior
-            header["bge"] = {"n_rows": bge.n_rows, "alpha_mu": prior.alpha_mu, "alpha_w": prior.alpha_w, "t": prior.t}
+            header["bge"] = {"n_rows": bge.n_rows} | asdict(bge.prior)
             arrays |= {"mean": bge.mean, "scatter": bge.scatter.ravel()}
         return header, arrays
 
@@ -284,7 +243,7 @@ class OrderModel:
         d = len(self.names)
         pairs = [(i, j) for i in range(d) for j in range(d) if i != j]
         best = {(parent, node) for node, own in enumerate(self.best.parents) for parent in own}
-        found = self.asked.answer(Graphs(N_GRAPHS))["graphs"]
+        found = self.graph_queries.answer(Graphs(N_GRAPHS))["graphs"]
         top = sorted(found, key=lambda graph: -graph["log_score"])[:TOP_GRAPHS]
         rows = [
             (rank, edge["from"], edge["to"], graph["log_score"], graph["log_posterior"])

@@ -18,7 +18,7 @@ ARROW = "->"
 
 @dataclass(frozen=True)
 class OrderParameters(Parameters):
-    """What is learned, and how.
+    """What is learned, and how. Raises InvalidParameter.
 
     Parameters
     ----------
@@ -63,10 +63,6 @@ class OrderParameters(Parameters):
         Independent draws of a Markov chain by which the coverage of "blocks" is estimated.
     seed : int
         Start of the random numbers; the same seed gives the same model.
-
-    Raises
-    ------
-    InvalidParameter
     """
 
     score: Literal["auto", "bge", "bdeu"] = "auto"
@@ -114,9 +110,7 @@ class OrderParameters(Parameters):
     def without(self, gone: Sequence[str], names: Sequence[str]) -> Self:
         """The parameters for the other columns alone: what is forbidden or believed of those that are gone holds of no graph.
 
-        Raises
-        ------
-        UnknownColumn, InvalidParameter
+        Raises UnknownColumn, InvalidParameter.
         """
         everyone = [*names, *gone]
 
@@ -158,12 +152,7 @@ class OrderParameters(Parameters):
 
 
 def edge_of(text: str, names: Sequence[str], where: str) -> Edge:
-    """The edge of "parent->child".
-
-    Raises
-    ------
-    UnknownColumn, InvalidParameter
-    """
+    """The edge of "parent->child". Raises UnknownColumn, InvalidParameter."""
     known = {name: place for place, name in enumerate(names)}
     pieces = text.split(ARROW)
     splits = [(ARROW.join(pieces[:cut]).strip(), ARROW.join(pieces[cut:]).strip()) for cut in range(1, len(pieces))]

@@ -21,7 +21,6 @@ from learners.orders.lattice.lattice import step_bytes
 from learners.orders.lattice.posterior import Coverage, OrderPosterior
 from learners.orders.model import OrderModel
 from learners.orders.parameters import OrderParameters
-from learners.orders.queries.graph_scores import KeptRows
 from learners.orders.queries.network import conditional_tables
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe, Standard
@@ -129,7 +128,7 @@ def _model(schema: Schema, posterior: OrderPosterior, facts: Mapping[str, Any], 
         )
     best = best_graph(posterior.scores, posterior.lattice)
     tables = conditional_tables(score, best.parents) if isinstance(score, BDeu) else ()
-    rows = KeptRows.of(score) if isinstance(score, BDeu) and facts["parameters"]["keep_rows"] else None
+    rows = score.kept_rows() if isinstance(score, BDeu) and facts["parameters"]["keep_rows"] else None
     facts = {**facts, "n_rows_kept": 0 if rows is None else rows.n_distinct}
     return OrderModel(schema, posterior, facts, best=best, tables=tables, rows=rows)
 
@@ -212,10 +211,7 @@ def posterior_of(
 ) -> OrderPosterior:
     """Family scores within candidates, and the orders.
 
-    Raises
-    ------
-    InvalidParameter
-        If the method is "exact" and memory does not allow it.
+    Raises InvalidParameter if the method is "exact" and memory does not allow it.
     """
     d = standard.spread.size
     everyone = all_candidates(d, prior)

@@ -27,12 +27,7 @@ CONNECT_S = 10.0
 
 
 class Cluster:
-    """A connection to the workers; made by `connected`.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    """
+    """A connection to the workers; made by `connected`."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -41,7 +36,6 @@ class Cluster:
         self,
         statistic: S,
         source: Source,
-        *,
         on_progress: OnProgress | None = None,
         pass_number: int = 1,
         n_passes: int | None = None,
@@ -51,12 +45,8 @@ class Cluster:
         Workers read the files themselves, so paths must mean the same to them. A group whose worker dies is counted
         again by another; statistics are sums, so it counts once.
 
-        Raises
-        ------
-        ClusterError
-            If the cluster is lost, or keeps losing its workers.
-        SourceError, SchemaError, UnknownColumn
-            As the data gives reason.
+        Raises ClusterError if the cluster is lost, or keeps losing its workers; SourceError, SchemaError or UnknownColumn
+        as the data gives reason.
         """
         groups = list(grouped(source, self.n_workers))
         # Sent with every task: what is scattered dies with the worker that has it.
@@ -82,12 +72,8 @@ class Cluster:
     def each(self, run: Callable[..., pa.Table], calls: Sequence[tuple[object, ...]]) -> Iterator[tuple[int, pa.Table]]:
         """What a function returns of each call, and the call's number, as they end; a call whose worker dies is made again.
 
-        Raises
-        ------
-        ClusterError
-            If the cluster is lost, or keeps losing its workers.
-        SourceError, SchemaError, UnknownColumn
-            As the data gives reason.
+        Raises ClusterError if the cluster is lost, or keeps losing its workers; SourceError, SchemaError or UnknownColumn
+        as the data gives reason.
         """
         futures = [self.client.submit(run, *call, pure=False) for call in calls]
         numbers = {future.key: number for number, future in enumerate(futures)}
@@ -117,15 +103,8 @@ class Cluster:
 def connected(address: str) -> Iterator[Cluster]:
     """A cluster that runs already, or one of this machine's processes that ends with the context.
 
-    Parameters
-    ----------
-    address : str
-        "tcp://host:8786" of a Dask scheduler, or "local:4" for four processes here.
-
-    Raises
-    ------
-    ClusterError
-        If Dask is not installed, or nothing answers there.
+    `address`: "tcp://host:8786" of a Dask scheduler, or "local:4" for four processes here. Raises ClusterError if Dask is
+    not installed, or nothing answers there.
     """
     try:
         from distributed import Client, LocalCluster

@@ -7,8 +7,7 @@ from typing import Generic, TypeVar, cast
 
 import pyarrow as pa
 
-from learners.errors import StatisticMismatch
-from learners.passes.statistic import Checked, Preparable, Statistic, Tabulated
+from learners.passes.statistic import Checked, Statistic, Sum
 from learners.schema import Chunk
 
 S = TypeVar("S", bound=Statistic)
@@ -16,17 +15,13 @@ A = TypeVar("A", bound=Statistic)
 B = TypeVar("B", bound=Statistic)
 
 
-class Together(Generic[A, B]):
-    """A pair of statistics of the same schema as one statistic.
-
-    Parameters
-    ----------
-    first, second : Statistic
-    """
+class Together(Sum, Generic[A, B]):
+    """A pair of statistics of the same schema as one statistic."""
 
     def __init__(self, first: A, second: B) -> None:
         self.first, self.second = first, second
         self.schema, self.stage = first.schema, first.stage
+        self.can_subtract = first.can_subtract and second.can_subtract
 
     @property
     def spec(self) -> Mapping[str, object]:
@@ -38,25 +33,9 @@ class Together(Generic[A, B]):
         """Columns to read."""
         return self.first.columns
 
-    @property
-    def can_subtract(self) -> bool:
-        """Whether both can."""
-        return self.first.can_subtract and self.second.can_subtract
-
-    @property
-    def n_cells(self) -> int:
-        """Cells of the tables of both."""
-        return sum(part.n_cells for part in (self.first, self.second) if isinstance(part, Tabulated))
-
     def empty(self) -> Together[A, B]:
         """No rows."""
         return Together(self.first.empty(), self.second.empty())
-
-    def prepare(self, n_rows: int) -> None:
-        """Make both ready for about so many rows."""
-        for part in (self.first, self.second):
-            if isinstance(part, Preparable):
-                part.prepare(n_rows)
 
     def update(self, rows: Chunk) -> None:
         """Add the rows of a chunk to both."""
@@ -64,31 +43,18 @@ class Together(Generic[A, B]):
         self.second.update(rows)
 
     def check(self) -> None:
-        """Check the counts of both.
-
-        Raises
-        ------
-        InvalidCounts
-        """
+        """Check the counts of both. Raises InvalidCounts."""
         for part in (self.first, self.second):
             if isinstance(part, Checked):
                 part.check()
 
-    def merge(self, other: Together[A, B]) -> None:
-        """Add other rows to both; where one part is of another specification, nothing is added."""
-        self._require_same(other)
-        self.first.merge(other.first)
-        self.second.merge(other.second)
-
-    def subtract(self, other: Together[A, B]) -> None:
-        """Take rows away from both; where one part is of another specification, nothing is taken."""
-        self._require_same(other)
-        self.first.subtract(other.first)
-        self.second.subtract(other.second)
-
-    def _require_same(self, other: Together[A, B]) -> None:
-        if other.schema != self.schema or other.spec != self.spec:
-            raise StatisticMismatch("Statistics of different specifications or schemas cannot be combined.")
+    def _combine(self, other: Together[A, B], sign: int) -> None:
+        if sign > 0:
+            self.first.merge(other.first)
+            self.second.merge(other.second)
+        else:
+            self.first.subtract(other.first)
+            self.second.subtract(other.second)
 
     def to_arrow(self) -> pa.Table:
         """One row: each part as an Arrow stream."""

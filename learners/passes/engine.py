@@ -14,12 +14,11 @@ from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from learners.errors import EmptyData, InvalidBuffers, SchemaError, SourceError
+from learners.errors import EmptyData, InvalidBuffers, InvalidParameter, SchemaError, SourceError
 from learners.kernels.arrays import Integers
-from learners.passes.chunks import Chunks
 from learners.passes.row_weights import add_weighted
 from learners.passes.sources.source import Fragment, Source
-from learners.passes.statistic import Checked, ColumnWise, Preparable, Statistic
+from learners.passes.statistic import Checked, ColumnWise, Statistic
 from learners.schema.encoding.encode import Encoder
 from learners.schema.inference.column_summary import nothing_of
 from learners.schema.overrides import MOST_WEIGHT
@@ -185,6 +184,9 @@ def collect(
     InvalidCounts
         If a table does not sum to the rows.
     """
+    if not isinstance(statistic, Statistic) or not isinstance(source, Source):
+        kinds = f"{type(statistic).__name__}, {type(source).__name__}"
+        raise InvalidParameter("statistic, source", kinds, "give an empty statistic and a Source")
     saved = _Saved(statistic, checkpoint)
     walk: _Walk[S] = _Walk(source, saved.done)
     n_threads = max(1, min(threads or available_cores(), len(source.fragments)))
@@ -196,7 +198,7 @@ def collect(
             on_progress(Progress(statistic.stage, pass_number, n_passes, walk.rows_done, source.n_rows, seconds))
 
     with ThreadPoolExecutor(n_threads, thread_name_prefix="pass") as pool:
-        futures: list[Future[S]] = [pool.submit(_work, statistic, walk, n_threads) for _ in range(n_threads)]
+        futures: list[Future[S]] = [pool.submit(_work, statistic, walk) for _ in range(n_threads)]
         try:
             report()
             while wait(futures, timeout=REPORT_EVERY_S, return_when=FIRST_EXCEPTION).not_done:
@@ -252,19 +254,11 @@ class _Saved(Generic[S]):
         return len(self.done) > n_before
 
 
-def _part(statistic: S, walk: _Walk[S], n_threads: int) -> S:
-    """No rows, ready for a thread's share of those that are left."""
-    part = statistic.empty()
-    if isinstance(part, Preparable):
-        part.prepare((walk.source.n_rows - walk.rows_done) // n_threads)
-    return part
-
-
-def _work(whole: S, walk: _Walk[S], n_threads: int) -> S:
+def _work(whole: S, walk: _Walk[S]) -> S:
     """One thread's statistic of fragments until there are none left."""
-    source, statistic = walk.source, _part(whole, walk, n_threads)
+    source, statistic = walk.source, whole.empty()
     schema = statistic.schema
-    chunks = None if schema is None else Chunks.for_statistic(Encoder(schema), statistic)
+    encoder = None if schema is None else Encoder(schema)
     done: list[int] = []
     handover = walk.handover
     while (index := walk.next_fragment()) is not None:
@@ -275,22 +269,22 @@ def _work(whole: S, walk: _Walk[S], n_threads: int) -> S:
             continue
         columns = statistic.columns
         rows = (
-            _learnable(source, fragment) if columns is None else source.read_weighted(fragment, columns, chunks is None)
+            _learnable(source, fragment)
+            if columns is None
+            else source.read_weighted(fragment, columns, encoder is None)
         )
         for batch, weights in rows:
             if walk.stopped.is_set():
                 return statistic
             if weights is not None:
                 walk.weigh(int(weights.sum()))
-            _add(statistic, chunks, batch, weights, source.files[fragment.file].path)
+            _add(statistic, encoder, batch, weights, source.files[fragment.file].path)
             walk.count(batch.num_rows)
         done.append(index)
         if walk.handover != handover:
             handover = walk.handover
-            _finish(statistic, chunks)
             walk.handed.put((statistic, done))
-            statistic, done = _part(whole, walk, n_threads), []
-    _finish(statistic, chunks)
+            statistic, done = whole.empty(), []
     return statistic
 
 
@@ -313,33 +307,21 @@ def _learnable(source: Source, fragment: Fragment) -> Iterator[tuple[pa.RecordBa
 
 
 def _add(
-    statistic: Statistic, chunks: Chunks | None, batch: pa.RecordBatch, weights: Integers | None, where: str
+    statistic: Statistic, encoder: Encoder | None, batch: pa.RecordBatch, weights: Integers | None, where: str
 ) -> None:
     """Add the rows of a batch, each as often as it counts."""
-    if chunks is None:
-        try:
-            if weights is None:
-                statistic.update(batch)
-            else:
-                add_weighted(statistic, batch, weights)
-        except SchemaError as error:
-            raise SchemaError(f"{where}: {error}", error.column) from error
-        return
     try:
-        if weights is not None:
-            add_weighted(statistic, chunks.encoder.training_chunk(batch, where), weights)
-            return
-        for chunk in chunks.add(batch, where):
-            statistic.update(chunk)
+        rows = batch if encoder is None else encoder.training_chunk(batch, where)
+        if weights is None:
+            statistic.update(rows)
+        else:
+            add_weighted(statistic, rows, weights)
     except InvalidBuffers as error:
         raise SourceError(where, f"is damaged: {error} Restore the file from its source.") from error
-
-
-def _finish(statistic: Statistic, chunks: Chunks | None) -> None:
-    """Add the rows that wait for others."""
-    if chunks is not None:
-        for chunk in chunks.rest():
-            statistic.update(chunk)
+    except SchemaError as error:
+        if encoder is not None:  # which has said where
+            raise
+        raise SchemaError(f"{where}: {error}", error.column) from error
 
 
 def _is_gathered(source: Source, fragment: Fragment) -> bool:
@@ -365,11 +347,8 @@ def _gather(statistic: ColumnWise, walk: _Walk[S], fragment: Fragment) -> None:
 
 
 def require_rows(source: Source) -> None:
-    """Refuse a source without rows.
-
-    Raises
-    ------
-    EmptyData
-    """
+    """Refuse what is no source, or has no rows. Raises InvalidParameter or EmptyData."""
+    if not isinstance(source, Source):
+        raise InvalidParameter("source", type(source).__name__, "give a Source, such as Source.open('rows.parquet')")
     if not source.n_rows:
         raise EmptyData(f"{', '.join(file.path for file in source.files[:3])}: there are no rows to learn from.")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from learners.errors import InvalidParameter
 from learners.models.model import Model
 from learners.passes.cluster import Cluster
 from learners.passes.engine import (
@@ -35,20 +36,12 @@ __all__ = ["Account", "Checkpoints", "Learner", "OnProgress", "Part", "Progress"
 
 @dataclass(frozen=True)
 class Work:
-    """A long computation between passes, which the driver runs so that progress and cancelling reach it.
+    """A long computation between passes, which the driver runs so that progress and cancelling reach it."""
 
-    Parameters
-    ----------
-    stage : str
-        What it does, in words.
-    run : callable
-        `run(threads, advance)`; it calls `advance(n_done, n_total)` now and then, which may raise.
-    unit : str
-        What is counted by that, such as trees or rounds; by default only the share of the work means something.
-    """
-
-    stage: str
+    stage: str  # what it does, in words
+    # `run(threads, advance)`; it calls `advance(n_done, n_total)` now and then, which may raise.
     run: Callable[[int, Advance], object]
+    # What is counted by that, such as trees or rounds; by default only the share of the work means something.
     unit: str = ""
 
 
@@ -57,24 +50,14 @@ class RowWork:
     """A computation over the rows themselves, for learners that no statistic can serve; it counts as one pass.
 
     Nothing of it is stored, added or subtracted: prefer a statistic.
-
-    Parameters
-    ----------
-    stage : str
-        What it does, in words.
-    schema : Schema
-        By which the rows are encoded.
-    run : callable
-        `run(rows, threads, advance)`; it may walk the rows several times, and calls `advance(n_done, n_total)` now and
-        then, which may raise.
-    unit : str
-        As of `Work`.
     """
 
-    stage: str
-    schema: Schema
+    stage: str  # what it does, in words
+    schema: Schema  # by which the rows are encoded
+    # `run(rows, threads, advance)`; it may walk the rows several times, and calls `advance(n_done, n_total)` now and
+    # then, which may raise.
     run: Callable[[Rows, int, Advance], object]
-    unit: str = ROWS
+    unit: str = ROWS  # as of `Work`
 
 
 S = TypeVar("S", bound=Statistic)
@@ -87,34 +70,20 @@ Passes = Generator[Request, Any, Result]
 
 @dataclass(frozen=True)
 class Learner:
-    """The passes of a learner: a generator that yields statistics (or `Work`, `RowWork`) and returns the model.
-
-    Parameters
-    ----------
-    passes : generator
-    n_passes : int or None
-        How many passes over the data it will make.
-    """
+    """The passes of a learner: a generator that yields statistics (or `Work`, `RowWork`) and returns the model."""
 
     name: str
     passes: Passes[Model]
-    n_passes: int | None
+    n_passes: int | None  # how many passes over the data it will make
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some of the rows to learn from, and where statistics of just these rows are kept.
-
-    Parameters
-    ----------
-    store : Store, optional
-        Statistics found in it are not collected again; those collected are put there.
-    selection : Selection, optional
-        By which the rows were chosen, so that what is stored of other rows can be subtracted.
-    """
+    """Some of the rows to learn from, and where statistics of just these rows are kept."""
 
     source: Source
-    store: Store | None = None
+    store: Store | None = None  # statistics found in it are not collected again; those collected are put there
+    # By which the rows were chosen, so that what is stored of other rows can be subtracted.
     selection: Selection | None = None
 
 
@@ -155,10 +124,13 @@ def drive(
     SourceError, SchemaError, UnknownColumn, InvalidParameter
         As the data and the parameters give reason.
     """
-    if isinstance(source, Source):
-        parts = [Part(source, store if source.is_identified else None)]
-    else:
+    if not isinstance(learner, Learner):
+        raise InvalidParameter("learner", type(learner).__name__, "give what learner('kdb', {}, 'class') returns")
+    if isinstance(source, Sequence):
         parts = list(source)
+    else:
+        require_rows(source)
+        parts = [Part(source, store if source.is_identified else None)]
     for part in parts:
         require_rows(part.source)
     with ThreadPoolExecutor(1, thread_name_prefix="store") as writer:
@@ -181,54 +153,46 @@ def drive(
     return model
 
 
+@dataclass
 class _Driver:
     """Answers what a learner asks for."""
 
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        threads: int | None,
-        on_progress: OnProgress | None,
-        checkpoints: Checkpoints | None,
-        n_passes: int | None,
-        writer: ThreadPoolExecutor,
-        cluster: Cluster | None,
-    ) -> None:
-        self.cluster = cluster
-        self.writer, self.storing = writer, list[Future[object]]()
-        self.sources = [part.source for part in parts]
-        self.threads, self.on_progress, self.n_passes = threads, on_progress, n_passes
-        self.checkpoints = checkpoints
-        self.pass_number = 0
+    parts: Sequence[Part]
+    threads: int | None
+    on_progress: OnProgress | None
+    checkpoints: Checkpoints | None
+    n_passes: int | None
+    writer: ThreadPoolExecutor
+    cluster: Cluster | None
+    pass_number: int = 0
+
+    def __post_init__(self) -> None:
+        self.storing: list[Future[object]] = []
         self.recalls = [
-            Recall(Supply(part.source, part.selection), part.store, self._collected, self._later) for part in parts
+            Recall(Supply(part.source, part.selection), part.store, self._collected, self._later) for part in self.parts
         ]
 
     def answer(self, request: Request) -> object:
         if isinstance(request, RowWork):
             self.pass_number += 1
-            request = Work(request.stage, partial(request.run, self._rows(request.schema)), request.unit)
+            rows = Rows(request.schema, [part.source for part in self.parts], self.cluster, self.checkpoints)
+            request = Work(request.stage, partial(request.run, rows), request.unit)
         if isinstance(request, Work):
-            return _run(request, self.threads or available_cores(), self.on_progress, self.pass_number, self.n_passes)
+            return self._run(request)
         self.pass_number += 1
         whole, *others = [recall.statistic(request) for recall in self.recalls]
         for other in others:
             whole.merge(other)
         if isinstance(whole, Ordered):  # stored statistics may have met the columns in another order
-            whole.order_columns(self.sources[0].arrow_schema.names)
+            whole.order_columns(self.parts[0].source.arrow_schema.names)
         return whole
-
-    def _rows(self, schema: Schema) -> Rows:
-        return Rows(schema, self.sources, self.cluster, self.checkpoints)
 
     def _later(self, store: Callable[[], object]) -> None:
         self.storing.append(self.writer.submit(store))
 
     def _collected(self, statistic: S, source: Source, key: str) -> S:
         if self.cluster is not None and source.is_identified:
-            return self.cluster.collect(
-                statistic, source, on_progress=self.on_progress, pass_number=self.pass_number, n_passes=self.n_passes
-            )
+            return self.cluster.collect(statistic, source, self.on_progress, self.pass_number, self.n_passes)
         return collect(
             statistic,
             source,
@@ -239,14 +203,13 @@ class _Driver:
             checkpoint=None if self.checkpoints is None else self.checkpoints.at(key),
         )
 
+    def _run(self, work: Work) -> object:
+        started = time.perf_counter()
 
-def _run(work: Work, threads: int, on_progress: OnProgress | None, pass_number: int, n_passes: int | None) -> object:
-    started = time.perf_counter()
+        def advance(n_done: int, n_total: int, note: str = "", /) -> None:
+            if self.on_progress is not None:
+                place = self.pass_number, self.n_passes, n_done, n_total, time.perf_counter() - started
+                self.on_progress(Progress(work.stage, *place, note, work.unit))
 
-    def advance(n_done: int, n_total: int, note: str = "", /) -> None:
-        if on_progress is not None:
-            seconds = time.perf_counter() - started
-            on_progress(Progress(work.stage, pass_number, n_passes, n_done, n_total, seconds, note, work.unit))
-
-    advance(0, 1)
-    return work.run(threads, advance)
+        advance(0, 1)
+        return work.run(self.threads or available_cores(), advance)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shutil
 import tempfile
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,25 +21,22 @@ KEPT_BYTES, MAPPED_BYTES = 16 << 20, 4 << 20
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """A bound on the counts that passes keep in memory; counts beyond it go to sorted files.
-
-    Parameters
-    ----------
-    directory : Path
-        Of the files, which are removed with the statistics that wrote them.
-    """
+    """A bound on the counts that passes keep in memory; counts beyond it go to sorted files."""
 
     n_bytes: int
-    directory: Path
+    directory: Path  # of the files, which are removed with the statistics that wrote them
+
+
+class TemporaryFolder:
+    """A new folder within another, removed when nobody refers to this object any more."""
+
+    def __init__(self, parent: Path, prefix: str = "fewpass-") -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        self.remove = weakref.finalize(self, shutil.rmtree, str(self.path), ignore_errors=True)
 
 
 def parse_bytes(text: str) -> int:
-    """A number of bytes such as "512MiB", "4GB" or "1.5g".
-
-    Raises
-    ------
-    InvalidParameter
-    """
+    """A number of bytes such as "512MiB", "4GB" or "1.5g". Raises InvalidParameter."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
     n_bytes = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if n_bytes < MIN_BYTES:

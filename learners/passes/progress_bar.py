@@ -48,10 +48,7 @@ def amount(unit: str, n_done: int, n_total: int | None, per_s: float | None) -> 
 def shown(is_wanted: bool, on_progress: OnProgress | None) -> Iterator[OnProgress | None]:
     """Show a bar while something learns, and say in the end how long that took; yields the callback for the driver.
 
-    Parameters
-    ----------
-    on_progress : callable, optional
-        Called besides.
+    `on_progress`: called besides.
     """
     if not is_wanted:
         yield on_progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from learners.errors import InvalidCounts
 from learners.passes.combined import Together, leaves_of, with_leaves
@@ -18,30 +18,18 @@ from learners.schema.schema_growth import code_maps
 S = TypeVar("S", bound=Statistic)
 
 
-class Collect(Protocol):
-    """Makes a pass."""
-
-    def __call__(self, statistic: S, source: Source, key: str) -> S:
-        """The statistic of all rows of the source; `statistic` is empty, the key names the pass for checkpoints."""
+# Makes a pass: the statistic, which is empty at first, of all rows of a source; the key names the pass for checkpoints.
+Collect = Callable[[Statistic, Source, str], Statistic]
 
 
 @dataclass(frozen=True)
 class Account:
-    """What a statistic took.
+    """What a statistic took."""
 
-    Parameters
-    ----------
-    stage : str
-        What was collected, in words.
-    n_rows_read : int
-        Rows read for it, those that were subtracted included; a pass that serves several statistics counts for each.
-    n_rows_reused : int
-        Rows of stored statistics that did not have to be read.
-    """
-
-    stage: str
+    stage: str  # what was collected, in words
+    # Rows read for it, those that were subtracted included; a pass that serves several statistics counts for each.
     n_rows_read: int
-    n_rows_reused: int
+    n_rows_reused: int  # rows of stored statistics that did not have to be read
     n_files_read: int
     n_files_reused: int
 
@@ -59,21 +47,12 @@ class _Group:
 
 @dataclass
 class Recall:
-    """Finds, reads and stores the statistics of one supply of rows.
-
-    Parameters
-    ----------
-    store : Store or None
-        Without one everything is collected.
-    collect : callable
-        `collect(empty statistic, source, key)` makes a pass; the key names what it collects, for checkpoints.
-    later : callable
-        `later(function)` calls a function while the next pass runs; storing is slow and nobody waits for it.
-    """
+    """Finds, reads and stores the statistics of one supply of rows."""
 
     supply: Supply
-    store: Store | None
+    store: Store | None  # without one everything is collected
     collect: Collect
+    # `later(function)` calls a function while the next pass runs; storing is slow and nobody waits for it.
     later: Callable[[Callable[[], object]], None]
     accounts: list[Account] = field(default_factory=list)
 

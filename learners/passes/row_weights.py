@@ -24,18 +24,13 @@ REPEATED_ROWS, MOST_REPEATED = 65_536, 1 << 27  # of one batch
 
 @dataclass(frozen=True)
 class Weight(Condition):
-    """How often each row counts; a condition, so that statistics of weighted rows are not taken for those of plain ones.
-
-    Parameters
-    ----------
-    scale : float or None
-        A row counts round(weight x scale) times; None: weights are whole numbers, and anything else is refused.
-    of_values : tuple of pairs
-        If there are any, the column holds no weights: how often rows count that have a value there, in words. Others count once.
-    """
+    """How often each row counts; a condition, so that statistics of weighted rows are not taken for those of plain ones."""
 
     column: str
+    # A row counts round(weight x scale) times; None: weights are whole numbers, and anything else is refused.
     scale: float | None = None
+    # If there are any, the column holds no weights: how often rows count that have a value there, in words. Others
+    # count once.
     of_values: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -61,10 +56,7 @@ class Weight(Condition):
     def counts(self, rows: pa.RecordBatch) -> Integers:
         """(n_rows,) int64: how often each row counts.
 
-        Raises
-        ------
-        SchemaError
-            If a weight is missing, negative, too large or, without a scale, no whole number.
+        Raises SchemaError if a weight is missing, negative, too large or, without a scale, no whole number.
         """
         column = rows.column(self.column)
         if self.of_values:
@@ -102,15 +94,9 @@ class Weight(Condition):
 
 
 def weight_of(columns: Mapping[str, object] | None) -> Weight | None:
-    """The weight of the rows, if one is named among what is said of columns.
-
-    Raises
-    ------
-    InvalidParameter
-        If there are two.
-    """
+    """The weight of the rows, if one is named among what is said of columns. Raises InvalidParameter if there are two."""
     found = [
-        _weight(name, weight)
+        Weight(name, None, weight) if isinstance(weight, tuple) else Weight(name, None if weight is True else weight)
         for name, entry in (columns or {}).items()
         if name != ALL and (weight := ColumnOverride.of(name, cast("ColumnOverride", entry)).weight)
     ]
@@ -122,18 +108,10 @@ def weight_of(columns: Mapping[str, object] | None) -> Weight | None:
     return found[0] if found else None
 
 
-def _weight(name: str, value: bool | float | tuple[tuple[str, int], ...]) -> Weight:
-    if isinstance(value, tuple):
-        return Weight(name, None, value)
-    return Weight(name, None if value is True else value)
-
-
 def with_weights(source: Source, columns: Mapping[str, object] | None) -> Source:
     """The rows of a source as a learner counts them: by their weights, where something is said of these.
 
-    Raises
-    ------
-    InvalidParameter, UnknownColumn
+    Raises InvalidParameter or UnknownColumn.
     """
     weight = weight_of(columns)
     if weight is None:
@@ -148,9 +126,7 @@ def with_weights(source: Source, columns: Mapping[str, object] | None) -> Source
 def by_weight(source: Source, weight: Weight, *, is_hidden: bool = False) -> Source:
     """The rows of a source, each of which counts as often as its weight says, in a column that readers see or not.
 
-    Raises
-    ------
-    UnknownColumn
+    Raises UnknownColumn.
     """
     return source.weighted(weight, is_hidden=is_hidden).restricted(dict.fromkeys(range(len(source.files)), (weight,)))
 
@@ -161,14 +137,9 @@ def add_weighted(statistic: Statistic, rows: Chunk | pa.RecordBatch, weights: In
     A statistic adds up, so it is doubled once for each binary digit of the weights, from the highest to the lowest, and the rows
     that have the digit are added: as many steps as the largest weight has digits, whatever it is.
 
-    Parameters
-    ----------
-    statistic : Statistic
-        Changed in place.
-    rows : Chunk or RecordBatch
-        As the statistic takes them.
-    weights : (n_rows,) int64
-        At least 0.
+    `statistic`: changed in place.
+    `rows`: as the statistic takes them.
+    `weights`, (n_rows,) int64: at least 0.
     """
     part = statistic.empty()
     for digit in reversed(range(int(weights.max(initial=0)).bit_length())):
@@ -190,10 +161,7 @@ def _chosen(rows: Chunk | pa.RecordBatch, mask: Mask) -> Chunk:
 def repeated(weights: Integers) -> Iterator[Integers]:
     """Positions of rows, each as often as it counts, some thousands at a time: for what reads row after row.
 
-    Raises
-    ------
-    SchemaError
-        If that would be too many to ever end.
+    Raises SchemaError if that would be too many to ever end.
     """
     ends = np.cumsum(weights)
     n_all = int(ends[-1]) if ends.size else 0

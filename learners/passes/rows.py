@@ -54,13 +54,7 @@ class Rows:
         return [repr(source.files[fragment.file]) for source in self.sources for fragment in source.fragments]
 
     def __iter__(self) -> Iterator[Chunk]:
-        """Chunk by chunk, with a memory of one chunk.
-
-        Raises
-        ------
-        SourceError, SchemaError, UnknownColumn
-            As the data gives reason.
-        """
+        """Chunk by chunk, with a memory of one chunk. Raises SourceError, SchemaError or UnknownColumn as the data gives reason."""
         for chunk, weights in self.weighted():
             yield from _repeated(chunk, weights)
 

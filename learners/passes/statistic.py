@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Protocol, Self, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
+from learners.errors import StatisticMismatch
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps
 
@@ -53,10 +55,7 @@ class Statistic(Protocol):
     def subtract(self, other: Self) -> None:
         """Take away rows that were added before.
 
-        Raises
-        ------
-        StatisticMismatch
-            If the other is of another specification, or this statistic cannot subtract.
+        Raises StatisticMismatch if the other is of another specification, or this statistic cannot subtract.
         """
 
     def to_arrow(self) -> pa.Table:
@@ -64,6 +63,55 @@ class Statistic(Protocol):
 
     def from_arrow(self, table: pa.Table) -> Self:
         """Read what `to_arrow` wrote."""
+
+
+class Sum(ABC):
+    """Base of statistics that add and subtract: what all of them have in common."""
+
+    can_subtract = True
+    schema: Schema | None
+
+    @property
+    @abstractmethod
+    def spec(self) -> Mapping[str, object]:
+        """What is collected, see `Statistic`."""
+
+    def merge(self, other: Self) -> None:
+        """Add the rows of another; a `StatisticMismatch` changes nothing."""
+        self._require_same(other)
+        self._combine(other, 1)
+
+    def subtract(self, other: Self) -> None:
+        """Take away rows that were added before; a `StatisticMismatch` changes nothing."""
+        self._require_same(other)
+        self._combine(other, -1)
+
+    def _require_same(self, other: Self) -> None:
+        if other.schema != self.schema or other.spec != self.spec:
+            raise StatisticMismatch(f"{type(self).__name__} of different schemas or specifications cannot be combined.")
+
+    @abstractmethod
+    def _combine(self, other: Self, sign: int) -> None:
+        """Add (1) or take away (-1) the rows of another of the same specification."""
+
+
+class CodeStatistic(Sum):
+    """Base of such statistics of codes."""
+
+    schema: Schema
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """Columns to read."""
+        return self.schema.columns
+
+    @abstractmethod
+    def under(self, schema: Schema) -> Self:
+        """No rows, by another schema."""
+
+    def empty(self) -> Self:
+        """No rows."""
+        return self.under(self.schema)
 
 
 @runtime_checkable
@@ -133,33 +181,11 @@ class ColumnWise(Statistic, Protocol):
 
 
 @runtime_checkable
-class Tabulated(Statistic, Protocol):
-    """A statistic that counts rows into tables: of large ones, rows had better come many at a time."""
-
-    @property
-    def n_cells(self) -> int:
-        """Cells of all tables."""
-
-
-@runtime_checkable
 class Checked(Statistic, Protocol):
     """A statistic that can tell whether its counts are those of any rows."""
 
     def check(self) -> None:
-        """Refuse negative counts, and tables that do not sum to the rows of each class.
-
-        Raises
-        ------
-        InvalidCounts
-        """
-
-
-@runtime_checkable
-class Preparable(Statistic, Protocol):
-    """A statistic that keeps many rows otherwise than few."""
-
-    def prepare(self, n_rows: int) -> None:
-        """Make ready for about so many rows, before the first."""
+        """Refuse negative counts, and tables that do not sum to the rows of each class. Raises InvalidCounts."""
 
 
 @runtime_checkable

@@ -151,25 +151,14 @@ def _placed(source: Source) -> dict[str, tuple[Source, int, int]]:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to come by a statistic: entries to add, a first of which rows are subtracted, and files to read.
+    """How to come by a statistic: entries to add, a first of which rows are subtracted, and files to read."""
 
-    Parameters
-    ----------
-    base : Entry or None
-        The first to add.
-    gone, gone_read : tuple of Entry, frozenset of str
-        What the base holds too much: entries and files to subtract from it.
-    adds : tuple of Entry
-        More to add.
-    read : frozenset of str
-        Files that no entry holds.
-    """
-
-    base: Entry | None
+    base: Entry | None  # the first to add
+    # `gone`, `gone_read`: what the base holds too much: entries and files to subtract from it.
     gone: tuple[Entry, ...]
     gone_read: Files
-    adds: tuple[Entry, ...]
-    read: Files
+    adds: tuple[Entry, ...]  # more to add
+    read: Files  # files that no entry holds
 
     @property
     def entries(self) -> list[Entry]:
@@ -180,12 +169,8 @@ class Plan:
 def best_plan(supply: Supply, entries: Sequence[Entry], *, can_subtract: bool) -> Plan:
     """The plan that reads the fewest rows.
 
-    Parameters
-    ----------
-    entries : sequence of Entry
-        Those that can be read as what is wanted.
-    can_subtract : bool
-        Whether the statistic can.
+    `entries`: those that can be read as what is wanted.
+    `can_subtract`: whether the statistic can.
     """
     files = supply.files
     covers = {id(entry): supply.expanded(entry.files) for entry in entries}

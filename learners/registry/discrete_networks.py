@@ -44,18 +44,10 @@ class NoNetwork(LearnerError, ValueError):
 def network_text(model: Model, name: str, form: NetworkFormat = "bif") -> str:
     """A model as the text of a network file; see `network_of`.
 
-    Parameters
-    ----------
-    name : str
-        Of the network.
-    form : str
-        "bif", "xmlbif" or "xdsl".
-
-    Raises
-    ------
-    NoNetwork, TablesTooLarge, NoTables
-    InvalidNetwork
-        If a variable is continuous, which only the Bayesian Interchange Format can hold.
+    `name`: of the network.
+    `form`: "bif", "xmlbif" or "xdsl".
+    Raises NoNetwork, TablesTooLarge or NoTables; InvalidNetwork if a variable is continuous, which only the Bayesian
+    Interchange Format can hold.
     """
     return write_network(name, network_of(model), form)
 
@@ -67,11 +59,7 @@ def network_of(model: Model) -> Network:
     model selected away are not in the network. An imported network is itself. Of an ensemble it is the joint member; of a posterior over structures
     the most probable graph.
 
-    Raises
-    ------
-    NoNetwork
-        If it is another kind of model.
-    TablesTooLarge, NoTables
+    Raises NoNetwork if it is another kind of model; TablesTooLarge or NoTables.
     """
     if isinstance(model, EnsembleModel):
         model = model.joint
@@ -120,18 +108,9 @@ def _by_context(
 def network_model(network: Network, max_edges: int = MAX_EDGES) -> NetworkModel | LinearModel:
     """A network as a circuit, or a Gaussian, of the same joint distribution, which answers every query, after interventions, too.
 
-    Parameters
-    ----------
-    network : Network
-        As `read_network` gives it.
-    max_edges : int
-        Of the circuit.
-
-    Raises
-    ------
-    InvalidNetwork
-        Naming the variable whose values, table or equation are wrong.
-    NetworkTooLarge, InvalidCircuit
+    `network`: as `read_network` gives it.
+    `max_edges`: of the circuit.
+    Raises InvalidNetwork naming the variable whose values, table or equation are wrong; NetworkTooLarge or InvalidCircuit.
     """
     _check_graph(network)
     names = list(network.values)

@@ -97,10 +97,7 @@ def _information_in_draws(model: CircuitModel, target: int) -> Floats:
 def information_of(tree: ContextTree) -> float:
     """I(X; Y | parents) in nats of a family, less the degrees of freedom by twice the rows; at least 0.
 
-    Parameters
-    ----------
-    tree : ContextTree
-        Whose first level branches on the class.
+    `tree`: whose first level branches on the class.
     """
     first, last = int(tree.level_starts[-2]), int(tree.level_starts[-1])
     if last - first == 0 or tree.level_starts.size < 3:

@@ -55,15 +55,9 @@ def completed(header: Mapping[str, object], arrays: Arrays) -> Arrays:
 def load_model(header: Mapping[str, object], arrays: Arrays, *, is_trusted: bool = True) -> Model:
     """The model of `Model.to_arrays`.
 
-    Parameters
-    ----------
-    is_trusted : bool
-        Whether they are as we wrote them. If not, every index is looked at first: kernels would follow it anywhere.
-
-    Raises
-    ------
-    LearnerError
-        If this version of fewpass does not know the kind, or what is not trusted is no such model.
+    `is_trusted`: whether they are as we wrote them. If not, every index is looked at first: kernels would follow it
+    anywhere. Raises LearnerError if this version of fewpass does not know the kind, or what is not trusted is no such
+    model.
     """
     kind = header.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:

@@ -23,39 +23,17 @@ from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make a learner.
+    """How to make a learner."""
 
-    Parameters
-    ----------
-    title : str
-        One line for people.
-    parameters : type
-        A frozen dataclass.
-    passes : callable
-        `passes(target, parameters, schema, overrides)` gives the generator.
-    n_passes : int or None
-        Passes over the data after the schema, where that is known beforehand.
-    keeps_schema : bool
-        Whether the next training may keep its attributes and cut points.
-    needs_target : bool
-        Whether there must be a class column.
-    takes_target : bool
-        Whether there may be one.
-    cuts_by : tuple of str
-        The parameters that cut points depend on; learners without any share theirs.
-    max_classes : int
-        A schema that is given may have so many classes.
-    """
-
-    title: str
-    parameters: type[Parameters]
-    passes: Callable[..., Passes[Model]]
-    n_passes: int | None
-    keeps_schema: bool = True
-    needs_target: bool = True
-    takes_target: bool = True
-    cuts_by: tuple[str, ...] = ()
-    max_classes: int = FEW_CLASSES
+    title: str  # one line for people
+    parameters: type[Parameters]  # a frozen dataclass
+    passes: Callable[..., Passes[Model]]  # `passes(target, parameters, schema, overrides)` gives the generator
+    n_passes: int | None  # passes over the data after the schema, where that is known beforehand
+    keeps_schema: bool = True  # whether the next training may keep its attributes and cut points
+    needs_target: bool = True  # whether there must be a class column
+    takes_target: bool = True  # whether there may be one
+    cuts_by: tuple[str, ...] = ()  # the parameters that cut points depend on; learners without any share theirs
+    max_classes: int = FEW_CLASSES  # a schema that is given may have so many classes
 
 
 OF_MEMBERS = ("members", "seed")
@@ -97,35 +75,21 @@ def keeps_schema(name: str) -> bool:
 def cuts_by(name: str, parameters: Mapping[str, object]) -> dict[str, object]:
     """What the cut points of a learner depend on, beside the data: learners that agree in it may keep each other's schemas.
 
-    Raises
-    ------
-    InvalidParameter
+    Raises InvalidParameter.
     """
     values = parse_parameters(name, parameters)
     return {field: getattr(values, field) for field in recipe(name).cuts_by}
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe of a learner.
-
-    Raises
-    ------
-    InvalidParameter
-        If there is none of that name.
-    """
+    """The recipe of a learner. Raises InvalidParameter if there is none of that name."""
     if name not in LEARNERS:
         raise InvalidParameter("learner", name, f"use one of {', '.join(LEARNERS)}")
     return LEARNERS[name]
 
 
 def parse_parameters(name: str, parameters: Mapping[str, object]) -> Parameters:
-    """The parameters of a learner as its frozen dataclass.
-
-    Raises
-    ------
-    InvalidParameter
-        Naming the parameter and what is allowed.
-    """
+    """The parameters of a learner as its frozen dataclass. Raises InvalidParameter naming the parameter and what is allowed."""
     return parse(recipe(name).parameters, f"learner {name!r}", parameters)
 
 

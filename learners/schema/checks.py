@@ -19,15 +19,8 @@ MAX_VALUES = 65_535  # codes are 16 bits wide, the one for unseen values include
 def check_schema(schema: Schema) -> None:
     """Refuse a schema that training does not make: with its codes, kernels would read beyond their tables.
 
-    Parameters
-    ----------
-    schema : Schema
-        As `from_json` reads it, which looks at no type.
-
-    Raises
-    ------
-    SchemaError
-        Naming the column.
+    `schema`: as `from_json` reads it, which looks at no type.
+    Raises SchemaError naming the column.
     """
     try:
         json.dumps(asdict(schema), ensure_ascii=False).encode()
@@ -89,13 +82,7 @@ def _are(kind: type, values: Collection[object]) -> bool:
 
 
 def check_lengths(lengths: Mapping[str, int]) -> int:
-    """How many values every column has.
-
-    Raises
-    ------
-    SchemaError
-        Naming a column that has another number than the first.
-    """
+    """How many values every column has. Raises SchemaError naming a column that has another number than the first."""
     first, n_rows = next(iter(lengths.items()), ("", 0))
     for name, length in lengths.items():
         if length != n_rows:

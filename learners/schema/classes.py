@@ -18,18 +18,10 @@ MANY_TAKEN_BY = "learners nb, tan and kdb"
 def check_classes(target: str, n_classes: int, most: int, are_numbers: bool = False) -> None:
     """Refuse a target of more classes than a learner takes.
 
-    Parameters
-    ----------
-    n_classes : int
-        Seen so far.
-    most : int
-        `FEW_CLASSES` or `MAX_CLASSES`.
-    are_numbers : bool
-        Whether the values are whole numbers, so that a user may want to predict a measurement.
-
-    Raises
-    ------
-    SchemaError
+    `n_classes`: seen so far.
+    `most`: `FEW_CLASSES` or `MAX_CLASSES`.
+    `are_numbers`: whether the values are whole numbers, so that a user may want to predict a measurement.
+    Raises SchemaError.
     """
     if n_classes > most:
         others = "" if most >= MAX_CLASSES else f" Up to {MAX_CLASSES:,} classes take {MANY_TAKEN_BY}."
@@ -51,9 +43,7 @@ def check_rows_of_classes(
 ) -> None:
     """As `check_classes`; and refuse what is most likely an identifier or a measurement: many classes, and few rows of each.
 
-    Raises
-    ------
-    SchemaError
+    Raises SchemaError.
     """
     if target is None:
         return
@@ -69,10 +59,7 @@ def check_rows_of_classes(
 def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
     """Distinct values of a target, and the index of each row's value.
 
-    Raises
-    ------
-    SchemaError
-        If numbers have fractions, or if a row has no class.
+    Raises SchemaError if numbers have fractions, or if a row has no class.
     """
     column = dictionary_of(column, target)
     values, is_other = nominal_forms(column.dictionary, target)
@@ -97,10 +84,7 @@ def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
 def known_or_not(batch: pa.RecordBatch, schema: Schema) -> Codes:
     """Codes (n_rows,) of the class, `n_classes` where it was never seen in training.
 
-    Raises
-    ------
-    SchemaError
-        If a row has no class, or its type does not fit.
+    Raises SchemaError if a row has no class, or its type does not fit.
     """
     column = batch.column(batch.schema.names.index(schema.target))
     if pc.any(pc.is_null(column, nan_is_null=True)).as_py():

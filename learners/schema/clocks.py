@@ -12,6 +12,7 @@ from typing import TypeVar
 from learners.errors import SchemaError
 
 Known = TypeVar("Known")
+Number = TypeVar("Number", float, Decimal)
 CLOCK_TYPE = re.compile(r"(time|duration)(?:32|64)?\[(\w+)\]")
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DICTIONARY = "dictionary<values="
@@ -43,10 +44,8 @@ def is_moment(arrow_type: str) -> bool:
 def as_seconds(name: str, number: float) -> float:
     """A number of a column of dates or timestamps: seconds since 1970.
 
-    Raises
-    ------
-    SchemaError
-        If they would be after the year 9999: then the number is of a smaller unit, and nobody said of which.
+    Raises SchemaError if they would be after the year 9999: then the number is of a smaller unit, and nobody said of
+    which.
     """
     if LAST_SECOND < abs(number) < math.inf:
         raise SchemaError(
@@ -96,24 +95,16 @@ def _in_parts(is_negative: bool, whole: int, rest: str) -> str:
 def nanoseconds_of(text: str, ticks: int) -> int | None:
     """A duration in ISO 8601, as "1 day 2:03:04.5", or a number of a unit of which `ticks` make a second; None if it is none."""
     text = text.strip()
-    if COUNT.fullmatch(text):
-        total = Decimal(text) / ticks
-    else:
-        found = ISO_DURATION.fullmatch(text) or CLOCK_DURATION.fullmatch(text)
-        if found is None or not any(found.group("d", "h", "m", "s")):
-            return None
-        days, hours, minutes, seconds = (Decimal(part or 0) for part in found.group("d", "h", "m", "s"))
-        total = days * 86_400 + hours * 3600 + minutes * 60 + seconds
-        total = -total if found["sign"] else total
+    total = Decimal(text) / ticks if COUNT.fullmatch(text) else _seconds(text, Decimal)
+    if total is None:
+        return None
     exact = total * 10**9
     return int(exact) if exact == int(exact) else None
 
 
 def what_time(arrow_type: str) -> tuple[str, int] | None:
     """Of dates, timestamps, times of day and durations: "moment", "time" or "duration", and how many of their numbers make a second."""
-    if arrow_type.removeprefix(DICTIONARY).startswith(("timestamp", "date")):
-        return "moment", 1
-    return clock_of(arrow_type)
+    return ("moment", 1) if is_moment(arrow_type) else clock_of(arrow_type)
 
 
 def canonical(value: object, arrow_type: str) -> str | None:
@@ -165,15 +156,18 @@ def _time_of_day(text: str) -> str | None:
 
 
 def seconds_of(text: str) -> float:
-    """Seconds of a duration: "P1DT2H3M4.5S", "1 day 2:03:04.5" or "2:03:04.5".
-
-    Raises
-    ------
-    ValueError
-    """
-    found = ISO_DURATION.fullmatch(text.strip()) or CLOCK_DURATION.fullmatch(text.strip())
-    if found is None or not any(found.group("d", "h", "m", "s")):
+    """Seconds of a duration: "P1DT2H3M4.5S", "1 day 2:03:04.5" or "2:03:04.5". Raises ValueError."""
+    found = _seconds(text.strip(), float)
+    if found is None:
         raise ValueError(text)
-    days, hours, minutes, seconds = (float(part or 0) for part in found.group("d", "h", "m", "s"))
+    return found
+
+
+def _seconds(text: str, number: type[Number]) -> Number | None:
+    """Seconds of a duration in numbers of a type, which rounds or does not; None if the text is none."""
+    found = ISO_DURATION.fullmatch(text) or CLOCK_DURATION.fullmatch(text)
+    if found is None or not any(found.group("d", "h", "m", "s")):
+        return None
+    days, hours, minutes, seconds = (number(part or 0) for part in found.group("d", "h", "m", "s"))
     total = days * 86_400 + hours * 3600 + minutes * 60 + seconds
     return -total if found["sign"] else total

@@ -14,18 +14,10 @@ HARMLESS = (NO_CUT, NEARLY_CONSTANT, "constant", DROPPED, SCREENED, WEIGHT)
 
 
 class FoldingCost(NamedTuple):
-    """What folding the rare values of a column can have cost.
+    """What folding the rare values of a column can have cost."""
 
-    Attributes
-    ----------
-    share : float
-        Of the rows, those with a folded value.
-    most_nats : float
-        Of information about the class that is lost, at most.
-    """
-
-    share: float
-    most_nats: float
+    share: float  # of the rows, those with a folded value
+    most_nats: float  # of information about the class that is lost, at most
 
 
 NO_COSTS: Mapping[str, FoldingCost] = {}
@@ -34,12 +26,8 @@ NO_COSTS: Mapping[str, FoldingCost] = {}
 def losses(schema: Schema, costs: Mapping[str, FoldingCost] = NO_COSTS) -> list[str]:
     """What is worth knowing of columns that are not used, or not with all their values; a sentence each.
 
-    Parameters
-    ----------
-    schema : Schema
-        As it was inferred from a table.
-    costs : mapping, optional
-        Of folding, by the name of the column, as far as they are known.
+    `schema`: as it was inferred from a table.
+    `costs`: of folding, by the name of the column, as far as they are known.
     """
     lost = [
         f"Column {entry.name!r} is left out: {entry.reason}."

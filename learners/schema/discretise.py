@@ -55,16 +55,10 @@ class Histogram:
     A bin holds the keys that agree in all but the lowest `level` bits. The level is the least that leaves at most
     `most_bins` bins; as coarser bins are unions of finer ones, it depends on the values and the number of classes alone, not on
     their order or partition. So, unlike a randomised quantile sketch, histograms merge bit for bit (docs/decisions/numeric-histograms.md).
-
-    Parameters
-    ----------
-    keys : (n_bins,) int64, ascending
-    counts : (n_bins, n_classes) int64
-    level : int
     """
 
-    keys: Integers
-    counts: Integers
+    keys: Integers  # (n_bins,) int64, ascending
+    counts: Integers  # (n_bins, n_classes) int64
     level: int = 0
 
     @classmethod
@@ -167,10 +161,7 @@ def equal_frequency_cut_points(histogram: Histogram, n_bins: int) -> tuple[float
 def quantiles_of(histogram: Histogram, n_steps: int = 32) -> tuple[float, ...]:
     """The least value, quantiles at every 1 / n_steps, and the greatest; of coarse bins their far ends at both ends.
 
-    Returns
-    -------
-    tuple of n_steps + 1 float, ascending
-        Empty without values.
+    Returns n_steps + 1 ascending numbers; none without values.
     """
     if not histogram.keys.size:
         return ()

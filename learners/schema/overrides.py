@@ -61,13 +61,7 @@ class ColumnOverride:
 
     @classmethod
     def of(cls, column: str, entry: ColumnOverride | Mapping[str, object] | str) -> ColumnOverride:
-        """Read an override from a mapping, from a kind, or from "drop".
-
-        Raises
-        ------
-        InvalidParameter
-            Naming the column and the field.
-        """
+        """Read an override from a mapping, from a kind, or from "drop". Raises InvalidParameter naming the column and the field."""
         if isinstance(entry, ColumnOverride):
             return entry
         if isinstance(entry, str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, cast
 
@@ -62,28 +62,13 @@ class Dialect:
 
     @classmethod
     def of(cls, entry: Mapping[str, object]) -> Dialect | None:
-        """Read one from a mapping; None if that says nothing.
-
-        Raises
-        ------
-        InvalidParameter
-            Naming the field.
-        """
+        """Read one from a mapping; None if that says nothing. Raises InvalidParameter naming the field."""
         if not entry:
             return None
-        allowed = {
-            "delimiter": "one character, such as ';'",
-            "quote": "one character, or '' where nothing is quoted",
-            "escape": "one character, such as '\\\\', or '' where quotes are doubled",
-            "encoding": "the name of an encoding, such as 'utf-8', 'utf-16', 'latin-1' or 'windows-1252'",
-            "header": "the number of the line that holds the names, or 0 where there is none",
-            "comment": "what lines to be left out begin with, such as '#'",
-            "columns_of": "'union', 'intersection' or 'first'",
-            "names": "'unique', which tells repeated and empty names apart",
-        }
         for name, value in entry.items():
-            if not _is_allowed(name, value):
-                raise InvalidParameter(f"columns['*'].{name}", value, allowed[name])
+            is_allowed, wish = OF_DIALECT[name]
+            if not isinstance(value, int if name == "header" else str) or not is_allowed(value):
+                raise InvalidParameter(f"columns['*'].{name}", value, wish)
         found = cls(**cast("dict[str, Any]", entry))  # each was looked at
         marks = [found.delimiter, found.quote, found.escape]
         if any(mark and marks.count(mark) > 1 for mark in marks):
@@ -102,30 +87,35 @@ class Dialect:
 DIALECT_FIELDS = tuple(field.name for field in fields(Dialect))
 
 
-def _is_allowed(name: str, value: object) -> bool:
-    if name == "header":
-        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1_000_000
-    if not isinstance(value, str):
-        return False
-    if name == "encoding":
-        return _is_encoding(value)
-    if name == "names":
-        return value in ("", "unique")
-    if name == "columns_of":
-        return value in ("", "union", "intersection", "first")
-    if name == "comment":
-        return not set(value) & set(NOT_A_MARK)
-    if not value:
-        return name != "delimiter"  # which is found where it is left out
-    return len(value) == 1 and value.isascii() and value not in NOT_A_MARK
-
-
 def _is_encoding(name: str) -> bool:
     try:
         found = codecs.lookup(name)
         return found._is_text_encoding and found.name not in NO_FILES
     except (LookupError, ValueError):
         return False
+
+
+def _is_mark(text: str) -> bool:
+    return len(text) == 1 and text.isascii() and text not in NOT_A_MARK
+
+
+# Which values each field may have, and how they are asked for; a delimiter is left out where it is to be found.
+OF_DIALECT: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "delimiter": (_is_mark, "one character, such as ';'"),
+    "quote": (lambda text: not text or _is_mark(text), "one character, or '' where nothing is quoted"),
+    "escape": (
+        lambda text: not text or _is_mark(text),
+        "one character, such as '\\\\', or '' where quotes are doubled",
+    ),
+    "encoding": (_is_encoding, "the name of an encoding, such as 'utf-8', 'utf-16', 'latin-1' or 'windows-1252'"),
+    "header": (
+        lambda line: line is not True and line is not False and 0 <= line <= 1_000_000,
+        "the number of the line that holds the names, or 0 where there is none",
+    ),
+    "comment": (lambda text: not set(text) & set(NOT_A_MARK), "what lines to be left out begin with, such as '#'"),
+    "columns_of": (("", "union", "intersection", "first").__contains__, "'union', 'intersection' or 'first'"),
+    "names": (("", "unique").__contains__, "'unique', which tells repeated and empty names apart"),
+}
 
 
 @dataclass(frozen=True)
@@ -173,13 +163,7 @@ class Reading:
 
     @classmethod
     def of(cls, column: str, entry: Mapping[str, object]) -> Reading | None:
-        """Read one from a mapping; None if that says nothing.
-
-        Raises
-        ------
-        InvalidParameter
-            Naming the column and the field.
-        """
+        """Read one from a mapping; None if that says nothing. Raises InvalidParameter naming the column and the field."""
         if not entry:
             return None
         where = f"columns[{column!r}]"

@@ -39,7 +39,6 @@ class Attribute:
 
     Parameters
     ----------
-    name : str
     kind : "nominal" or "numeric"
     values : tuple
         Values of a nominal attribute in code order, without missing and folded ones.
@@ -174,22 +173,12 @@ class LeftOut:
 
 
 class KeyTables(NamedTuple):
-    """Keys of combinations of values; the unseen code is one of the values.
+    """Keys of combinations of values; the unseen code is one of the values."""
 
-    Attributes
-    ----------
-    firsts : (n_tables + 1,) int64
-        The first attribute of each table.
-    radices : (n_attributes,) int64
-    keys : (sum of sizes,) uint64
-        The last attribute of a table varies fastest.
-    starts : (n_tables + 1,) int64
-    """
-
-    firsts: Integers
-    radices: Integers
-    keys: Uint64s
-    starts: Integers
+    firsts: Integers  # (n_tables + 1,) int64: the first attribute of each table
+    radices: Integers  # (n_attributes,) int64
+    keys: Uint64s  # (sum of sizes,) uint64: the last attribute of a table varies fastest
+    starts: Integers  # (n_tables + 1,) int64
 
 
 @dataclass(frozen=True)
@@ -198,7 +187,6 @@ class Schema:
 
     Parameters
     ----------
-    attributes : tuple of Attribute
     target : str or None
         Name of the class column; None for an unsupervised model.
     classes : tuple of str

@@ -11,31 +11,18 @@ from learners.schema.schema import Attribute, Schema
 
 
 class CodeMaps(NamedTuple):
-    """The code in the new schema of each code of the old one; -1 where there is none.
+    """The code in the new schema of each code of the old one; -1 where there is none."""
 
-    Attributes
-    ----------
-    attributes : tuple of (n_values,) int64
-    classes : (n_classes,) int64
-    """
-
-    attributes: tuple[Integers, ...]
-    classes: Integers
+    attributes: tuple[Integers, ...]  # tuple of (n_values,) int64
+    classes: Integers  # (n_classes,) int64
 
 
 def code_maps(old: Schema, new: Schema) -> CodeMaps | None:
     """How to read counts by the old schema as counts by the new one.
 
-    Parameters
-    ----------
-    old, new : Schema
-        Of the same attributes in the same order, with the same cut points; domains and classes may differ.
-
-    Returns
-    -------
-    CodeMaps or None
-        None if counts by the old schema do not determine those by the new one. A value that the new schema lacks has
-        no code there, unless rare values share one.
+    `old`, `new`: of the same attributes in the same order, with the same cut points; domains and classes may differ.
+    Returns None if counts by the old schema do not determine those by the new one. A value that the new
+    schema lacks has no code there, unless rare values share one.
     """
     if old.target != new.target or len(old.attributes) != len(new.attributes):
         return None

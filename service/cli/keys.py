@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from service import product
-from service.terminal import JsonOption, WorkspaceOption, err, opened, out, say, settings_of, show_json, show_table
+from service.terminal import JsonOption, WorkspaceOption, err, opened, out, say, settings_of, show_json, show_list
 from storage.control.keys import Role
 
 app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
@@ -37,11 +37,9 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     """List the keys, also the revoked ones."""
     with opened(workspace) as here:
         items = product.list_keys(here, 1000).items
-    if json_output:
-        show_json(items)
-        return
-    show_table(
-        None,
+    show_list(
+        items,
+        json_output,
         ["key", "role", "id", "since", "expires", "revoked"],
         [
             [

@@ -12,8 +12,10 @@ import typer
 
 from service import product
 from service.cli.evaluation import next_steps, show_beside, show_metrics, verdict, what_was_read
+from service.cli.querying import written
 from service.product.inference.metric_words import number_of
 from service.requests.json_values import JSONObject
+from service.requests.written_evidence import pairs_of
 from service.terminal import (
     ForceOption,
     JsonOption,
@@ -118,7 +120,7 @@ def train(
         uris=uris,
         target=target,
         learner=learner,
-        parameters=_parameters([*(parameters or []), *([] if k is None else [f"k={k}"])]),
+        parameters=written(pairs_of, [*(parameters or []), *([] if k is None else [f"k={k}"])], "--set"),
         model=name,
         test_uris=test or None,
         holdout=0 if test else 0.2 if holdout is None else holdout,
@@ -350,22 +352,6 @@ def _plain(arrow_type: str) -> str:
     """The type of a column's values: files are read with a dictionary where that saves work."""
     found = re.fullmatch(r"dictionary<values=([^,]+),.*>", arrow_type)
     return arrow_type if found is None else found[1]
-
-
-def _parameters(pairs: list[str]) -> JSONObject:
-    """name=value pairs; a value is read as JSON if it is JSON, else as text."""
-    parameters: JSONObject = {}
-    for pair in pairs:
-        name, separator, text = pair.partition("=")
-        if not separator:
-            raise typer.BadParameter(f"{pair!r} is not name=value.", param_hint="--set")
-        if name in parameters:
-            raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--set")
-        try:
-            parameters[name] = json.loads(text)
-        except ValueError:
-            parameters[name] = text
-    return parameters
 
 
 def _columns(given: str | None, *options: tuple[str | None, str, str | bool | None]) -> JSONObject:

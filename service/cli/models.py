@@ -23,6 +23,7 @@ from service.terminal import (
     say,
     settings_of,
     show_json,
+    show_list,
     show_table,
     text_of,
     words_of,
@@ -53,11 +54,9 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     """List the models, each with its versions and aliases."""
     with opened(workspace) as here:
         items = product.list_models(here, 1000).items
-    if json_output:
-        show_json(items)
-        return
-    show_table(
-        None,
+    show_list(
+        items,
+        json_output,
         ["model", "latest", "versions", "aliases", "since"],
         [
             [
@@ -95,11 +94,9 @@ def versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpt
     """List the versions of a model, newest first."""
     with opened(workspace) as here:
         items = product.list_versions(here, name, 1000).items
-    if json_output:
-        show_json(items)
-        return
-    show_table(
-        None,
+    show_list(
+        items,
+        json_output,
         ["version", "learner", "rows", "error", "log loss", "trained"],
         [
             [
@@ -204,11 +201,8 @@ def history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpti
     """List where the aliases of a model have pointed, newest first."""
     with opened(workspace) as here:
         items = product.alias_history(here, name, 1000).items
-    if json_output:
-        show_json(items)
-        return
     rows = [[f"{move.moved_at:%Y-%m-%d %H:%M}", move.alias, move.version, move.reason] for move in items]
-    show_table(None, ["moved (UTC)", "alias", "version", "reason"], rows, empty="no alias has been set yet")
+    show_list(items, json_output, ["moved (UTC)", "alias", "version", "reason"], rows, "no alias has been set yet")
 
 
 @app.command()
@@ -216,9 +210,6 @@ def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonO
     """List the decisions between champion and challenger, newest first."""
     with opened(workspace) as here:
         items = product.list_promotions(here, name, 1000).items
-    if json_output:
-        show_json(items)
-        return
     rows = [
         [
             f"{item.decided_at:%Y-%m-%d %H:%M}",
@@ -229,7 +220,7 @@ def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonO
         ]
         for item in items
     ]
-    show_table(None, ["decided (UTC)", "challenger", "champion", "promoted", "reason"], rows, empty="none yet")
+    show_list(items, json_output, ["decided (UTC)", "challenger", "champion", "promoted", "reason"], rows, "none yet")
 
 
 @app.command()

@@ -14,7 +14,7 @@ from service.terminal import (
     out,
     settings_of,
     show_json,
-    show_table,
+    show_list,
 )
 
 
@@ -69,10 +69,7 @@ def doctor(
     from service.operations.doctor import examine
 
     found = examine(settings_of(workspace), is_repairing=repair)
-    if json_output:
-        show_json(found)
-    else:
-        rows = [[finding.state, finding.check, f"{finding.detail} {finding.remedy}".strip()] for finding in found]
-        show_table(None, ["", "check", "finding"], rows)
+    rows = [[finding.state, finding.check, f"{finding.detail} {finding.remedy}".strip()] for finding in found]
+    show_list(found, json_output, ["", "check", "finding"], rows)
     if any(finding.state == "failed" for finding in found):
         raise typer.Exit(EXIT_FAILED)

@@ -11,8 +11,19 @@ from service.cli.structures import coverage_words, show_answer, show_interventio
 from service.product.inference.metric_words import interval
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
-from service.requests.written_evidence import evidence_of, likely_of, scalar
-from service.terminal import JsonOption, Reference, WorkspaceOption, opened, out, show_json, show_records, show_table
+from service.requests.written_evidence import evidence_of, likely_of, pairs_of
+from service.terminal import (
+    AbsentOption,
+    JsonOption,
+    PresentOption,
+    Reference,
+    WorkspaceOption,
+    opened,
+    out,
+    show_json,
+    show_records,
+    show_table,
+)
 
 # What an answer may be in one number, and what it may say besides; each with its words.
 ONE_NUMBER = {
@@ -69,12 +80,8 @@ def query(
             help="If a network is too large for an exact answer: samples, until --set error=.002 or --set time_limit_s=10.",
         ),
     ] = False,
-    present: Annotated[
-        list[str] | None, typer.Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")
-    ] = None,
-    absent: Annotated[
-        list[str] | None, typer.Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")
-    ] = None,
+    present: PresentOption = None,
+    absent: AbsentOption = None,
     edge: Annotated[
         list[str] | None,
         typer.Option("--edge", help="An edge of the graph to score, or that is to answer, as 'a->b'; may be repeated."),
@@ -95,7 +102,7 @@ def query(
     request: JSONObject = {"kind": kind}
     for name, texts, read in (("evidence", given, evidence_of), ("likely", likely, likely_of), ("do", do, evidence_of)):
         if texts:
-            request[name] = _written(read, texts)
+            request[name] = written(read, texts)
     if network is not None:
         if edge:
             raise typer.BadParameter("give either --edge or --network", param_hint="--network")
@@ -103,7 +110,7 @@ def query(
         is_known = average or kind in STRUCTURES - {"score"}
         edge, present = (edge, [*(present or []), *found]) if is_known else (found, present)
     edges = {name: arcs for name, arcs in (("present", present), ("absent", absent)) if arcs}
-    pairs = _pairs(parameters or [])
+    pairs = written(pairs_of, parameters, "--set")
     if sample:
         request["sampling"] = {name: pairs.pop(name) for name in SAMPLING if name in pairs}
     if average:
@@ -133,29 +140,12 @@ def _edges_of(path: Path) -> list[str]:
     return list(read_network(path).edges)
 
 
-def _pairs(texts: list[str]) -> JSONObject:
-    """Names and values; a name that comes twice is a mistake."""
-    found: JSONObject = {}
-    for name, value in map(_pair, texts):
-        if name in found:
-            raise typer.BadParameter(f"{name!r} is given twice.")
-        found[name] = value
-    return found
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    name, separator, value = text.partition("=")
-    if not separator:
-        raise typer.BadParameter(f"{text!r} is not name=value.")
-    return name, _written(scalar, value, name)
-
-
-def _written(read: Callable[..., Any], *texts: Any) -> Any:
-    """What was written on the command line, read; what is wrong with it is a wrong use of the command."""
+def written(read: Callable[[list[str]], JSONObject], texts: list[str] | None, option: str | None = None) -> JSONObject:
+    """What an option says, read; what is wrong with it is a wrong use of the command."""
     try:
-        return read(*texts)
+        return read(texts or [])
     except InvalidRequest as error:
-        raise typer.BadParameter(str(error)) from error
+        raise typer.BadParameter(str(error), param_hint=option) from error
 
 
 def _show_numbers(answer: JSONObject, words: JSONMapping) -> None:

@@ -8,7 +8,18 @@ import typer
 from service import product
 from service.cli.jobs import checked, read_request
 from service.requests.json_values import JSONObject
-from service.terminal import JsonOption, WorkspaceOption, escape, opened, out, say, settings_of, show_json, show_table
+from service.terminal import (
+    JsonOption,
+    WorkspaceOption,
+    escape,
+    opened,
+    out,
+    say,
+    settings_of,
+    show_json,
+    show_list,
+    show_table,
+)
 
 app = typer.Typer(help="Create, list, change, pause and run schedules.", invoke_without_command=True)
 Name = Annotated[str, typer.Argument(help="Name of the schedule.")]
@@ -30,11 +41,9 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     """List the schedules, each with its next time and its newest run."""
     with opened(workspace) as here:
         items = product.list_schedules(here, 1000).items
-    if json_output:
-        show_json(items)
-        return
-    show_table(
-        None,
+    show_list(
+        items,
+        json_output,
         ["schedule", "cron", "zone", "job", "next (UTC)", "last run", "its job"],
         [
             [

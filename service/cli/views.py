@@ -15,8 +15,10 @@ from service.product.inference.metric_words import number_of
 from service.product.views.circuit_export import CircuitOf, Form
 from service.requests.json_values import JSONObject
 from service.terminal import (
+    AbsentOption,
     ForceOption,
     JsonOption,
+    PresentOption,
     Reference,
     WorkspaceOption,
     escape,
@@ -116,12 +118,8 @@ def picture(
     of: Annotated[
         PictureOf, typer.Option("--of", help="A heat map of the edges, or the graph with widths by probability.")
     ] = PictureOf.EDGES,
-    present: Annotated[
-        list[str] | None, typer.Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")
-    ] = None,
-    absent: Annotated[
-        list[str] | None, typer.Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")
-    ] = None,
+    present: PresentOption = None,
+    absent: AbsentOption = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:

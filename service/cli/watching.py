@@ -16,7 +16,7 @@ from service.terminal import (
     out,
     say,
     show_json,
-    show_table,
+    show_list,
 )
 from storage.monitoring.records import AlertRecord
 
@@ -99,14 +99,11 @@ def alerts(
         for alert in resolve or ():
             product.resolve_alert(here, alert)
         found = product.list_alerts(here, model, is_open=True if is_open else None)
-    if json_output:
-        show_json(found)
-        return
     rows = [
         [one["id"], f"{one['model']}@{one['version']}", one["fired_at"][:16], _state(one), one["words"]]
         for one in found
     ]
-    show_table(None, ["id", "model", "fired", "state", "cause"], rows, empty="no alerts")
+    show_list(found, json_output, ["id", "model", "fired", "state", "cause"], rows, "no alerts")
 
 
 def _state(alert: AlertRecord) -> str:
@@ -120,10 +117,8 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     """List webhooks."""
     with opened(workspace) as here:
         found = product.list_webhooks(here)
-    if json_output:
-        show_json(found)
-    else:
-        show_table(None, ["id", "url", "created"], [[one["id"], one["url"], one["created_at"]] for one in found])
+    rows = [[one["id"], one["url"], one["created_at"]] for one in found]
+    show_list(found, json_output, ["id", "url", "created"], rows)
 
 
 @app.command()

@@ -54,10 +54,7 @@ def asset(name: str) -> Asset | None:
 def asset_url(name: str) -> str:
     """Where a browser gets a static file, in its present form.
 
-    Raises
-    ------
-    LookupError
-        If there is no such file: a template names one that does not exist.
+    Raises LookupError if there is no such file: a template names one that does not exist.
     """
     found = asset(name)
     if found is None:

@@ -32,10 +32,7 @@ Marks = dict[str, str]
 class Live:
     """Looks for changes as long as somebody listens; a browser to which nothing happens costs nothing in between.
 
-    Parameters
-    ----------
-    is_over : callable
-        Whether the server stops, and streams shall end.
+    Streams end when `is_over` says that the server stops.
     """
 
     def __init__(self, workspace: Workspace, is_over: Callable[[], bool]) -> None:

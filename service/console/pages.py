@@ -16,16 +16,11 @@ from service.workspace import Workspace
 from storage.errors import NotFound
 
 Screen = Callable[[Request], JSONObject]
+PER_PAGE, MOST = 50, 500  # of a list; and the most that anybody may ask for
 
 
 def page(template: str) -> Callable[[Screen], Callable[[Request], Response]]:
-    """Let a function that makes the model of a page answer requests with that page.
-
-    Parameters
-    ----------
-    template : str
-        Below `templates`.
-    """
+    """Let a function that makes the model of a page answer requests with a template below `templates`."""
 
     def decorate(screen: Screen) -> Callable[[Request], Response]:
         @wraps(screen)
@@ -50,14 +45,7 @@ def workspace_of(request: Request) -> Workspace:
 
 
 def served_of(request: Request, reference: str) -> Served:
-    """The model of "name", "name@version" or "name@alias" as this process serves it.
-
-    Raises
-    ------
-    NotReady
-        If the server is starting.
-    NotFound, CorruptFile
-    """
+    """The model of "name", "name@version" or "name@alias" as this process serves it; NotReady while the server is starting."""
     predictor: Predictor | None = getattr(request.app.state, "predictor", None)
     if predictor is None:
         raise NotReady("The server is starting.")
@@ -73,6 +61,12 @@ def columns_to_choose(workspace: Workspace, dataset: str) -> JSONObject:
         }
     except NotFound:
         return {"columns": [], "of_dataset": None}
+
+
+def part_of_list(request: Request) -> tuple[int, str | None]:
+    """Which page of a list is asked for: how many items, and the cursor of the page before."""
+    parameters = request.query_params
+    return whole_number(parameters.get("limit"), PER_PAGE, MOST), parameters.get("cursor")
 
 
 def whole_number(text: str | None, default: int, most: int) -> int:

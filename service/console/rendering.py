@@ -27,12 +27,7 @@ UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 @dataclass(frozen=True)
 class Call:
-    """What somebody would ask over REST for the same: told on every page.
-
-    Parameters
-    ----------
-    body : mapping, optional
-    """
+    """What somebody would ask over REST for the same, with or without a body: told on every page."""
 
     method: str
     path: str
@@ -80,14 +75,9 @@ def role_of(request: Request) -> Role | None:
 
 
 def respond(request: Request, template: str, page: JSONMapping, status: int = 200) -> Response:
-    """A page: HTML from its template, or its model as JSON if the visitor wants that.
+    """A page: HTML from its template below `templates`, or its model as JSON if the visitor wants that.
 
-    Parameters
-    ----------
-    template : str
-        Below `templates`.
-    page : mapping
-        What the template shows; plain values and dataclasses.
+    `page` holds plain values and dataclasses.
     """
     if wants_json(request):
         return Response(json.dumps(page, default=_plain), status, media_type="application/json")

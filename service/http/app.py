@@ -28,13 +28,12 @@ from service.http.api.scoring import inference, invocations, query, what_if
 from service.http.api.scoring.densities import Densities
 from service.http.api.scoring.explain import Explain
 from service.http.api.scoring.predict import HotPath, Predict
-from service.http.browser_security import protection_of
 from service.http.deadlines import Deadlines
 from service.http.memory_in_flight import InFlight
 from service.http.paths import EVENTS
 from service.http.security import Guard
 from service.http.threads import Openings
-from service.http.tracing import Spans
+from service.http.tracing import Spans, Telemetry
 from service.http.warm_up import warm_up
 from service.jobs.leases import CrewWatch
 from service.product.monitoring_loop import Looker
@@ -46,7 +45,6 @@ from service.serving.monitoring_counts import Observer
 from service.serving.predictor import Predictor
 from service.settings import Settings
 from service.startup import end_loading
-from service.telemetry import Telemetry
 from service.version import VERSION
 from service.workspace import Workspace
 from storage.control.change_counter import generation
@@ -87,7 +85,7 @@ class Application(FastAPI):
         self.deadlines = Deadlines(HotPath(control_plane, self.predict), settings.request_timeout_s)
         self.guard = Guard(self.deadlines, settings)
         self.spans = Spans() if settings.traces else None
-        self.entrance = Telemetry(self.guard, settings.slow_request_s, protection_of, self.spans)
+        self.entrance = Telemetry(self.guard, settings.slow_request_s, self.spans)
 
     def openapi(self) -> JSONObject:
         """The OpenAPI document, predictions included."""
@@ -103,10 +101,7 @@ class Application(FastAPI):
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application of one serving process; nothing is opened before its lifespan starts.
 
-    Parameters
-    ----------
-    settings : Settings, optional
-        Read from the environment unless given.
+    Settings are read from the environment unless given.
     """
     settings = settings or Settings()
     app = Application(
@@ -246,8 +241,6 @@ async def _follow(app: Application) -> None:
 
 def _response(problem: Problem, request: Request, headers: dict[str, str] | None = None) -> JSONResponse:
     headers = problems.headers_of(problem) | (headers or {})
-    if request.url.path.startswith("/v2"):
-        problem.fields["error"] = problem.detail  # where clients of the Open Inference Protocol look
     return JSONResponse(problem.body(request.url.path), problem.status, headers=headers, media_type=problems.MEDIA_TYPE)
 
 

@@ -54,13 +54,7 @@ def protection_of(path: str) -> Headers:
 
 
 class Visitors:
-    """Tells requests of foreign pages from all others.
-
-    Parameters
-    ----------
-    settings : Settings
-        Where the server listens, and under which other names it may be asked.
-    """
+    """Tells requests of foreign pages from all others, by where the settings say that the server listens."""
 
     def __init__(self, settings: Settings) -> None:
         self._names = frozenset(name.lower().encode() for name in settings.trusted_hosts)
@@ -70,12 +64,7 @@ class Visitors:
         self._seen: set[bytes | None] = set()
 
     def check(self, method: str, scheme: str, headers: dict[bytes, bytes]) -> None:
-        """Refuse a request that a foreign page has sent, or that came under a foreign name.
-
-        Raises
-        ------
-        Forbidden
-        """
+        """Refuse a request that a foreign page has sent, or that came under a foreign name (Forbidden)."""
         host = headers.get(b"host")
         is_of_browser = b"sec-fetch-site" in headers or b"origin" in headers
         if is_of_browser and method not in SAFE and self._is_foreign(scheme, host or b"", headers):
@@ -91,9 +80,7 @@ class Visitors:
     def check_host(self, host: bytes | None) -> None:
         """Refuse a Host header that is neither where this server listens nor a trusted name; programs may send none.
 
-        Raises
-        ------
-        Forbidden
+        Raises Forbidden.
         """
         if host is None:
             return

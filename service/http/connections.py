@@ -25,13 +25,7 @@ class ServerConfig(Config):
     is_stopping = False
 
     def bind_socket(self) -> socket:
-        """The socket to listen on.
-
-        Raises
-        ------
-        InvalidRequest
-            If the address cannot be had, which Uvicorn would only log.
-        """
+        """The socket to listen on; InvalidRequest if the address cannot be had, which Uvicorn would only log."""
         listening = socket(AF_INET6 if ":" in self.host else AF_INET)
         listening.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
         try:
@@ -105,11 +99,6 @@ class Connection(HttpToolsProtocol):
     that has been answered; and with an answer for a client that does not take it.
 
     `service.http.deadlines` looks after requests from their head to the beginning of their answer.
-
-    Parameters
-    ----------
-    given, named
-        As uvicorn makes its own.
     """
 
     config: ServerConfig

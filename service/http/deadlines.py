@@ -16,10 +16,6 @@ class Deadlines:
     """ASGI middleware: a request that has not begun to answer in time gets a 503 and is cancelled.
 
     A timer for each request would cost as much as a look-up in a model, so one task looks at all of them.
-
-    Parameters
-    ----------
-    app : ASGI application
     """
 
     def __init__(self, app: ASGIApp, timeout_s: float) -> None:

@@ -12,13 +12,7 @@ UNCOUNTED = 64 << 10  # the thousands of small requests are not worth a lock
 
 
 class InFlight:
-    """The bytes that requests of this process hold: bodies, and what they are decoded to.
-
-    Parameters
-    ----------
-    max_bytes : int
-        Of all together.
-    """
+    """The bytes that requests of this process hold, at most `max_bytes` together: bodies, and what they are decoded to."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes, self.n_bytes = max_bytes, 0
@@ -29,12 +23,7 @@ class InFlight:
         return Hold(self)
 
     def take(self, n_bytes: int) -> None:
-        """Add to what is held, or give back where it is negative.
-
-        Raises
-        ------
-        Overloaded
-        """
+        """Add to what is held, or give back where it is negative; Overloaded if that is too much."""
         with self._lock:
             if n_bytes > 0 and self.n_bytes + n_bytes > self.max_bytes:
                 raise Overloaded(
@@ -52,12 +41,7 @@ class Hold:
         self.of, self.n_bytes = of, 0
 
     def add(self, n_bytes: int) -> None:
-        """Hold so many bytes more.
-
-        Raises
-        ------
-        Overloaded
-        """
+        """Hold so many bytes more; Overloaded if that is too much."""
         if n_bytes:
             self.of.take(n_bytes)
             self.n_bytes += n_bytes

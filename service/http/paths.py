@@ -6,15 +6,10 @@ from starlette.types import Scope
 
 
 class Routes:
-    """A set of routes; whether a request is for one of them is told by the expressions that the routing itself uses.
+    """A set of routes such as "POST /v1/models/{name}/predict"; the expressions of the routing tell whether a request is for one.
 
     A name in a path may be any text, so neither the end of a path nor a part of it tells a route: a schedule may be called
     "predict", and to the routing a path may end with a line break.
-
-    Parameters
-    ----------
-    routes : str
-        Such as "POST /v1/models/{name}/predict".
     """
 
     def __init__(self, *routes: str) -> None:

@@ -11,10 +11,7 @@ MAX_KEYS = 10_000
 class RequestRates:
     """Counts the requests of each key, as the generic cell rate algorithm does: one moment a key is all it keeps.
 
-    Parameters
-    ----------
-    per_s : float
-        Requests a second of one key; as many may come at once, and one at least.
+    `per_s` requests a second of one key are taken; as many may come at once, and one at least.
 
     References
     ----------
@@ -26,13 +23,7 @@ class RequestRates:
         self._due: dict[str, float] = {}  # when the requests so far would have come, had they kept the gap
 
     def take(self, key: str) -> None:
-        """Count a request.
-
-        Raises
-        ------
-        TooManyRequests
-            If it comes too early; it is not counted then.
-        """
+        """Count a request; one that comes too early is not counted (TooManyRequests)."""
         now = time.monotonic()
         due = max(self._due.get(key, now), now) + self.gap_s
         early_s = due - now - max(BURST_S, self.gap_s)

@@ -45,27 +45,18 @@ class Holder:
     """A key as requests are checked against it."""
 
     name: str
-    rank: int
+    role: Role
     sha256: str
     expires: float
 
-    def may_predict(self) -> bool:
-        """Whether the key suffices for predictions and has not expired."""
-        return self.rank >= PREDICT_RANK and (self.expires == NEVER or self.expires > time.time())
+    def is_valid(self) -> bool:
+        """Whether the key has not expired."""
+        return self.expires > time.time()
 
     @classmethod
     def of(cls, sha256: str, key: ApiKey) -> "Holder":
         """The holder of a stored key."""
-        return cls(key.name, rank(key.role), sha256, key.expires_at.timestamp() if key.expires_at else NEVER)
-
-
-def rank(role: Role) -> int:
-    """Position of a role: each may do what those of lower rank may."""
-    return list(Role).index(role)
-
-
-RANKS = {role: rank(role) for role in Role}
-PREDICT_RANK = RANKS[Role.PREDICT]
+        return cls(key.name, key.role, sha256, key.expires_at.timestamp() if key.expires_at else NEVER)
 
 
 def needed_role(method: str, path: str) -> Role | None:
@@ -88,17 +79,9 @@ class Guard:
     """ASGI middleware: 401 without a valid key where one is needed, 403 with one whose role does not suffice, 429 with one that asks too often.
 
     All keys are in memory, by the SHA-256 of their token, and are read again when the registry's generation grows; so
-    a revoked key is refused within the poll interval, and no request waits for the database.
-
-    Parameters
-    ----------
-    app : ASGI application
-
-    Attributes
-    ----------
-    generation : int or None
-        Of the registry whose keys are held, or an older one. The predictor has a record of its own: what one of them has
-        taken over, the other may have failed to.
+    a revoked key is refused within the poll interval, and no request waits for the database. `generation` is that of the
+    registry whose keys are held, or an older one. The predictor has a record of its own: what one of them has taken over,
+    the other may have failed to.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -109,7 +92,7 @@ class Guard:
         self._fixed: dict[str, Holder] = {}
         if settings.admin_key is not None:
             sha256 = hashlib.sha256(settings.admin_key.encode()).hexdigest()
-            self._fixed[sha256] = Holder(ADMINISTRATOR, RANKS[Role.ADMIN], sha256, NEVER)
+            self._fixed[sha256] = Holder(ADMINISTRATOR, Role.ADMIN, sha256, NEVER)
         self._holders = self._fixed
         self.sessions = Sessions()
         self._control: Control | None = None
@@ -156,18 +139,13 @@ class Guard:
     async def _holder_of(self, session_id: str, control: Control, scope: Scope) -> Holder:
         """The key that a session stands for.
 
-        Raises
-        ------
-        KeyNeeded
-            If the session or its key has ended.
-        Forbidden
-            If no page of this server asks.
+        Raises KeyNeeded if the session or its key has ended, Forbidden if no page of this server asks.
         """
         headers = scope["fewpass.headers"]
         check_of_page(scope["method"], headers)
         session = await self.sessions.session(control, session_id, origin_of(scope["scheme"], headers))
         holder = None if session is None else self._holders.get(session.key_sha256)
-        if session is None or holder is None or holder.expires <= time.time():
+        if session is None or holder is None or not holder.is_valid():
             raise KeyNeeded("The session has ended. Sign in again with an API key.")
         scope["fewpass.session"] = session.id_sha256
         return holder
@@ -175,21 +153,13 @@ class Guard:
     def check(self, scope: Scope) -> None:
         """Whether this request may go on.
 
-        Raises
-        ------
-        KeyNeeded, InvalidKey
-            401: there is no key, or none that is valid.
-        Forbidden
-            403: the key's role does not suffice, or a web page of somebody else asks.
-        TooManyRequests
-            429: the key has made more requests than it may.
+        Raises KeyNeeded or InvalidKey (401) if there is no key, or none that is valid; Forbidden (403) if the key's role does
+        not suffice, or a web page of somebody else asks; TooManyRequests (429) if the key has made more requests than it may.
         """
         headers = scope["fewpass.headers"]
         known = self._verified.get(headers.get(b"authorization"))
-        if known is not None and is_hot(scope["method"], scope["path"]) and known.may_predict():
-            scope["fewpass.key"] = known.name
-            if self.rates is not None:
-                self.rates.take(known.name)
+        if known is not None and is_hot(scope["method"], scope["path"]) and known.is_valid():
+            self._admit(known, Role.PREDICT, scope)
             return
         token = token_of(headers)
         if token is None and not self.needs_keys:
@@ -213,35 +183,25 @@ class Guard:
         self._admit(holder, needed, scope)
 
     def _admit(self, holder: Holder, needed: Role | None, scope: Scope) -> None:
-        """Note who asks, unless the role does not suffice or the key asks too often.
-
-        Raises
-        ------
-        Forbidden, TooManyRequests
-        """
+        """Note who asks; Forbidden if the role does not suffice, TooManyRequests if the key asks too often."""
         scope["fewpass.key"] = holder.name
         if self.rates is not None:
             self.rates.take(holder.name)
-        has = scope["fewpass.role"] = list(Role)[holder.rank]
-        if needed is not None and holder.rank < RANKS[needed]:
+        scope["fewpass.role"] = holder.role
+        if needed is not None and not holder.role.covers(needed):
             raise Forbidden(
-                f"Key {holder.name!r} has the role {has}; this call needs {needed}. Ask an administrator for a key with that role.",
+                f"Key {holder.name!r} has the role {holder.role}; this call needs {needed}. Ask an administrator for a key with that role.",
                 key=holder.name,
-                role=str(has),
+                role=str(holder.role),
                 needed=str(needed),
             )
 
     def holder(self, token: bytes) -> Holder:
-        """The valid key of a token.
-
-        Raises
-        ------
-        InvalidKey
-        """
+        """The valid key of a token; InvalidKey if there is none."""
         # Looked up by hash, so that the time it takes tells nothing about any token.
         sha256 = hashlib.sha256(token).hexdigest()
         holder = self._holders.get(sha256)
-        if holder is None or not hmac.compare_digest(holder.sha256, sha256) or holder.expires <= time.time():
+        if holder is None or not hmac.compare_digest(holder.sha256, sha256) or not holder.is_valid():
             raise InvalidKey
         return holder
 
@@ -266,12 +226,7 @@ def token_of(headers: dict[bytes, bytes]) -> bytes | None:
 
 
 def check_start(settings: Settings, control: Control) -> None:
-    """Refuse to listen where others can ask, before there is a key.
-
-    Raises
-    ------
-    KeyNeeded
-    """
+    """Refuse to listen where others can ask, before there is a key (KeyNeeded)."""
     if not settings.needs_keys or settings.admin_key is not None or hashed_keys(control):
         return
     raise KeyNeeded(

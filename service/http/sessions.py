@@ -4,7 +4,6 @@ A cookie goes along with whatever a browser sends, so it counts only for request
 browser says so (`Sec-Fetch-Site`), and what could change something brings a header that no form and no foreign page can add.
 """
 
-import hashlib
 import time
 from http.cookies import CookieError, SimpleCookie
 
@@ -13,7 +12,7 @@ import anyio.to_thread
 
 from service.requests.problems import Forbidden
 from storage.control.control import Control
-from storage.control.sessions import BrowserSession, find_session
+from storage.control.sessions import BrowserSession, find_session, session_sha256
 
 LIFETIME_S = 12 * 3600
 HEADER = b"x-fewpass-console"
@@ -50,12 +49,7 @@ def session_cookie(headers: Headers) -> str | None:
 
 
 def check_of_page(method: str, headers: Headers) -> None:
-    """Refuse a cookie that comes with a request which no page of this server has made.
-
-    Raises
-    ------
-    Forbidden
-    """
+    """Refuse a cookie that comes with a request which no page of this server has made (Forbidden)."""
     site = headers.get(b"sec-fetch-site")
     is_ours = site == b"same-origin" or (site == b"none" and method in SAFE)
     if not is_ours:
@@ -76,7 +70,7 @@ class Sessions:
 
     async def session(self, control: Control, session_id: str, origin: str) -> BrowserSession | None:
         """The session of an id, if it is of this origin and has not ended."""
-        sha256 = hashlib.sha256(session_id.encode("latin-1", "replace")).hexdigest()
+        sha256 = session_sha256(session_id)
         now = time.monotonic()
         until, found = self._known.get(sha256, (0.0, None))
         if found is None or until < now:

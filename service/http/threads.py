@@ -48,12 +48,9 @@ class Threads:
 
 
 class Openings:
-    """Threads on which data sets are opened: those in object stores have their own, as it is those that hang.
+    """Threads on which data sets are opened, at most `n_most` of each kind.
 
-    Parameters
-    ----------
-    n_most : int
-        Of each kind.
+    Those in object stores have their own, as it is those that hang.
     """
 
     def __init__(self, n_most: int) -> None:

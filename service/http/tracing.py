@@ -1,35 +1,38 @@
-"""Spans of requests for OpenTelemetry, where an operator asks for them; its library is not loaded otherwise."""
+"""What is noted of each request: its id, counts and times, a log line; and spans for OpenTelemetry, where an operator asks for them."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
+import secrets
+import time
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.http.browser_security import protection_of
 from service.requests.problems import NotReady
+from service.telemetry import LATENCY, REQUEST_ID, REQUESTS, TRACEPARENT
 from service.version import VERSION
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
 
+# https://www.w3.org/TR/trace-context/
+TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Spans:
-    """Starts and ends the span of each request, and sends them in batches.
+    """Starts and ends the span of each request, and sends them in batches; the library is not loaded otherwise.
 
-    OpenTelemetry's own variables say where to and how many: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`.
-
-    Parameters
-    ----------
-    exporter : SpanExporter, optional
-        By default one of OTLP over HTTP.
-
-    Raises
-    ------
-    NotReady
-        If OpenTelemetry is not installed.
+    OpenTelemetry's own variables say where to and how many: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`. The
+    exporter is one of OTLP over HTTP unless given. Raises NotReady if OpenTelemetry is not installed.
 
     References
     ----------
@@ -86,3 +89,107 @@ class Spans:
     def close(self) -> None:
         """Send what is left."""
         self._provider.shutdown()
+
+
+class Telemetry:
+    """ASGI middleware: gives each request an id, counts it, times it, and logs it unless it is a quick prediction.
+
+    Predictions that take longer than `slow_request_s` are logged one by one. Without spans, a trace that a client names is
+    told in logs and to webhooks alone.
+    """
+
+    def __init__(self, app: ASGIApp, slow_request_s: float, spans: Spans | None = None) -> None:
+        self.app, self.spans, self.slow_request_s = app, spans, slow_request_s
+        self.log = structlog.get_logger("access")
+        self.prefix = secrets.token_hex(4)
+        self.numbers = itertools.count(1)
+        # prometheus-client's labels() costs as much as a whole prediction, so its results are kept.
+        self._finished: dict[tuple[str, str, int], Callable[[float], None]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, with its id in the response and in every log line made meanwhile."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = scope["fewpass.started"] = time.perf_counter()
+        # Made once for all who look: a walk over the raw headers costs as much as this.
+        scope["fewpass.headers"] = dict(scope["headers"])
+        request_id = _given_id(scope) or f"{self.prefix}-{next(self.numbers):x}"
+        REQUEST_ID.set(request_id)
+        headers = [(b"x-request-id", request_id.encode())]
+        traceparent, span = _traceparent(scope["fewpass.headers"].get(b"traceparent")), None
+        if self.spans is not None:
+            given = str(scope["fewpass.headers"].get(b"traceparent", b"")[:128], "latin-1") if traceparent else ""
+            span = self.spans.start(scope["method"], scope["path"], given)
+            traceparent = traceparent if span is None else self.spans.traceparent(span)
+        TRACEPARENT.set(traceparent)
+        if traceparent:
+            headers.append((b"traceresponse", traceparent.encode()))
+        status = 500
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] += [*headers, *protection_of(scope["path"])]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_with_id)
+        finally:
+            self.finish(scope, status, time.perf_counter() - started)
+            if self.spans is not None and span is not None:
+                self.spans.end(span, scope["method"], _route_of(scope), status)
+
+    def finish(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count and time one finished request, and log it if it is worth a line."""
+        route = _route_of(scope)
+        key = (route, scope["method"], status)
+        finished = self._finished.get(key)
+        if finished is None:
+            finished = self._finished[key] = _recorder(*key)
+        finished(seconds)
+        is_quick = scope.get("fewpass.quick", False) and status < 400 and seconds < self.slow_request_s
+        if not is_quick and route not in UNTRACED:
+            who = {"key": scope["fewpass.key"]} if "fewpass.key" in scope else {}
+            self.log.info(
+                "request", **who, method=scope["method"], path=scope["path"], status=status, ms=round(seconds * 1000, 2)
+            )
+
+
+def _recorder(route: str, method: str, status: int) -> Callable[[float], None]:
+    count = REQUESTS.labels(route, method, str(status)).inc
+    observe = LATENCY.labels(route).observe
+
+    def record(seconds: float) -> None:
+        count()
+        observe(seconds)
+
+    return record
+
+
+def _route_of(scope: Scope) -> str:
+    """The route's template: a path would make one time series for each model and job."""
+    quick = scope.get("fewpass.route")
+    if quick is not None:
+        return str(quick)
+    route = scope.get("route")
+    return getattr(route, "path", "unmatched")
+
+
+def _traceparent(given: bytes | None) -> str:
+    """The trace that a client's header names, with a span of our own; empty without one, or of a header that is none."""
+    found = None if given is None else TRACE.fullmatch(str(given[:128], "latin-1"))
+    # Version 00 has no fifth part; of later versions the first four parts are as we know them.
+    if found is None or (found[0].startswith("00") and found[4]):
+        return ""
+    return f"00-{found[1]}-{secrets.token_hex(8)}-{found[3]}"
+
+
+def _given_id(scope: Scope) -> str | None:
+    """The client's own request id, if it sent one that is safe to log."""
+    value = scope["fewpass.headers"].get(b"x-request-id")
+    if value is None:
+        return None
+    text = str(value[:64], "latin-1")
+    return text if text.replace("-", "").replace("_", "").isalnum() else None

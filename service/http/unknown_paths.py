@@ -10,15 +10,7 @@ MOST_COMPARED = 300  # characters: to look for similar ones takes time that grow
 
 
 def unknown_path(document: JSONObject, path: str) -> str:
-    """What to say of a path that there is none of.
-
-    Parameters
-    ----------
-    document : dict
-        The OpenAPI document.
-    path : str
-        As it was asked for.
-    """
+    """What to say of a path that is none of those of the OpenAPI document."""
     candidates = [_filled(template, path) for template in document["paths"]] if len(path) <= MOST_COMPARED else []
     near = get_close_matches(path.rstrip("/") or "/", candidates, 1, 0.8)
     similar = f" (similar: {near[0]})" if near else ""

@@ -114,10 +114,7 @@ def answer_rows() -> None:
 def ask_all(begin: float = 0.0) -> None:
     """Queries of every kind, by every solver: to a network and to a circuit of densities.
 
-    Parameters
-    ----------
-    begin : float
-        The part of the queries, from 0 to 1, that comes last.
+    `begin` is the part of the queries, from 0 to 1, that comes last.
     """
     # Without pseudo-counts rows are impossible, which is found out in numbers of a wider range.
     ask_everything(queryable(drive(recipes.learner("nb", {"m": 0.0}, "class"), Source.of_table(TABLE))), begin)

@@ -22,12 +22,9 @@ class Budget:
 
     Parameters
     ----------
-    directory : Path
-        Of the slot locks, which tell which workers live.
-    slot : int
-        Of this worker; what a dead one held in this slot is given back.
-    n_bytes : int or None
-        What all may hold together; None for a budget without an end.
+    directory : of the slot locks, which tell which workers live
+    slot : of this worker; what a dead one held in this slot is given back
+    n_bytes : what all may hold together; None for a budget without an end
     """
 
     def __init__(self, directory: Path, slot: int, n_bytes: int | None) -> None:

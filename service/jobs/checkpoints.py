@@ -15,10 +15,7 @@ from storage.files.checkpoints import CheckpointFile, Note
 class ForgivingStore(StatisticStore):
     """One for training: what it loses is counted again, so a damaged file or a full disk stops nothing.
 
-    Parameters
-    ----------
-    max_bytes : int
-        The oldest statistics are removed when all take more.
+    The oldest statistics are removed when all take more than `max_bytes`.
     """
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
@@ -67,13 +64,7 @@ class PassCheckpoint(CheckpointFile):
 
 
 class JobCheckpoints:
-    """The passes of one job, in its scratch folder.
-
-    Parameters
-    ----------
-    every_s : float
-        Time between two checkpoints of a pass.
-    """
+    """The passes of one job, in its scratch folder; a pass is saved every `every_s` seconds."""
 
     def __init__(self, directory: Path, every_s: float) -> None:
         self.directory, self.every_s = directory, every_s

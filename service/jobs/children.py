@@ -53,14 +53,10 @@ class Child:
 
     Parameters
     ----------
-    opener : callable
-        Called once in the process; what it returns is the first argument of all work. It must be picklable.
-    context : of multiprocessing
-        How the process starts.
-    silence_s : float
-        The process ends when this one has not said anything for so long while it works.
-    idle_s : float, optional
-        It ends when it had nothing to do for so long.
+    opener : called once in the process; what it returns is the first argument of all work. It must be picklable
+    context : how the process starts
+    silence_s : the process ends when this one has not said anything for so long while it works
+    idle_s : it ends when it had nothing to do for so long
     """
 
     def __init__(
@@ -115,27 +111,12 @@ class Child:
         report: Report = lambda _: None,
         check: Callable[[], None] = lambda: None,
     ) -> Any:
-        """What `work(opened, report, *arguments)` returns in the process.
+        """What `work(opened, report, *arguments)` returns in the process; all of it is picklable.
 
-        Parameters
-        ----------
-        work : callable
-            Picklable, as its arguments and its answer.
-        memory : int, optional
-            Bytes that it may take beyond what the process held before.
-        report : callable
-            Called with what the work reports; an exception stops the work.
-        check : callable
-            Called several times a second; an exception stops the work.
-
-        Raises
-        ------
-        OutOfMemory
-            If it takes more memory, or the kernel ends the process for want of memory.
-        JobFailed
-            If the process ends in another way.
-        Exception
-            What the work, `report` or `check` raises.
+        The work may take `memory` bytes beyond what the process held before. `report` is called with what it reports, and
+        `check` several times a second; an exception of either stops the work. Raises OutOfMemory if it takes more memory, or
+        the kernel ends the process for want of memory; JobFailed if the process ends in another way; else what the work,
+        `report` or `check` raises.
         """
         self.peak = 0
         while True:
@@ -246,17 +227,10 @@ class _Stopping:
 
 
 class Children:
-    """Children that do the same kinds of work, of which some are kept for the next.
+    """Children that do the same kinds of work, of which `n_kept` may wait for the next.
 
-    Parameters
-    ----------
-    opener, silence_s, idle_s
-        As of `Child`.
-    n_kept : int
-        How many may wait for work.
-    method : "forkserver" or "spawn"
-        How they start: the first costs a process that has loaded everything and nearly no time for each child, the second nothing
-        and a second or two for each.
+    By "forkserver" they cost a process that has loaded everything and nearly no time for each child; by "spawn" no process,
+    and a second or two for each child. The other parameters are those of `Child`.
     """
 
     def __init__(
@@ -374,13 +348,7 @@ class _Inbox:
         self.say(kind, content)
 
     def report(self, progress: JSONObject) -> None:
-        """Tell of progress.
-
-        Raises
-        ------
-        Cancelled
-            If the parent wants no more of it.
-        """
+        """Tell of progress; Cancelled if the parent wants no more of it."""
         if self._stop.is_set():
             raise Cancelled("The job was cancelled.")
         self.say("progress", progress)

@@ -39,10 +39,7 @@ EXAMPLE = "Use five fields, minute hour day month weekday, such as '30 2 * * mon
 class Cron:
     """A checked expression in a checked zone.
 
-    Raises
-    ------
-    InvalidRequest
-        If either is unknown, or the expression is never due, such as on the 30th of February.
+    Raises InvalidRequest if either is unknown, or the expression is never due, such as on the 30th of February.
     """
 
     expression: str

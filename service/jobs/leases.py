@@ -37,10 +37,7 @@ def here() -> str:
 class Silence:
     """How long each worker has been silent, as far as this process has looked.
 
-    Parameters
-    ----------
-    beat_s : float
-        Time between two looks. A look counts twice this at most: a process that was stopped has not looked meanwhile.
+    It looks every `beat_s` seconds. A look counts twice this at most: a process that was stopped has not looked meanwhile.
     """
 
     def __init__(self, beat_s: float) -> None:
@@ -64,18 +61,12 @@ class LeaseKeeper:
 
     Parameters
     ----------
-    control : Control
-        Of this worker: what it writes is fenced from here on.
-    locks : Path
-        Directory of the slot locks.
-    slot : int
-        That this process holds.
-    lease_s : float
-        Silence after which others may take this worker's jobs.
-    recover : callable
-        `recover(workers)` queues the jobs again that those workers were running.
-    lost : callable
-        Called when others have ended this lease; it must not return.
+    control : of this worker: what it writes is fenced from here on
+    locks : directory of the slot locks
+    slot : that this process holds
+    lease_s : silence after which others may take this worker's jobs
+    recover : `recover(workers)` queues the jobs again that those workers were running
+    lost : called when others have ended this lease; it must not return
     """
 
     def __init__(
@@ -157,12 +148,9 @@ class Crew:
 
     Parameters
     ----------
-    gone : tuple of Lease
-        Those whose slot is free, or that were silent for longer than their lease by the clock.
-    n_waiting : int
-        Jobs that are queued.
-    stranded : tuple of str
-        Jobs that are said to run, but whose worker is gone.
+    gone : those whose slot is free, or that were silent for longer than their lease by the clock
+    n_waiting : jobs that are queued
+    stranded : jobs that are said to run, but whose worker is gone
     """
 
     alive: tuple[Lease, ...]

@@ -47,12 +47,7 @@ def budget_of(settings: Settings) -> int | None:
 
 
 def check_limits(settings: Settings, request: JSONMapping) -> None:
-    """Refuse a job that would wait for ever.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """Refuse a job that would wait for ever (InvalidRequest)."""
     limit, budget = limits_of(settings, request).memory, budget_of(settings)
     if limit is not None and budget is not None and limit > budget:
         raise InvalidRequest(
@@ -113,12 +108,7 @@ class OwnLimits:
         self.limits, self.started, self.at_rest = limits, time.monotonic(), used_bytes(os.getpid())
 
     def check(self) -> None:
-        """Give up a job that has taken too much.
-
-        Raises
-        ------
-        JobFailed
-        """
+        """Give up a job that has taken too much (JobFailed)."""
         if self.limits.time_s is not None and time.monotonic() - self.started > self.limits.time_s:
             raise too_late(self.limits.time_s)
         if self.limits.memory is not None:

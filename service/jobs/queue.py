@@ -82,12 +82,9 @@ class JobQueue:
 
     Parameters
     ----------
-    url : str
-        SQLAlchemy URL of the control database; its job tables are made or migrated here.
-    concurrency : int
-        Jobs that one worker runs at the same time.
-    poll_s : float
-        How often an idle worker looks.
+    url : of the control database, for SQLAlchemy; its job tables are made or migrated here
+    concurrency : jobs that one worker runs at the same time
+    poll_s : how often an idle worker looks
     """
 
     def __init__(self, url: str, concurrency: int = 1, poll_s: float = 0.2) -> None:
@@ -114,30 +111,15 @@ class JobQueue:
         retry_of: str | None = None,
         priority: Priority = "normal",
     ) -> tuple[Job, bool]:
-        """Put one job into the queue.
+        """Put one job into the queue; returns it, and whether this call made it. Conflict if the key was used with another request.
 
         Parameters
         ----------
-        kind : str
-            What to do, such as "train".
-        request : dict
-            Its parameters, as JSON can say them.
-        idempotency_key : str, optional
-            A second call with the same key and request starts nothing.
-        retry_of : str, optional
-            The job that this one runs again.
-        priority : "high", "normal" or "low"
-            Of the jobs that wait, those of higher priority start first; a running one is not interrupted.
-
-        Returns
-        -------
-        (Job, bool)
-            The job, and whether this call made it.
-
-        Raises
-        ------
-        Conflict
-            If the key was used with another request.
+        kind : what to do, such as "train"
+        request : its parameters, as JSON can say them
+        idempotency_key : a second call with the same key and request starts nothing
+        retry_of : the job that this one runs again
+        priority : jobs of higher priority start first; a running one is not interrupted
         """
         nonce = secrets.token_hex(8)
         document = {"kind": kind, "request": request, "nonce": nonce, "submitted_at": time.time()}
@@ -209,10 +191,7 @@ class JobQueue:
     def cancel(self, job_id: str) -> Job:
         """Stop a job: at once if it is queued, between two chunks if it runs.
 
-        Raises
-        ------
-        Conflict
-            If the job has already succeeded or failed.
+        Raises Conflict if the job has already succeeded or failed.
         """
         job = self.get(job_id)
         if job.state in {"queued", "running"}:
@@ -225,10 +204,7 @@ class JobQueue:
     def retry(self, job_id: str) -> Job:
         """Submit the same request as a new job; passes that were finished are not read again.
 
-        Raises
-        ------
-        Conflict
-            If the job has not failed and was not cancelled.
+        Raises Conflict if the job has not failed and was not cancelled.
         """
         job = self.get(job_id)
         if job.state not in {"failed", "cancelled"}:

@@ -24,7 +24,7 @@ from storage.errors import NotFound
 TICK_S = 1.0
 ON_TIME = timedelta(minutes=1)  # a run that is submitted later than this was missed
 FORGET_S = 3600.0
-CLOCK_STEP = timedelta(seconds=2)
+CLOCK_STEP_S = 2.0
 
 Clock = Callable[[], datetime]
 Submit = Callable[[Workspace, Schedule, str], tuple[Job, bool]]
@@ -33,14 +33,8 @@ Submit = Callable[[Workspace, Schedule, str], tuple[Job, bool]]
 class Scheduler:
     """Submits what is due.
 
-    Parameters
-    ----------
-    submit : callable
-        `submit(workspace, schedule, idempotency_key)` queues the job of a schedule.
-    forget_old_jobs : callable
-        `forget_old_jobs(workspace)` removes what ended long ago; returns how many.
-    clock : callable
-        The present moment, aware; another one in tests.
+    `submit(workspace, schedule, idempotency_key)` queues the job of a schedule; `forget_old_jobs(workspace)` removes what
+    ended long ago, and returns how many; `clock` tells the present moment, aware.
     """
 
     def __init__(
@@ -54,7 +48,6 @@ class Scheduler:
         self._submit, self._forget_old_jobs = submit, forget_old_jobs
         self.clock = clock
         self.log = structlog.get_logger("schedules")
-        self._last: datetime | None = None
         self._ahead: float | None = None
         self._stepped_at = self._forgot_at = float("-inf")
 
@@ -82,8 +75,7 @@ class Scheduler:
     def tick(self) -> None:
         """Submit what is due now."""
         now = self.clock()
-        self._note_steps(now)
-        if self._clock_was_set_back(now):
+        if self._is_set_back(now):
             self._realign(now)
         for schedule in schedules.due_schedules(self.workspace.control, now):
             try:
@@ -102,18 +94,16 @@ class Scheduler:
         if n_forgotten := self._forget_old_jobs(self.workspace):
             self.log.info("old jobs forgotten", jobs=n_forgotten)
 
-    def _note_steps(self, now: datetime) -> None:
-        """Remember when the clock last differed from the one that nobody can set."""
-        ahead = now.timestamp() - monotonic()
-        if self._ahead is not None and abs(ahead - self._ahead) > CLOCK_STEP.total_seconds():
+    def _is_set_back(self, now: datetime) -> bool:
+        """Compare the clock with the one that nobody can set; at the first tick it counts as set back, as nothing is known."""
+        before, self._ahead = self._ahead, now.timestamp() - monotonic()
+        if before is None:
+            return True
+        step_s = self._ahead - before
+        if abs(step_s) > CLOCK_STEP_S:
             self._stepped_at = monotonic()
-            self.log.warning("the clock was set", by_s=round(ahead - self._ahead))
-        self._ahead = ahead
-
-    def _clock_was_set_back(self, now: datetime) -> bool:
-        """At the first tick this is not known, so it counts as set back."""
-        last, self._last = self._last, now
-        return last is None or last - now > CLOCK_STEP
+            self.log.warning("the clock was set", by_s=round(step_s))
+        return step_s < -CLOCK_STEP_S
 
     def _realign(self, now: datetime) -> None:
         """Let no schedule wait for a time that only a wrong clock, or old rules of a time zone, made the next one."""

@@ -8,13 +8,7 @@ MOST_LOOKS = 1000  # in a row; more, and a forked process keeps open what a look
 
 
 def take_slot(locks: Path) -> tuple[int, IO[bytes]]:
-    """A free slot of this workspace, held until the file is closed or the process dies.
-
-    Returns
-    -------
-    (int, open file)
-        The lowest slot that nobody holds; the file holds the lock: keep it.
-    """
+    """The lowest free slot of this workspace, and the open file that holds its lock until it is closed or the process dies."""
     locks.mkdir(parents=True, exist_ok=True)
     slot, looks = 0, 0
     while True:

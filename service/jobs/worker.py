@@ -70,18 +70,13 @@ def run(
 
     Parameters
     ----------
-    workspace : Workspace
-        Its control database has the jobs; all that this process writes there is fenced by the worker's lease.
-    kinds : mapping of str to steps
-        What to do for each kind of job.
-    open_kinds : callable
-        `open_kinds(worker)` gives the same kinds in the process of a job, whose writes the lease of the worker fences; picklable.
-    clean : callable
-        Removes what a job that has ended left on the way.
-    unclean : callable
-        The jobs of which something is there to remove.
-    parent : int, optional
-        Process id that must stay alive.
+    workspace : its control database has the jobs; all that this process writes there is fenced by the worker's lease
+    kinds : what to do for each kind of job
+    open_kinds : `open_kinds(worker)` gives the same kinds in the process of a job, whose writes the lease of the worker
+        fences; picklable
+    clean : removes what a job that has ended left on the way
+    unclean : the jobs of which something is there to remove
+    parent : process id that must stay alive
     """
     settings, url, locks = workspace.settings, workspace.control_url, workspace.layout.root / LOCKS
     log = structlog.get_logger("worker")

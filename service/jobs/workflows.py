@@ -36,18 +36,12 @@ def register(
 
     Parameters
     ----------
-    queue : JobQueue
-        Asked whether a job that lost its worker was cancelled.
-    kinds : mapping of str to steps
-        The steps of each kind of job; the last receipt is the job's result.
-    clean : callable
-        Called with the id of a job that has ended, to remove what it left on the way.
-    settings : Settings
-        How many jobs at the same time, how often to try, how often to record progress, and what a job may take.
-    children : Children
-        In which the steps run: each has opened the same kinds.
-    budget : Budget
-        Of which a job gets its share of memory before it begins.
+    queue : asked whether a job that lost its worker was cancelled
+    kinds : the steps of each kind of job; the last receipt is the job's result
+    clean : called with the id of a job that has ended, to remove what it left on the way
+    settings : how many jobs at the same time, how often to try, how often to record progress, and what a job may take
+    children : in which the steps run: each has opened the same kinds
+    budget : of which a job gets its share of memory before it begins
     """
     # DBOS hands a recovered job to its internal queue, which knows no limit, so the limit is kept here once more.
     slots = threading.BoundedSemaphore(settings.job_concurrency)
@@ -82,13 +76,7 @@ def register(
 
 
 class Attempt:
-    """One start of a job: its process, what it may take, and since when.
-
-    Parameters
-    ----------
-    child : Child
-        The process of the job.
-    """
+    """One start of a job: its process, what it may take, and since when."""
 
     def __init__(self, job_id: str, kind: str, limits: Limits, child: Child, budget: Budget) -> None:
         self.job_id, self.kind, self.limits, self.child, self.budget = job_id, kind, limits, child, budget
@@ -101,12 +89,7 @@ class Attempt:
             self.started = time.monotonic()
 
     def check(self) -> None:
-        """Give up a job that takes too long.
-
-        Raises
-        ------
-        JobFailed
-        """
+        """Give up a job that takes too long (JobFailed)."""
         limit_s = self.limits.time_s
         if limit_s is not None and self.started is not None and time.monotonic() - self.started > limit_s:
             raise too_late(limit_s)
@@ -115,12 +98,7 @@ class Attempt:
 class Leftovers:
     """What jobs have left behind whose worker ended before they did: cancelled with it, or given up.
 
-    Parameters
-    ----------
-    unclean : callable
-        The jobs of which files are there.
-    clean : callable
-        As in `register`.
+    `unclean` tells the jobs of which files are there, `clean` removes them.
     """
 
     def __init__(self, queue: JobQueue, unclean: Callable[[], Iterable[str]], clean: Clean) -> None:
@@ -279,12 +257,7 @@ class _Reporter:
         self._latest = progress
 
     def check(self) -> None:
-        """Give up a job that was cancelled or takes too long.
-
-        Raises
-        ------
-        Cancelled, JobFailed
-        """
+        """Give up a job that was cancelled or takes too long (Cancelled, JobFailed)."""
         if self.stopped is not None:
             raise Cancelled("The job was cancelled.") from self.stopped
         self.is_in_time()

@@ -48,12 +48,7 @@ class Backup:
 def back_up(workspace: Workspace, target: Path) -> Backup:
     """Copy a workspace to a new folder, or to a file ending in .tar; every byte of it is checked.
 
-    Raises
-    ------
-    Conflict
-        If the target exists.
-    CorruptFile
-        If a model's file is damaged: `fewpass doctor` says more.
+    Raises Conflict if the target exists, CorruptFile if a model's file is damaged: `fewpass doctor` says more.
     """
     target = target.absolute()
     if target.exists():
@@ -136,12 +131,8 @@ def all_versions(control: Control) -> Iterator[ModelVersion]:
 def restore(source: Path, root: Path) -> Backup:
     """Make a workspace from a backup, after checking every byte of it; an existing workspace is never touched.
 
-    Raises
-    ------
-    Conflict
-        If the workspace exists and is not empty.
-    CorruptFile
-        If the backup is not whole, or names a file that is not in it.
+    Raises Conflict if the workspace exists and is not empty; CorruptFile if the backup is not whole, or names a file
+    that is not in it.
     """
     root = root.absolute()
     if root.exists() and any(root.iterdir()):

@@ -52,32 +52,11 @@ class Figures:
 
 
 def bench(uris: Sequence[str], target: str, learners: Sequence[str], *, threads: int, rounds: int) -> Iterator[Figures]:
-    """Measure learners, each in a fresh process, its training alternately with a bare scan.
+    """Measure learners such as "nb" or "kdb:k=3", each in a fresh process, its training alternately with a bare scan.
 
-    Parameters
-    ----------
-    uris : sequence of str
-        Parquet files, folders, globs or URIs.
-    target : str
-        The class column.
-    learners : sequence of str
-        Such as "nb" or "kdb:k=3".
-    threads : int
-        Of the scan and of the passes.
-    rounds : int
-        Of each measurement; one more, on few rows, warms up.
-
-    Yields
-    ------
-    Figures
-        Of each learner in turn.
-
-    Raises
-    ------
-    InvalidParameter
-        If a learner is none of ours.
-    InvalidRequest
-        If the data cannot be read, or not be learned from.
+    `threads` are those of the scan and of the passes. There are `rounds` of each measurement, and one more, on few rows,
+    warms up. Raises InvalidParameter if a learner is none of ours; InvalidRequest if the data cannot be read, or not be
+    learned from.
     """
     specs = [LearnerSpec.parse(text) for text in learners]
     for spec in specs:

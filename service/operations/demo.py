@@ -46,16 +46,7 @@ METRICS = ("zero_one_loss", "rmse", "log_loss", "ece")
 def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
     """Run the whole demo; everything it starts has ended when it returns.
 
-    Parameters
-    ----------
-    rows : int
-        Orders to learn from.
-    output : Path
-        Folder for the pictures and results.json.
-    seed : int
-        Of the orders.
-    json_output : bool
-        Print results.json instead of tables.
+    It learns from so many orders, writes pictures and results.json into a folder, and prints tables, or results.json.
     """
 
     def say(text: str) -> None:
@@ -131,9 +122,7 @@ def request_of(orders: Orders) -> TrainRequest:
 def compete(settings: Settings, orders: Orders) -> tuple[dict[str, Floats], Codes, list[JSONObject]]:
     """Train our models and XGBoost's from the same files, each in a process of its own, on one thread.
 
-    Returns
-    -------
-    probabilities of the test rows by learner, their classes, and what results.json says of each
+    Returns the probabilities of the test rows by learner, their classes, and what results.json says of each.
     """
     kdb = request_of(orders)
     auto = TrainRequest(uris=kdb.uris, target=TARGET, learner="auto", model=AUTO_MODEL)
@@ -161,9 +150,7 @@ def _trained(settings: Settings, request: JSONObject, started: float) -> Cost:
 def boosted(files: Sequence[str], test: str, target: str, started: float) -> tuple[Cost, Floats]:
     """XGBoost on one thread as a person would use it: all rows in memory, texts as codes.
 
-    Returns
-    -------
-    the cost of training, and (n_test, 2) probabilities of the classes in alphabetical order
+    Returns the cost of training, and (n_test, 2) probabilities of the classes in alphabetical order.
     """
     import xgboost
 

@@ -88,18 +88,12 @@ class Orders:
 
     Attributes
     ----------
-    train : tuple of Path
-        A file for each week.
-    tomorrow : Path
-        One day more.
-    test : Path
-        The days after it.
-    n_train, n_tomorrow, n_test : int
-        Rows.
-    n_bytes : int
-        Of the training rows in memory, as Arrow holds them.
-    late_shares : (n_test,) float64
-        The true probability that each parcel of the test file is late.
+    train : a file for each week
+    tomorrow : one day more
+    test : the days after it
+    n_train, n_tomorrow, n_test : rows
+    n_bytes : of the training rows in memory, as Arrow holds them
+    late_shares : (n_test,) float64; the true probability that each parcel of the test file is late
     """
 
     train: tuple[Path, ...]
@@ -129,14 +123,10 @@ class Shop:
     ----------
     users : (n_users,) of str
     share_of_user : (n_users,) float64
-    home_of_user : (n_users,) int64
-        Index into `CITIES`.
-    taste_of_user : (n_users, n_categories) float64
-        Cumulative shares of categories.
-    trouble_of_user : (n_users,) float64
-        How much their address adds to the log odds of being late.
-    km : (n_warehouses, n_cities) float64
-        Road between them.
+    home_of_user : (n_users,) int64; index into `CITIES`
+    taste_of_user : (n_users, n_categories) float64; cumulative shares of categories
+    trouble_of_user : (n_users,) float64; how much their address adds to the log odds of being late
+    km : (n_warehouses, n_cities) float64; road between them
     """
 
     users: np.ndarray[Any, np.dtype[np.object_]]
@@ -167,12 +157,7 @@ class Shop:
     def orders(self, days: Days, begin: float, end: float, n_rows: int, first_id: int) -> tuple[pa.Table, Floats]:
         """Orders in the sequence of their times, and the true probability that each is late.
 
-        Parameters
-        ----------
-        begin, end : float
-            The part of the days, from 0 to 1.
-        first_id : int
-            Number of the first.
+        `begin` and `end` are the part of the days, from 0 to 1; `first_id` is the number of the first order.
         """
         rng = np.random.default_rng([days.seed, first_id])
         seconds = np.sort(rng.integers(int(begin * days.n * DAY_S), int(end * days.n * DAY_S), n_rows))
@@ -260,13 +245,7 @@ def _log_odds(
 
 
 def write_orders(directory: Path, n_rows: int, seed: int) -> Orders:
-    """Five weeks of orders, the day after them, and the rest of that week, chunk by chunk.
-
-    Parameters
-    ----------
-    n_rows : int
-        Of the five weeks together.
-    """
+    """Five weeks of orders, `n_rows` together, the day after them, and the rest of that week, chunk by chunk."""
     shop = Shop.opened(seed)
     directory.mkdir(parents=True, exist_ok=True)
     n_bytes, paths, ends = 0, [], [week * n_rows // N_FILES for week in range(N_FILES + 1)]

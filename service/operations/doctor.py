@@ -52,10 +52,7 @@ class Finding:
 def examine(settings: Settings, *, is_repairing: bool = False) -> list[Finding]:
     """Run all checks; nothing is changed unless `is_repairing`, and then only what can be made anew.
 
-    Parameters
-    ----------
-    is_repairing : bool
-        Rebuild damaged compiled forms from their DuckDB files; remove drafts of dead writers and files of no version.
+    That is: damaged compiled forms from their DuckDB files; drafts of dead writers and files of no version are removed.
     """
     root = settings.workspace.absolute()
     found = list(_folder(root))

@@ -48,11 +48,7 @@ def peak_rss_bytes() -> int:
 def bare_scan(paths: Sequence[str | Path], threads: int, filesystem: pafs.FileSystem | None = None) -> None:
     """Decode every column of Parquet files, row group by row group, on as many threads; keep nothing.
 
-    Parameters
-    ----------
-    paths : sequence of path
-    filesystem : pyarrow.fs.FileSystem, optional
-        On which the paths are; by default this machine's.
+    The paths are on the file system, or else on this machine.
     """
     footers = [pq.read_metadata(path, filesystem=filesystem) for path in paths]
     groups = iter([(file, group) for file, footer in enumerate(footers) for group in range(footer.num_row_groups)])

@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.model import CircuitModel
-from learners.counts.families.family_tables import Cells, Shares
+from learners.counts.families.family_tables import Cells
 from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.pairs.triples import LEAST_ROWS
 from learners.models.estimation import Sampling
 from learners.models.model import Model
 from learners.models.query import Edges, Effects, Graph, Graphs, Marginal, Paths, Score, StructureQuery
@@ -51,13 +50,7 @@ STRUCTURES: list[JSONObject] = [{"method": "exact"}, {"method": "blocks", "candi
 
 
 def compile_in_processes(n_processes: int, tasks: Sequence[Callable[[], object]] | None = None) -> float:
-    """Run learners and queries once, each in one of several processes; returns the seconds it took.
-
-    Parameters
-    ----------
-    tasks : sequence of callable, optional
-        By default all.
-    """
+    """Run learners and queries once, all unless given, each in one of several processes; returns the seconds it took."""
     started = time.perf_counter()
     with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
         for future in [pool.submit(task) for task in (TASKS if tasks is None else tasks)]:
@@ -92,7 +85,7 @@ def _compile_trees() -> None:
 
 def _compile_counts() -> None:
     """Counts of many rows and many values, which the small tables of the learners do not have."""
-    n_rows = np.arange(LEAST_ROWS)
+    n_rows = np.arange(1 << 16)
     many = {name: n_rows // 20**i % 20 for i, name in enumerate("abc")} | {"class": n_rows % 2}
     binary = {name: n_rows[:64] // 2**i % 2 for i, name in enumerate("abcde")} | {"class": n_rows[:64] % 3}
     for columns in (many, many | {"wide": n_rows % 300}, binary):
@@ -105,13 +98,13 @@ def _compile_counts() -> None:
 
 
 def _compile_cells(rows: Chunk, schema: Schema) -> None:
-    """Keys of 32 and of 64 bits, and narrow tables."""
-    members, scratch = np.arange(2), np.zeros((4, 1), np.int32)
+    """Keys of 32 and of 64 bits."""
+    members = np.arange(2)
     n_cells = schema.n_classes * int(schema.domain_sizes[members].prod())
-    for n, narrow in ((n_cells, 0), (1 << 40, 0), (n_cells, n_cells)):
-        cells, others = (Cells(n, Shares(0, narrow, memory_limit()), None) for _ in range(2))
+    for n in (n_cells, 1 << 40):
+        cells, others = (Cells(n, memory_limit(), None) for _ in range(2))
         for part in (cells, others):
-            part.count(rows, members, schema.domain_sizes[members], scratch)
+            part.count(rows, members, schema.domain_sizes[members])
         cells.combine(others, 1)
         cells.distinct()
 

@@ -36,10 +36,7 @@ FORWARDED = (signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
 def run_server(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; every process that was started here has ended when this returns.
 
-    Parameters
-    ----------
-    settings : Settings
-        With `workers` > 1, that many processes share the socket; each maps the same files.
+    With several workers, as many processes share the socket; each maps the same files.
     """
     begin_loading()
     with _metrics_directory(settings):

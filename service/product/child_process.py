@@ -28,23 +28,9 @@ def aside(
 ) -> Answer:
     """What `call(workspace, *arguments)` returns in a process of its own, which has opened the same workspace.
 
-    Parameters
-    ----------
-    call : callable
-        Picklable, as its arguments and its answer.
-    is_trusted : bool
-        Whether the process may be used again.
-    time_limit_s : float, optional
-        After which the process is ended: nobody waits for the answer any more.
-
-    Raises
-    ------
-    InvalidRequest
-        If it takes more memory than a job may that does not say, or ends the process.
-    TooSlow
-        If it takes longer than `time_limit_s`.
-    Exception
-        What the call raises.
+    All of it is picklable. A process that `is_trusted` may be used again; one that takes longer than `time_limit_s` is
+    ended: nobody waits for the answer any more. Raises InvalidRequest if it takes more memory than a job may that does not
+    say, or ends the process; TooSlow if it takes longer; else what the call raises.
     """
     if children.is_child:
         return call(workspace, *arguments)

@@ -32,16 +32,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Stored:
-    """A file of a store.
-
-    Parameters
-    ----------
-    address : str
-        As the user gave it.
-    filesystem : pyarrow.fs.FileSystem
-    path : str
-        There.
-    """
+    """A file of a store: its address as the user gave it, and its path there."""
 
     address: str
     filesystem: pafs.FileSystem
@@ -84,12 +75,7 @@ def _is_there(filesystem: pafs.FileSystem, path: str) -> bool:
 def destination_of(output: Output) -> Path | Stored:
     """A path of this machine, or the file of a store that an address names.
 
-    Raises
-    ------
-    InvalidRequest
-        If the address is of what cannot be written.
-    SourceError
-        If it is none.
+    Raises InvalidRequest if the address is of what cannot be written, SourceError if it is none.
     """
     text = str(output)
     shown = redacted(text)
@@ -123,9 +109,7 @@ def name_of(output: Output) -> PurePosixPath:
 def check_free(output: Output, *, replace: bool) -> None:
     """Refuse an address that cannot be written, and a file that exists and is not to be replaced.
 
-    Raises
-    ------
-    InvalidRequest, SourceError
+    Raises InvalidRequest or SourceError.
     """
     if destination_of(output).exists() and not replace:
         shown = redacted(str(output))
@@ -136,10 +120,7 @@ def check_free(output: Output, *, replace: bool) -> None:
 def delivering(output: Output, *, replace: bool) -> Iterator[Path]:
     """A local path to write to, in a private folder; what is there at the end appears at the output, whole.
 
-    Raises
-    ------
-    InvalidRequest, SourceError
-        As of `check_free`; or if the store refuses the file.
+    Raises InvalidRequest or SourceError as of `check_free`; or if the store refuses the file.
     """
     place = destination_of(output)
     if isinstance(place, Path):
@@ -169,12 +150,7 @@ def write_output(output: Output, make: Callable[[], str | bytes], *, replace: bo
 
 
 def check_parquet(output: Output, *, replace: bool) -> None:
-    """Refuse a file that has the suffix of something else, or exists and is not to be replaced.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """Refuse a file that has the suffix of something else, or exists and is not to be replaced (InvalidRequest)."""
     name, shown = name_of(output), redacted(str(output))
     if name.suffix.lower() not in SUFFIXES:
         raise InvalidRequest(
@@ -194,10 +170,7 @@ def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 class ParquetDraft:
     """A Parquet file that is written batch by batch; the first batch tells its columns.
 
-    Parameters
-    ----------
-    copied : collection of str
-        Columns of data, in which numbers repeat; those that a model answers hardly do.
+    Numbers repeat in the columns of data, `copied`; those that a model answers hardly do.
     """
 
     def __init__(self, path: Path, copied: Collection[str] = ()) -> None:

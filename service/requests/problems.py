@@ -145,11 +145,15 @@ class Problem:
     status: int
     title: str
     detail: str
-    slug: str
     fields: JSONObject = field(default_factory=dict)
 
+    @property
+    def slug(self) -> str:
+        """The last part of its type: "Unknown column" -> "unknown-column"."""
+        return self.title.lower().replace(" ", "-")
+
     def body(self, instance: str | None = None) -> JSONObject:
-        """The members of the problem+json document."""
+        """The members of the problem+json document, of a request to `instance`."""
         members: JSONObject = {
             "type": f"urn:fewpass:problem:{self.slug}",
             "title": self.title,
@@ -158,7 +162,9 @@ class Problem:
         }
         if instance is not None:
             members["instance"] = instance
-        return members | self.fields
+        # Where clients of the Open Inference Protocol look.
+        of_protocol = {"error": self.detail} if (instance or "").startswith("/v2") else {}
+        return members | self.fields | of_protocol
 
 
 def is_expected(error: BaseException) -> bool:
@@ -169,16 +175,14 @@ def is_expected(error: BaseException) -> bool:
 def problem_of(error: BaseException) -> Problem:
     """The problem of an exception; one that is not in the table says nothing about our inside."""
     if isinstance(error, ValidationError):
-        return Problem(422, "Invalid request", _complaints(error), slug_of("Invalid request"))
+        return Problem(422, "Invalid request", _complaints(error))
     if isinstance(error, OSError) and not isinstance(error, storage_errors.StorageError) and is_refused(error):
         detail = f"{error}. Free or remount the disk, then try again."
-        return Problem(507, "Workspace cannot be written", detail, slug_of("Workspace cannot be written"))
+        return Problem(507, "Workspace cannot be written", detail)
     for kind, status, title in TABLE:
         if isinstance(error, kind):
-            return Problem(status, title, str(error), slug_of(title), dict(_fields(error)))
-    return Problem(
-        500, "Internal error", "The server failed; its log says more under this request id.", slug_of("Internal error")
-    )
+            return Problem(status, title, str(error), dict(_fields(error)))
+    return Problem(500, "Internal error", "The server failed; its log says more under this request id.")
 
 
 def _complaints(error: ValidationError) -> str:
@@ -197,7 +201,7 @@ def _name_of(place: tuple[object, ...], is_setting: bool) -> str:
 def problem_of_status(status: int, detail: str | None = None) -> Problem:
     """The problem of a bare HTTP status, such as 404 for a path or 405 for a method."""
     title = HTTPStatus(status).phrase
-    return Problem(status, title, detail or title, slug_of(title))
+    return Problem(status, title, detail or title)
 
 
 def headers_of(problem: Problem) -> dict[str, str]:
@@ -207,11 +211,6 @@ def headers_of(problem: Problem) -> dict[str, str]:
     if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
         return {"retry-after": str(math.ceil(problem.fields["retry_after_s"]))}
     return {"retry-after": "1"} if problem.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
-
-
-def slug_of(title: str) -> str:
-    """The last part of a problem's type: "Unknown column" -> "unknown-column"."""
-    return title.lower().replace(" ", "-")
 
 
 def _fields(error: BaseException) -> Iterator[tuple[str, Any]]:

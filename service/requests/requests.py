@@ -49,12 +49,7 @@ class Request(Body):
 
 
 def n_bytes(given: object) -> int:
-    """A memory limit as a number of bytes, or in words such as "2 GiB".
-
-    Raises
-    ------
-    InvalidParameter
-    """
+    """A memory limit as a number of bytes, or in words such as "2 GiB"; InvalidParameter if it is neither."""
     try:
         number = given if isinstance(given, int) and not isinstance(given, bool) else parse_bytes(str(given))
     except InvalidParameter:

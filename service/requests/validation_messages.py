@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import get_args
 
 from pydantic import BaseModel
 
@@ -12,30 +13,9 @@ from learners.models.parameters import WORDS, words_of
 from service.requests import requests
 from service.requests.json_values import JSONMapping
 
-SHAPES: dict[object, type] = {
-    "marginal": query.Marginal,
-    "conditional": query.Conditional,
-    "moments": query.Moments,
-    "sample": query.Sample,
-    "map": query.Map,
-    "impute": query.Impute,
-    "surprise": query.Surprise,
-    "edges": query.Edges,
-    "graph": query.Graph,
-    "graphs": query.Graphs,
-    "paths": query.Paths,
-    "effects": query.Effects,
-    "score": query.Score,
-    "train": requests.TrainRequest,
-    "evaluate": requests.EvaluateRequest,
-    "schema": requests.SchemaRequest,
-    "query": requests.QueryJobRequest,
-    "forget": requests.ForgetRequest,
-    "refresh": requests.RefreshRequest,
-    "promotion": requests.PromotionRule,
-}
-# Kinds of jobs that are called like one of a query.
-OF_JOBS: dict[object, type] = {"score": requests.ScoreRequest, "impute": requests.ImputeRequest}
+QUERIES: dict[object, type] = {shape.kind: shape for shape in get_args(query.AnyQuery)}
+JOBS: dict[object, type] = {shape.model_fields["kind"].default: shape for shape in get_args(requests.AnyRequest)}
+JOBS["promotion"] = requests.PromotionRule
 EVIDENCE = 'text, a number, true, false or null, a list of these, {"low": …, "high": …} or {"none_of": […]}'
 BRANCH = re.compile(r"(function-[a-z]+|literal|nullable)\[")  # what pydantic calls the types that a value may have
 SCALARS = {"str", "int", "float", "bool"}
@@ -44,14 +24,9 @@ OF_THE_WHOLE = {"missing", "union_tag_invalid", "union_tag_not_found"}  # their 
 
 
 def complaint(finding: JSONMapping, root: object = None) -> str:
-    """One finding in words; those of the exception where one of our checks has found it.
+    """One finding of `ValidationError.errors()` in words; those of the exception where one of our checks has found it.
 
-    Parameters
-    ----------
-    finding : mapping
-        Of `ValidationError.errors()`.
-    root : class, optional
-        The shape that was looked for, so that its members can be named.
+    `root` is the shape that was looked for, so that its members can be named.
     """
     context, kind = finding.get("ctx", {}), finding["type"]
     if isinstance(context.get("error"), Exception):
@@ -77,7 +52,7 @@ def unknown_member(name: str, known: Sequence[str]) -> str:
 
 def members_at(place: Sequence[object], root: object = None) -> list[str]:
     """The members of the shape that a place lies in; none if it is not known."""
-    shapes = SHAPES if "queries" in place else SHAPES | OF_JOBS
+    shapes = JOBS | QUERIES if "queries" in place else QUERIES | JOBS  # some kinds have the same name
     around = next((shapes[part] for part in place[-2:-1] if part in shapes), None)
     if around is None and all(part == "body" for part in place[:-1]):
         around = root if inspect.isclass(root) else None

@@ -1,4 +1,4 @@
-"""Evidence as it is written on the command line: `a=1`, `a=30..40`, `a in {x,y}`, `a != x`, and weights `a: x=.8,y=.2`."""
+"""What is written on the command line: evidence `a=1`, `a=30..40`, `a in {x,y}`, `a != x`, weights `a: x=.8,y=.2`, and `name=value`."""
 
 import json
 import re
@@ -20,10 +20,7 @@ RANGE = re.compile(rf"({END})?\.\.({END})?")
 def evidence_of(texts: list[str]) -> JSONObject:
     """The evidence of a query, as JSON has it.
 
-    Raises
-    ------
-    InvalidRequest
-        Of a text that is none, and of a column that is given twice.
+    Raises InvalidRequest of a text that is none, and of a column that is given twice.
     """
     found: JSONObject = {}
     for text in texts:
@@ -43,10 +40,8 @@ def evidence_of(texts: list[str]) -> JSONObject:
 def likely_of(texts: list[str]) -> JSONObject:
     """The weights of values by column, as JSON has them.
 
-    Raises
-    ------
-    InvalidRequest
-        Of a text that is none, of a weight that is no number, and of a column or value that comes twice.
+    Raises InvalidRequest of a text that is none, of a weight that is no number, and of a column or value that comes
+    twice.
     """
     found: JSONObject = {}
     for text in texts:
@@ -69,14 +64,20 @@ def likely_of(texts: list[str]) -> JSONObject:
     return found
 
 
-def scalar(text: str, name: str = "") -> Any:
-    """A value as JSON has it, or else the text itself.
+def pairs_of(texts: list[str]) -> JSONObject:
+    """Values by name, as JSON has them; InvalidRequest of a text that is no pair, and of a name that is given twice."""
+    found: JSONObject = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise InvalidRequest(f"{text!r} is not name=value.")
+        _check_new(found, name)
+        found[name] = scalar(value, name)
+    return found
 
-    Raises
-    ------
-    InvalidRequest
-        Of a whole number of thousands of digits.
-    """
+
+def scalar(text: str, name: str = "") -> Any:
+    """A value as JSON has it, or else the text itself; InvalidRequest of a whole number of thousands of digits."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

@@ -19,10 +19,7 @@ MOST_CELLS = 1 << 21  # probabilities in one answer of a model with more than FE
 class TopClasses(NamedTuple):
     """The most probable classes of each row, the first first; of equally probable ones the first in code order.
 
-    Attributes
-    ----------
-    codes : (n_rows, k) int64
-    probabilities : (n_rows, k) float64
+    `codes` is (n_rows, k) int64, `probabilities` (n_rows, k) float64.
     """
 
     codes: Integers
@@ -30,12 +27,7 @@ class TopClasses(NamedTuple):
 
 
 def top_classes(probabilities: Floats, k: int) -> TopClasses:
-    """The k most probable classes of each row, or all where there are fewer.
-
-    Parameters
-    ----------
-    probabilities : (n_rows, n_classes) float64
-    """
+    """The k most probable classes of each row of probabilities (n_rows, n_classes), or all where there are fewer."""
     n_rows, n_classes = probabilities.shape
     k = min(k, n_classes)
     # Whatever is as probable as the k-th is looked at, so that ties go by code.
@@ -48,13 +40,7 @@ def top_classes(probabilities: Floats, k: int) -> TopClasses:
 
 
 def top_batch(classes: list[Value], top: TopClasses) -> pa.RecordBatch:
-    """The answer as a table: the predicted class, and lists of the most probable classes and of their probabilities.
-
-    Returns
-    -------
-    RecordBatch
-        `prediction` (a dictionary of the classes), `top_classes` (lists of such), `top_probabilities` (lists of float64).
-    """
+    """The answer as a table: `prediction` (a dictionary of the classes), `top_classes` and `top_probabilities` (lists)."""
     values = pa.array(classes)
     codes, k = top.codes.astype(np.int32), top.codes.shape[1]
     return pa.RecordBatch.from_arrays(
@@ -72,12 +58,7 @@ def _lists(values: pa.Array, size: int) -> pa.ListArray:
 
 
 def check_columns(n_classes: int, top_k: int | None) -> None:
-    """Refuse a table with a column for each of many classes.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """Refuse a table with a column for each of many classes (InvalidRequest)."""
     if top_k is None and n_classes > FEW_CLASSES:
         raise InvalidRequest(
             f"The model has {n_classes:,} classes, and each would be a column. Say how many of the most probable ones each row "
@@ -87,12 +68,7 @@ def check_columns(n_classes: int, top_k: int | None) -> None:
 
 
 def check_top_k(top_k: int | None, interval: float | None) -> None:
-    """Refuse a number of classes that is none, or one beside intervals.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """Refuse a number of classes that is none, or one beside intervals (InvalidRequest)."""
     if top_k is not None and top_k < 1:
         raise InvalidRequest(f"top_k={top_k}: ask for at least one class of each row.", parameter="top_k")
     if top_k is not None and interval is not None:
@@ -100,13 +76,7 @@ def check_top_k(top_k: int | None, interval: float | None) -> None:
 
 
 def check_size(n_rows: int, n_classes: int, top_k: int | None = None) -> None:
-    """Refuse an answer that many classes make too large.
-
-    Raises
-    ------
-    InvalidRequest
-        Saying how many rows may be sent at once.
-    """
+    """Refuse an answer that many classes make too large; InvalidRequest, saying how many rows may be sent at once."""
     if n_classes <= FEW_CLASSES:
         return
     most = max(1, (MOST_CELLS if top_k is None else CELLS_AT_A_TIME) // n_classes)
@@ -120,12 +90,7 @@ def check_size(n_rows: int, n_classes: int, top_k: int | None = None) -> None:
 
 
 def check_answer(n_rows: int, n_classes: int, top_k: int | None, interval: float | None) -> None:
-    """Refuse what does not go together, and an answer that would be too large.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """Refuse what does not go together, and an answer that would be too large (InvalidRequest)."""
     check_top_k(top_k, interval)
     check_size(n_rows, n_classes, top_k)
 

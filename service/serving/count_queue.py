@@ -42,19 +42,16 @@ class Watch:
     ----------
     name, version : of it
     secret : of the workspace
-    part : int
-        Tells apart the files of several watches of one version in one process.
+    part : tells apart the files of several watches of one version in one process
 
     Attributes
     ----------
-    is_logged : bool
-        Whether predictions may be kept for labels or as rows: not the probabilities of more than `FEW_CLASSES` classes.
-    append, next_id : callable
-        For one record: `append((next_id(), codes, probabilities, record, key))`, with codes as bytes or a list.
-    left_at : float or None
-        When the version was no longer mapped, on the monotonic clock.
-    is_rehearsing : bool
-        Whether what waits is to be forgotten, and so not to be counted.
+    is_logged : whether predictions may be kept for labels or as rows: not the probabilities of more than `FEW_CLASSES`
+        classes
+    append, next_id : for one record: `append((next_id(), codes, probabilities, record, key))`, with codes as bytes or a
+        list
+    left_at : when the version was no longer mapped, on the monotonic clock
+    is_rehearsing : whether what waits is to be forgotten, and so not to be counted
     """
 
     def __init__(self, model: Model, name: str, version: int, secret: bytes, part: int = 0) -> None:

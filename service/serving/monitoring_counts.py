@@ -37,10 +37,7 @@ BREATH_S = 0.0005
 class Observer:
     """Counts what the models of one serving process answer, on a thread of its own.
 
-    Parameters
-    ----------
-    choice_of : callable
-        What is decided for a model, by its name; asked now and then.
+    `choice_of` tells what is decided for a model, by its name; it is asked now and then.
     """
 
     def __init__(

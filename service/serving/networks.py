@@ -22,12 +22,8 @@ def n_kept_edges() -> int:
 def compiled_network(model: LookupModel | OrderModel, max_edges: int = MAX_EDGES) -> CircuitModel:
     """A network, or the best graph of a posterior over networks, as a circuit: compiled once per process.
 
-    Raises
-    ------
-    NoTables
-        If the best graph was too large for its tables.
-    NetworkTooLarge
-        If it is not compiled yet, and would have more than `max_edges` edges.
+    Raises NoTables if the best graph was too large for its tables; NetworkTooLarge if it is not compiled yet, and would
+    have more than `max_edges` edges.
     """
     with _compiling:
         if model in _compiled:

@@ -19,12 +19,10 @@ class Logged(NamedTuple):
 
     Attributes
     ----------
-    keys : bytes
-        16 of each.
+    keys : 16 of each
     moment : datetime
     probabilities : (n_rows, n_classes) float64
-    codes : (n_rows, n_attributes), or None
-        If rows are kept.
+    codes : (n_rows, n_attributes), or None; if rows are kept
     is_counted : (n_rows,) bool
     """
 
@@ -44,8 +42,7 @@ def logged_rows(
     ----------
     x : (n_attributes, n_rows) codes
     probabilities : (n_rows, n_classes) float64
-    keys : sequence of bytes, or None
-        Empty where a row has none.
+    keys : empty where a row has none
     is_counted : (n_rows,) bool
     """
     n_rows = x.shape[1]

@@ -97,13 +97,7 @@ class Served:
         return isinstance(self.model, BoostedModel)
 
     def predict_proba(self, chunk: Chunk) -> Probabilities:
-        """Class probabilities (n_rows, n_classes) of encoded rows.
-
-        Raises
-        ------
-        InvalidPrediction
-            If a row's are no distribution.
-        """
+        """Class probabilities (n_rows, n_classes) of encoded rows; InvalidPrediction if a row's are no distribution."""
         return distributions(self.model.predict_proba(chunk))
 
     def answered(self, chunk: Chunk, probabilities: Probabilities, raw: RawRows, keys: Keys = None) -> None:
@@ -112,29 +106,11 @@ class Served:
         if self.watch is not None:
             self.watch.add_batch(chunk.x, probabilities, raw, keys)
 
-    def intervals(self, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
-        """Credible intervals (low, high) of the probabilities, each (n_rows, n_classes).
-
-        Raises
-        ------
-        InvalidParameter
-            If the model has no posterior.
-        """
-        return intervals_of(self.model, chunk, level)
-
     def check_names(self, records: Iterable[JSONMapping], ignore_unknown: bool, way_out: str = WAY_OUT) -> None:
         """Refuse columns that the model has never heard of: most likely a typing error that would cost accuracy.
 
-        Parameters
-        ----------
-        records : iterable of mapping
-        way_out : str
-            What else the caller can do, in its protocol.
-
-        Raises
-        ------
-        InvalidRequest
-            Naming the first unknown column and the similar known ones.
+        `way_out` is what else the caller can do, in its protocol. InvalidRequest names the first unknown column and the similar
+        known ones.
         """
         if ignore_unknown:
             return
@@ -151,9 +127,7 @@ class Served:
     def check_columns(self, names: tuple[str, ...], ignore_unknown: bool, way_out: str = WAY_OUT) -> None:
         """As `check_names`, for the columns of a table, of which none may come twice; clients send the same ones again and again.
 
-        Raises
-        ------
-        InvalidRequest
+        Raises InvalidRequest.
         """
         if names in self.checked_columns:
             return
@@ -173,17 +147,14 @@ class Predictor:
 
     Parameters
     ----------
-    max_mapped : int
-        Model versions kept mapped, of those that some reference means; the least recently resolved goes first.
-    observer : Observer, optional
-        Counts what is answered.
+    max_mapped : model versions kept mapped, of those that some reference means; the least recently resolved goes first
+    observer : counts what is answered
 
     Attributes
     ----------
-    generation : int
-        Of the registry, as it was taken over last.
-    damaged : dict of str
-        What is wrong with the version that a reference means now; until then what was mapped before, if anything, is served.
+    generation : of the registry, as it was taken over last
+    damaged : what is wrong with the version that a reference means now; until then what was mapped before, if anything,
+        is served
     """
 
     def __init__(self, control: Control, max_mapped: int = 256, observer: Observer | None = None) -> None:
@@ -201,13 +172,7 @@ class Predictor:
         return self._served.get(reference)
 
     def resolve(self, reference: str) -> Served:
-        """The model of a reference, mapping it if need be.
-
-        Raises
-        ------
-        NotFound
-            If there is no such model, version or alias.
-        """
+        """The model of a reference, mapping it if need be; NotFound if there is no such model, version or alias."""
         with self._lock:
             try:
                 served = self._map(models.find_version(self.control, reference))
@@ -225,12 +190,8 @@ class Predictor:
 
         A version that no reference means any more is forgotten, and with it the file that it maps, which may be deleted;
         requests that hold it keep it until they end.
-        A damaged version costs the references that mean it, and no others; they are tried again each time.
-
-        Returns
-        -------
-        bool
-            Whether anything had changed.
+        A damaged version costs the references that mean it, and no others; they are tried again each time. Returns whether
+        anything had changed.
         """
         generation = change_counter.generation(self.control)
         if generation == self.generation and not self.damaged:
@@ -297,9 +258,7 @@ class Predictor:
 def map_version(version: ModelVersion, observer: Observer | None = None) -> Served:
     """Map the compiled file of a model version and make it ready to answer; an observer is told of what it answers.
 
-    Raises
-    ------
-    CorruptFile
+    Raises CorruptFile if it is damaged.
     """
     header, arrays = map_compiled(version.arrow_path)
     with usable(version):
@@ -324,13 +283,7 @@ def shortened(name: str) -> str:
 
 
 def intervals_of(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
-    """The credible intervals of a model that has them.
-
-    Raises
-    ------
-    InvalidParameter
-        If it has none: XGBoost, or m-estimates.
-    """
+    """The credible intervals of a model that has them; InvalidParameter if it has none: XGBoost, or m-estimates."""
     if not hasattr(model, "credible_intervals"):
         text = f"a model of kind {model.kind!r} has no posterior; use estimator hdp, or learner spn with learning=gibbs"
         raise InvalidParameter("interval", level, text)
@@ -345,18 +298,14 @@ def scored_batch(
 
     Parameters
     ----------
-    classes : list of str, int or bool
-        In the order of the columns of `probabilities`.
+    classes : in the order of the columns of `probabilities`
     probabilities : (n_rows, n_classes) float64
-        Of each class for each row.
-    intervals : (low, high), optional
-        Each (n_rows, n_classes) float64.
+    intervals : (low, high), optional; each (n_rows, n_classes) float64
 
     Returns
     -------
-    RecordBatch
-        `prediction` (a dictionary of the classes), `probability_<class>` (float64) for each class, and with intervals
-        `low_<class>` and `high_<class>`.
+    `prediction` (a dictionary of the classes), `probability_<class>` (float64) for each class, and with intervals
+    `low_<class>` and `high_<class>`
     """
     codes = pa.array(probabilities.argmax(axis=1).astype(np.int32))
     prediction = pa.DictionaryArray.from_arrays(codes, pa.array(classes))

@@ -16,12 +16,7 @@ from storage.models.models import ModelVersion
 def usable(version: ModelVersion) -> Iterator[None]:
     """Say whatever a model fails with whose arrays are not what this release writes.
 
-    Raises
-    ------
-    CorruptFile
-        If the files are not what was written.
-    OutdatedModel
-        If they are.
+    Raises CorruptFile if the files are not what was written, OutdatedModel if they are.
     """
     try:
         yield
@@ -38,25 +33,14 @@ def training_command(version: ModelVersion) -> str:
 
 
 class Unusable:
-    """Versions that could not be used, and when, so that each request and poll does not look at every byte again.
-
-    Parameters
-    ----------
-    most : int
-        Versions to remember.
-    """
+    """Versions that could not be used, and when, so that each request and poll does not look at every byte again."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._known: dict[tuple[str, int, str], tuple[tuple[int, int], CorruptFile]] = {}
 
     def check(self, version: ModelVersion) -> None:
-        """Raise what was found last time, as long as the file is the same one.
-
-        Raises
-        ------
-        CorruptFile
-        """
+        """Raise what was found last time (CorruptFile), as long as the file is the same one."""
         mark, error = self._known.get(_key(version), (None, None))
         if error is not None and mark == _mark(version):
             raise error

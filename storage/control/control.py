@@ -63,16 +63,10 @@ class Control:
         """One transaction that others see whole or not at all; an exception undoes it.
 
         There is one writer at a time: it is waited for at the beginning, so that a transaction never fails half way.
-        SQLite knows no other way; PostgreSQL is made to do the same, as our writes are few and short.
-
-        Raises
-        ------
-        LeaseLost
-            If this process is a worker whose lease others have ended: nothing is written.
-        Unwritable
-            If the disk refuses: nothing is written.
-        OutcomeUnknown
-            If the disk refuses to sync the commit, and then refuses the write that would take it back.
+        SQLite knows no other way; PostgreSQL is made to do the same, as our writes are few and short. Raises LeaseLost
+        if this process is a worker whose lease others have ended: nothing is written; Unwritable if the disk refuses:
+        nothing is written; OutcomeUnknown if the disk refuses to sync the commit, and then refuses the write that would
+        take it back.
         """
         try:
             with self._transaction() as writer:
@@ -120,10 +114,8 @@ class Control:
     def absolute(self, stored: str) -> Path:
         """The path of a stored one.
 
-        Raises
-        ------
-        CorruptFile
-            If it leads out of the workspace: somebody has changed the database, and what it names may be removed.
+        Raises CorruptFile if it leads out of the workspace: somebody has changed the database, and what it names may be
+        removed.
         """
         if self.root is None:
             return Path(stored)
@@ -158,19 +150,13 @@ class Control:
 def open_control(url: str, root: Path | str | None = None) -> Control:
     """Open the control database, after bringing its tables up to date.
 
+    Raises ControlUnavailable if it cannot be reached or is locked for longer than `BUSY_TIMEOUT_S`; CorruptFile if the
+    SQLite file is damaged; NewerDatabase if a later release of fewpass has written it.
+
     Parameters
     ----------
     url : of SQLAlchemy, for example ``sqlite:////var/lib/fewpass/control.sqlite`` or ``postgresql://user@host/fewpass``
     root : the workspace to which stored paths are relative; by default the folder of a SQLite file
-
-    Raises
-    ------
-    ControlUnavailable
-        If it cannot be reached or is locked for longer than `BUSY_TIMEOUT_S`.
-    CorruptFile
-        If the SQLite file is damaged.
-    NewerDatabase
-        If a later release of fewpass has written it.
     """
     parsed = _with_driver(url)
     if root is None and parsed.database and parsed.get_backend_name() == "sqlite":

@@ -54,13 +54,7 @@ def take_lease(control: Control, worker: str, host: str, slot: int, lease_s: flo
 
 
 def renew_lease(control: Control, worker: str) -> None:
-    """Say that the worker lives.
-
-    Raises
-    ------
-    LeaseLost
-        If others have ended the lease.
-    """
+    """Say that the worker lives; LeaseLost if others have ended the lease."""
     renewed = sa.update(_WORKERS).where(_WORKERS.c.id == worker)
     with control.writing() as connection:
         values = {"beats": _WORKERS.c.beats + 1, "renewed_at": tables.now()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
@@ -16,6 +16,7 @@ from storage.errors import InvalidCursor
 from storage.names import is_name
 
 Item = TypeVar("Item")
+Made = TypeVar("Made")
 MAX_LIMIT = 1000
 MOST_NAMES = 1000  # that are looked through for a similar one
 DEFAULT_LIMIT = 100
@@ -23,16 +24,14 @@ DEFAULT_LIMIT = 100
 
 @dataclass(frozen=True)
 class Page(Generic[Item]):
-    """A part of a list.
-
-    Parameters
-    ----------
-    items : in the order of the list
-    next_cursor : to be passed for the page after; None if this is the last
-    """
+    """A part of a list, in its order; `next_cursor` is to be passed for the page after, None if this is the last."""
 
     items: tuple[Item, ...]
     next_cursor: str | None
+
+    def of(self, make: Callable[[Item], Made]) -> Page[Made]:
+        """The same part, of what is made of each item."""
+        return Page(tuple(map(make, self.items)), self.next_cursor)
 
 
 def pages(page_of: Callable[[int, str | None], Page[Item]]) -> Iterator[Item]:
@@ -54,18 +53,10 @@ def page_of_rows(
     cursor: str | None,
     *,
     newest_first: bool = False,
-) -> tuple[Sequence[tables.Row], str | None]:
-    """The rows after the cursor, ordered by a unique key, and the cursor of the page after.
+) -> Page[tables.Row]:
+    """The rows after the cursor, ordered by a unique key.
 
-    Parameters
-    ----------
-    limit : clipped to 1 … `MAX_LIMIT`
-    cursor : next_cursor of the page before, or None for the first page
-    newest_first : descending order of the key
-
-    Raises
-    ------
-    InvalidCursor
+    `limit` is clipped to 1 … `MAX_LIMIT`; `cursor` is None for the first page. Raises InvalidCursor.
     """
     limit = min(max(limit, 1), MAX_LIMIT)
     if cursor is not None:
@@ -74,10 +65,9 @@ def page_of_rows(
     query = query.order_by(key.desc() if newest_first else key).limit(limit + 1)
     rows = connection.execute(query).all()
     if len(rows) <= limit:
-        return rows, None
-    rows = rows[:limit]
-    last = json.dumps([rows[-1]._mapping[key]])
-    return rows, base64.urlsafe_b64encode(last.encode()).decode().rstrip("=")
+        return Page(tuple(rows), None)
+    last = json.dumps([rows[limit - 1]._mapping[key]])
+    return Page(tuple(rows[:limit]), base64.urlsafe_b64encode(last.encode()).decode().rstrip("="))
 
 
 def _key_of(cursor: str, python_type: type) -> int | str:

@@ -76,17 +76,9 @@ class Schedule:
 
 
 def create_schedule(control: Control, schedule: Schedule) -> Schedule:
-    """Store a schedule; repeating the same definition changes nothing.
+    """Store a schedule, and return it as stored; repeating the same definition changes nothing.
 
-    Returns
-    -------
-    the schedule as stored
-
-    Raises
-    ------
-    InvalidName
-    Conflict
-        If the name is taken by a schedule with another definition.
+    Raises InvalidName; Conflict if the name is taken by a schedule with another definition.
     """
     checked_name("schedule", schedule.name)
     now = tables.now()
@@ -104,27 +96,17 @@ def create_schedule(control: Control, schedule: Schedule) -> Schedule:
 
 
 def get_schedule(control: Control, name: str) -> Schedule:
-    """The schedule of that name.
-
-    Raises
-    ------
-    NotFound
-    """
+    """The schedule of that name; NotFound if there is none."""
     with control.reading() as connection:
         return _existing(connection, name)
 
 
 def list_schedules(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Schedule]:
-    """A page of the schedules, ordered by name.
-
-    Raises
-    ------
-    InvalidCursor
-    """
+    """A page of the schedules, ordered by name; InvalidCursor if the cursor is of another list."""
     with control.reading() as connection:
-        rows, next_cursor = page_of_rows(connection, sa.select(_SCHEDULES), _SCHEDULES.c.name, limit, cursor)
-        last = _last_runs(connection, [row.id for row in rows])
-    return Page(tuple(_schedule(row, last) for row in rows), next_cursor)
+        rows = page_of_rows(connection, sa.select(_SCHEDULES), _SCHEDULES.c.name, limit, cursor)
+        last = _last_runs(connection, [row.id for row in rows.items])
+    return rows.of(lambda row: _schedule(row, last))
 
 
 def active_schedules(control: Control) -> tuple[Schedule, ...]:
@@ -142,11 +124,7 @@ def due_schedules(control: Control, now: datetime) -> tuple[Schedule, ...]:
 def change_schedule(control: Control, before: Schedule, after: Schedule) -> Schedule:
     """Replace the definition of a schedule; its identity and its runs stay.
 
-    Raises
-    ------
-    NotFound
-    Conflict
-        If somebody else has changed it since `before` was read.
+    Raises NotFound, Conflict if somebody else has changed it since `before` was read.
     """
     with control.writing() as connection:
         stored = _existing(connection, before.name)
@@ -159,12 +137,7 @@ def change_schedule(control: Control, before: Schedule, after: Schedule) -> Sche
 
 
 def delete_schedule(control: Control, name: str) -> Schedule:
-    """Forget a schedule and its runs; jobs and models stay.
-
-    Raises
-    ------
-    NotFound
-    """
+    """Forget a schedule and its runs; NotFound if there is none. Jobs and models stay."""
     with control.writing() as connection:
         schedule = _existing(connection, name)
         connection.execute(sa.delete(_RUNS).where(_RUNS.c.schedule == schedule.id))
@@ -188,12 +161,7 @@ def last_job(control: Control, schedule: Schedule) -> str | None:
 
 
 def record_run(control: Control, schedule: Schedule, run: Run) -> Run:
-    """Keep what came of a run; of two that decide about the same time, the first counts.
-
-    Returns
-    -------
-    the run as stored
-    """
+    """Keep what came of a run, and return it as stored; of two that decide about the same time, the first counts."""
     with control.writing() as connection:
         here = (_RUNS.c.schedule == schedule.id) & (_RUNS.c.due_at == run.due_at)
         row = connection.execute(sa.select(_RUNS).where(here)).one_or_none()
@@ -213,17 +181,11 @@ def set_next_due(control: Control, schedule: Schedule, next_due_at: datetime) ->
 
 
 def list_runs(control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Run]:
-    """A page of the runs of a schedule, newest first.
-
-    Raises
-    ------
-    NotFound, InvalidCursor
-    """
+    """A page of the runs of a schedule, newest first; NotFound if there is no such schedule, InvalidCursor."""
     with control.reading() as connection:
         schedule = _existing(connection, name)
         query = sa.select(_RUNS).where(_RUNS.c.schedule == schedule.id)
-        rows, next_cursor = page_of_rows(connection, query, _RUNS.c.id, limit, cursor, newest_first=True)
-    return Page(tuple(_run(row) for row in rows), next_cursor)
+        return page_of_rows(connection, query, _RUNS.c.id, limit, cursor, newest_first=True).of(_run)
 
 
 def _several(control: Control, query: tables.Select) -> tuple[Schedule, ...]:

@@ -34,12 +34,7 @@ class BrowserSession:
 
 
 def open_session(control: Control, key_sha256: str, origin: str, lifetime: timedelta) -> str:
-    """Begin a session, and forget those that have expired.
-
-    Returns
-    -------
-    its id, which is not stored and cannot be shown again
-    """
+    """Begin a session, and forget those that have expired; returns its id, which is not stored and cannot be shown again."""
     session_id = secrets.token_urlsafe(32)
     now = tables.now()
     row = BrowserSession(session_sha256(session_id), key_sha256, origin, now + lifetime)

@@ -20,16 +20,9 @@ class UnreadableDatabase(StorageError, ValueError):
 
 @contextmanager
 def duckdb_rows(path: Path, query: str, spill: Path) -> Iterator[pa.RecordBatchReader]:
-    """What a query gives on a DuckDB file, which is opened for reading only.
+    """What a query gives on a DuckDB file, which is opened for reading only (UnreadableDatabase).
 
-    Parameters
-    ----------
-    spill : Path
-        Folder for what a large query does not hold in memory.
-
-    Raises
-    ------
-    UnreadableDatabase
+    What a large query does not hold in memory goes to the folder `spill`.
     """
     try:
         # A reader that is left open keeps the database open, and the next one of this process would wait for it.
@@ -49,17 +42,9 @@ def _reader(connection: duckdb.DuckDBPyConnection, query: str) -> pa.RecordBatch
 
 @contextmanager
 def postgres_rows(uri: str, query: str) -> Iterator[pa.RecordBatchReader]:
-    """What a query gives on a PostgreSQL server, in a transaction that is rolled back.
+    """What a query gives on a PostgreSQL server, in a transaction that is rolled back; the URI is as libpq takes it.
 
-    Parameters
-    ----------
-    uri : str
-        As libpq takes it.
-
-    Raises
-    ------
-    UnreadableDatabase
-        Also if the driver is not installed.
+    Raises UnreadableDatabase, also if the driver is not installed.
     """
     try:
         from adbc_driver_postgresql import dbapi

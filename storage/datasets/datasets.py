@@ -44,17 +44,9 @@ class Dataset:
 
 
 def register_dataset(control: Control, dataset: Dataset) -> Dataset:
-    """Store a dataset; repeating a registration with the same uris, target and columns changes nothing.
+    """Store a dataset, and return it as stored; repeating a registration with the same uris, target and columns changes nothing.
 
-    Returns
-    -------
-    the dataset as stored
-
-    Raises
-    ------
-    InvalidName
-    Conflict
-        If the name is taken by a dataset with another definition.
+    Raises InvalidName; Conflict if the name is taken by a dataset with another definition.
     """
     checked_name("dataset", dataset.name)
     dataset = replace(dataset, created_at=tables.now())
@@ -72,9 +64,7 @@ def register_dataset(control: Control, dataset: Dataset) -> Dataset:
 def describe_dataset(control: Control, name: str, schema_json: str, files: Sequence[Mapping[str, object]]) -> Dataset:
     """Store what was found in the dataset: its schema and its files; replaces what was found before.
 
-    Raises
-    ------
-    NotFound
+    Raises NotFound if there is none.
     """
     with control.writing() as connection:
         _existing(connection, name)
@@ -91,12 +81,7 @@ def keep_files(control: Control, name: str, files: Sequence[Mapping[str, object]
 
 
 def get_dataset(control: Control, name: str) -> Dataset:
-    """The dataset of that name.
-
-    Raises
-    ------
-    NotFound
-    """
+    """The dataset of that name; NotFound if there is none."""
     with control.reading() as connection:
         return _dataset(_existing(connection, name))
 
@@ -108,27 +93,15 @@ def is_registered(control: Control, name: str) -> bool:
 
 
 def list_datasets(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Dataset]:
-    """A page of the datasets, ordered by name.
-
-    Raises
-    ------
-    InvalidCursor
-    """
+    """A page of the datasets, ordered by name; InvalidCursor if the cursor is of another list."""
     with control.reading() as connection:
-        rows, next_cursor = page_of_rows(connection, sa.select(_DATASETS), _DATASETS.c.name, limit, cursor)
-    return Page(tuple(_dataset(row) for row in rows), next_cursor)
+        return page_of_rows(connection, sa.select(_DATASETS), _DATASETS.c.name, limit, cursor).of(_dataset)
 
 
 def delete_dataset(control: Control, name: str) -> Dataset:
-    """Forget a dataset; its Parquet files are the user's and stay, and so do the models learned from it.
+    """Forget a dataset, and return it (NotFound if there is none).
 
-    Returns
-    -------
-    the dataset that was deleted
-
-    Raises
-    ------
-    NotFound
+    Its Parquet files are the user's and stay, and so do the models learned from it.
     """
     with control.writing() as connection:
         row = _existing(connection, name)

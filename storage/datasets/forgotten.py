@@ -17,13 +17,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Rule:
-    """Rows that are forgotten.
-
-    Parameters
-    ----------
-    where : the condition that they fulfil, in SQL
-    forgotten_at : aware, UTC
-    """
+    """Rows that are forgotten: the condition that they fulfil, in SQL, and since when, aware, UTC."""
 
     where: str
     forgotten_at: datetime
@@ -53,19 +47,11 @@ def rule_sha256(where: str) -> str:
 
 
 class Forgotten:
-    """The rules of one data set in one small file, replaced whole.
+    """The rules of one data set in one small file, replaced whole; the first rule makes it.
 
     Beside each rule stand the files that were searched and how many rows they had, so that no file is searched twice;
-    and the same by their footers, which tell a file again that was moved or copied.
-
-    Parameters
-    ----------
-    path : made by the first rule
-
-    Raises
-    ------
-    CorruptFile
-        If the file cannot be read: learning without its rules would learn what was to be forgotten.
+    and the same by their footers, which tell a file again that was moved or copied. Raises CorruptFile if the file cannot
+    be read: learning without its rules would learn what was to be forgotten.
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,10 +74,7 @@ class Forgotten:
     def add(self, where: str, since: datetime | None = None) -> None:
         """Add a rule; one that stands already stays.
 
-        Parameters
-        ----------
-        since : datetime, optional
-            When the rule was made elsewhere, of which this is a copy: what was taken back here after that does not come back.
+        `since` is when the rule was made elsewhere, of which this is a copy: what was taken back here after that stays away.
         """
         rule = self._rules.get(where)
         if rule is None:
@@ -138,9 +121,7 @@ class Forgotten:
     def save(self) -> None:
         """Write what has changed, beside what others have written since this was read.
 
-        Raises
-        ------
-        Unwritable, CorruptFile
+        Raises Unwritable or CorruptFile.
         """
         if self._is_changed:
             with locked(self.path):

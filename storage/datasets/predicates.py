@@ -31,22 +31,9 @@ _DIVISIONS = {"/", "//", "%"}
 class RowPredicate:
     """A condition that a row fulfils or not; NULL means not, and so does a value with which it cannot be computed.
 
-    Parameters
-    ----------
-    text : str
-        An SQL condition on columns: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, arithmetic, casts.
-    is_new : bool
-        Whether to refuse also what may fail on values of later files: rules of earlier releases may hold that.
-
-    Attributes
-    ----------
-    columns : tuple of str
-        The columns that it names.
-
-    Raises
-    ------
-    InvalidPredicate
-        Saying what is not understood or not allowed.
+    `text` is an SQL condition on columns: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, arithmetic, casts.
+    `is_new` refuses also what may fail on values of later files: rules of earlier releases may hold that. `columns` are
+    those that it names. InvalidPredicate says what is not understood or not allowed.
     """
 
     def __init__(self, text: str, *, is_new: bool = False) -> None:
@@ -73,15 +60,8 @@ class RowPredicate:
     def mask(self, rows: pa.RecordBatch, *, is_strict: bool = False) -> NDArray[np.bool_]:
         """(n_rows,) bool: which rows fulfil the condition.
 
-        Parameters
-        ----------
-        is_strict : bool
-            Whether a value with which the condition cannot be computed is an error, and not a row that does not fulfil it.
-
-        Raises
-        ------
-        InvalidPredicate
-            If a column is missing, or types do not allow the comparison.
+        With `is_strict` a value with which it cannot be computed is an error, and not a row that does not fulfil it. Raises
+        InvalidPredicate also if a column is missing, or types do not allow the comparison.
         """
         connection = self._connection()
         table = pa.Table.from_batches([rows])
@@ -160,9 +140,7 @@ def _expressions(root: object) -> Iterator[tuple[dict[str, object], int]]:
 def _check_total(text: str, node: dict[str, object], depth: int) -> None:
     """Refuse what has no value for some values of a column: rules stand for files that are not there yet.
 
-    Raises
-    ------
-    InvalidPredicate
+    Raises InvalidPredicate.
     """
     if depth > _MAX_DEPTH:
         raise InvalidPredicate(text[:200], f"it is nested more than {_MAX_DEPTH} deep")

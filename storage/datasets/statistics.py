@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -21,24 +20,6 @@ from storage.files.workspace_layout import drafting, refusals_of_the_disk, settl
 from storage.names import checked_key
 
 _IPC = "arrow.stream"
-
-
-@dataclass(frozen=True)
-class StoredStatistic:
-    """A statistic in a store.
-
-    Parameters
-    ----------
-    key : what it is of
-    path : of its file
-    n_bytes : of its file
-    written_at : aware, UTC
-    """
-
-    key: str
-    path: Path
-    n_bytes: int
-    written_at: datetime
 
 
 @dataclass(frozen=True)
@@ -60,16 +41,12 @@ class Entry:
 
 
 class StatisticStore:
-    """The statistics in one folder, one DuckDB file ``<key>-<sha256 of the file>.duckdb`` each.
+    """The statistics in one folder, one DuckDB file ``<key>-<sha256 of the file>.duckdb`` each; the first makes the folder.
 
     As the name of a file says what its bytes are, one rename publishes a statistic together with the proof of it, and
     two processes that store the same key at once leave two files of which either is right.
 
     Beside a statistic whose files are known lies ``<same name>.json``, which says so without opening the database.
-
-    Parameters
-    ----------
-    directory : made when the first statistic is stored
     """
 
     def __init__(self, directory: Path | str) -> None:
@@ -78,18 +55,9 @@ class StatisticStore:
         self._reader, self._writer = duckdb_files.Instance(self.directory), duckdb_files.Instance()
 
     def get(self, key: str) -> pa.Table | None:
-        """The table that was stored under the key, or None.
+        """The table that was stored under the key, a SHA-256 of specification, schema and files in hexadecimal digits, or None.
 
-        Parameters
-        ----------
-        key : SHA-256 of specification, schema and files, in hexadecimal digits
-
-        Raises
-        ------
-        InvalidName
-            If the key is not a SHA-256.
-        CorruptFile
-            If the file is damaged. `discard` the key and count again.
+        Raises InvalidName if the key is not a SHA-256; CorruptFile if the file is damaged: `discard` the key and count again.
         """
         for path in self._paths(checked_key(key)):
             with suppress(FileNotFoundError):  # pruned by another process since the folder was listed
@@ -127,7 +95,7 @@ class StatisticStore:
         """Store a table; a key that is there already keeps what it has.
 
         Columns of numbers, booleans and text become columns of the SQL table ``statistic``; all others (lists, binary,
-        …) are kept as Arrow streams in the SQL table ``arrays``.
+        …) are kept as Arrow streams in the SQL table ``arrays``. Raises InvalidName or Unwritable.
 
         Parameters
         ----------
@@ -136,11 +104,6 @@ class StatisticStore:
         spec : kept beside it
         schema : by which it was counted, as JSON
         files : identities of the files whose rows it holds; without any, `entries` does not list it
-
-        Raises
-        ------
-        InvalidName
-        Unwritable
         """
         if self._paths(checked_key(key)):
             return
@@ -158,30 +121,18 @@ class StatisticStore:
         for path in self._paths(checked_key(key)):
             _unlink(path)
 
-    def stored(self) -> tuple[StoredStatistic, ...]:
-        """What there is, last written first."""
+    def prune(self, max_bytes: int) -> None:
+        """Remove the oldest statistics until the others fit; they can all be counted again."""
         found = []
         for path in self.directory.glob("*-*.duckdb"):
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):  # pruned by another process
                 status = path.stat()
-                written_at = datetime.fromtimestamp(status.st_mtime, UTC)
-                found.append(StoredStatistic(path.stem.partition("-")[0], path, status.st_size, written_at))
-        return tuple(sorted(found, key=lambda statistic: (statistic.written_at, statistic.key), reverse=True))
-
-    def prune(self, max_bytes: int) -> tuple[StoredStatistic, ...]:
-        """Remove the oldest statistics until the others fit; they can all be counted again.
-
-        Returns
-        -------
-        those that were removed
-        """
-        removed, total = [], 0
-        for statistic in self.stored():
-            total += statistic.n_bytes
+                found.append((status.st_mtime, path.name, status.st_size))
+        total = 0
+        for _, name, n_bytes in sorted(found, reverse=True):
+            total += n_bytes
             if total > max_bytes:
-                _unlink(statistic.path)
-                removed.append(statistic)
-        return tuple(removed)
+                _unlink(self.directory / name)
 
     def _paths(self, key: str) -> list[Path]:
         return sorted(self.directory.glob(f"{key}-*.duckdb"))

@@ -30,15 +30,8 @@ def drafting_beside(path: Path) -> Iterator[Path]:
 def settle_tree(draft: Path, path: Path) -> None:
     """Give a complete folder its name: fsync of every file, of every folder, rename, fsync of the folder above.
 
-    Parameters
-    ----------
-    draft : on the same file system
-    path : may be an empty folder, which is replaced
-
-    Raises
-    ------
-    OSError
-        If the disk refuses; `drafting_beside` says it as Unwritable.
+    The draft is on the same file system; the path may be an empty folder, which is replaced. Raises OSError if the disk
+    refuses; `drafting_beside` says it as Unwritable.
     """
     for parent, _, names in os.walk(draft, topdown=False):
         for name in names:

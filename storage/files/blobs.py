@@ -81,12 +81,7 @@ def _parts(blob: Blob) -> Iterator[pa.RecordBatch]:
 
 
 def read_blobs(connection: duckdb.DuckDBPyConnection, path: Path) -> list[Blob]:
-    """All blobs, in the order in which they were written, each checked against its SHA-256.
-
-    Raises
-    ------
-    CorruptFile
-    """
+    """All blobs, in the order in which they were written; CorruptFile if the SHA-256 of one differs."""
     heads = connection.sql(
         "SELECT name, any_value(dtype), any_value(shape), any_value(sha256), sum(n_bytes) "
         "FROM arrays GROUP BY name ORDER BY min(rowid)"
@@ -117,13 +112,7 @@ def _unpacked(path: Path, name: str, data: pa.Buffer, n_bytes: int) -> np.ndarra
 
 
 def array_of_blob(path: Path, blob: Blob) -> np.ndarray:
-    """The array that a blob holds, read-only, without a copy.
-
-    Raises
-    ------
-    CorruptFile
-        If dtype, shape and size do not fit.
-    """
+    """The array that a blob holds, read-only, without a copy; CorruptFile if dtype, shape and size do not fit."""
     dtype = np.dtype(blob.dtype)
     if math.prod(blob.shape) * dtype.itemsize != blob.data.size:
         reason = f"array {blob.name!r} does not have its {blob.shape} elements. Restore the file from a backup."

@@ -16,12 +16,7 @@ _DIGEST_BYTES = 32
 
 
 class CheckpointFile:
-    """A table and a note, as an Arrow stream with its SHA-256 before it.
-
-    Parameters
-    ----------
-    path : made, with its folder, by the first save
-    """
+    """A table and a note, as an Arrow stream with its SHA-256 before it; the first save makes the file and its folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,12 +34,7 @@ class CheckpointFile:
         return table, json.loads(table.schema.metadata[_NOTE])
 
     def save(self, table: pa.Table, note: Note) -> None:
-        """Replace what was saved; a reader finds the old content or the new one.
-
-        Raises
-        ------
-        Unwritable
-        """
+        """Replace what was saved; a reader finds the old content or the new one. Unwritable if the disk refuses."""
         noted = table.replace_schema_metadata({**(table.schema.metadata or {}), _NOTE: json.dumps(note)})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, noted.schema) as writer:

@@ -26,12 +26,7 @@ def with_sum(document: Mapping[str, object]) -> str:
 def checked_document(path: Path, text: str | bytes) -> dict[str, object]:
     """The object that `with_sum` wrote; of one without a sum, as earlier releases wrote them, nothing is checked.
 
-    Raises
-    ------
-    CorruptFile
-        If the sum is another one.
-    ValueError, TypeError
-        If the text is no JSON object.
+    Raises CorruptFile if the sum is another one, ValueError or TypeError if the text is no JSON object.
     """
     document = json.loads(text)
     if not isinstance(document, dict):
@@ -48,12 +43,9 @@ def _sum_of(document: Mapping[str, object]) -> str:
 
 
 def seal(path: Path, token: bytes) -> None:
-    """Put the sum of a whole file into the file itself, in the places that were left for it.
+    """Put the sum of a whole file, a draft, into the file itself, in the places that were left for it.
 
-    Parameters
-    ----------
-    path : of a draft
-    token : found in the file where the sum belongs, before as many zeros as a sum has digits
+    `token` stands where the sum belongs, before as many zeros as a sum has digits.
     """
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
         places = _places(content, token)

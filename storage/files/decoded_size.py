@@ -16,19 +16,11 @@ _REMEDY = "Export it again; or import it where more is allowed (FEWPASS_MAX_MODE
 
 
 def check_decoded_size(path: Path, max_bytes: int) -> int:
-    """Refuse a model file that would take more memory than is allowed; returns the bytes that it takes.
+    """Refuse a DuckDB file of a model that would take more memory than is allowed; returns the bytes that it takes.
 
     A few kilobytes of a DuckDB file may stand for a billion equal rows, and a part of an array may be packed a thousandfold.
     Rows are counted, then lengths of texts and what parts say that they unpack to; nothing is fetched or unpacked.
-
-    Parameters
-    ----------
-    path : of the DuckDB file
-
-    Raises
-    ------
-    CorruptFile
-        Naming the table.
+    CorruptFile names the table.
     """
     with duckdb_files.reading(path) as connection:
         columns = connection.sql(

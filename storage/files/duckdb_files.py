@@ -36,12 +36,7 @@ _CONFINED = "SET enable_external_access = false"
 class Instance:
     """A running DuckDB, to which files are attached in turn: to start one takes longer than to read or write a small file.
 
-    Whoever comes while it is in use, or after it has failed, starts another.
-
-    Parameters
-    ----------
-    folder : Path, optional
-        Beyond which it reaches no file.
+    Whoever comes while it is in use, or after it has failed, starts another. Beyond a folder it reaches no file.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -81,15 +76,8 @@ class Instance:
 def writing(draft: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to a new DuckDB file; on success its write-ahead log is checkpointed into it and it is closed.
 
-    Parameters
-    ----------
-    draft : a path in a private folder (`storage.files.workspace_layout.drafting`); DuckDB spills beside it
-    instance : of somebody who writes many files; by default one of its own
-
-    Raises
-    ------
-    Unwritable
-        If the disk refuses.
+    The draft is in a private folder (`storage.files.workspace_layout.drafting`); DuckDB spills beside it. `instance` is of
+    somebody who writes many files; by default one of its own. Raises Unwritable if the disk refuses.
     """
     options = f"STORAGE_VERSION '{STORAGE_VERSION}'"
     try:
@@ -111,17 +99,9 @@ def writing(draft: Path, instance: Instance | None = None) -> Iterator[duckdb.Du
 
 @contextmanager
 def reading(path: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that reads a published file.
+    """A connection that reads a published file; CorruptFile if DuckDB cannot make sense of it.
 
-    Parameters
-    ----------
-    path : of the file
-    instance : of the file's folder, of somebody who reads many files; by default one of its own
-
-    Raises
-    ------
-    CorruptFile
-        If DuckDB cannot make sense of it.
+    `instance` is of the file's folder, of somebody who reads many files; by default one of its own.
     """
     # DuckDB would replay a log, and damage in one opens silently with fewer rows.
     if path.with_name(path.name + ".wal").exists():
@@ -152,10 +132,7 @@ def insert(
 def create(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
     """Make a table of an Arrow table, in the order of its rows.
 
-    Raises
-    ------
-    Unstorable
-        If SQL cannot hold it: it has no columns, or one of a type that DuckDB does not know.
+    Raises Unstorable if SQL cannot hold it: it has no columns, or one of a type that DuckDB does not know.
     """
     if table.num_columns == 0:
         raise Unstorable(f"Table {name!r}", "it has no columns.")

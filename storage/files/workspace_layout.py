@@ -24,12 +24,7 @@ _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM,
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything of one workspace is kept.
-
-    Parameters
-    ----------
-    root : the workspace directory
-    """
+    """Where everything of one workspace is kept, below its root."""
 
     root: Path
 
@@ -94,20 +89,11 @@ class Layout:
 
 @contextmanager
 def drafting(directory: Path, name: str) -> Iterator[Path]:
-    """A path in a private folder inside `directory`, for a file that is not yet fit to be seen.
+    """The path of a draft in a private folder inside `directory`, for a file that is not yet fit to be seen.
 
     The folder is removed at the end, with whatever is still in it (also a write-ahead log or spilled blocks). While it
     lives it is locked; the kernel drops the lock when the writer dies, however it dies, and so `sweep` knows the
-    abandoned ones without asking about process ids or ages.
-
-    Parameters
-    ----------
-    directory : created if missing
-    name : of the draft; the file is not created
-
-    Yields
-    ------
-    the path of the draft
+    abandoned ones without asking about process ids or ages. A missing directory is created, the file is not.
     """
     with refusals_of_the_disk(directory):
         _make_directory(directory)
@@ -133,24 +119,16 @@ def locked(path: Path) -> Iterator[None]:
 def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Make a folder, and those above it, durably; a mode is for the folder alone, and only if it is new.
 
-    Raises
-    ------
-    Unwritable
+    Raises Unwritable if the disk refuses.
     """
     with refusals_of_the_disk(folder):
         _make_directory(folder, mode)
 
 
 class Temporary(ExitStack):
-    """A private folder inside `directory`, until it is closed; that of a process that was killed is swept away.
+    """A private folder, its `path`, inside `directory`, until it is closed; that of a process that was killed is swept away.
 
-    Parameters
-    ----------
-    directory : created if missing
-
-    Attributes
-    ----------
-    path : of the folder
+    A missing directory is created.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -164,12 +142,7 @@ class Temporary(ExitStack):
 
 
 class Witness:
-    """Knows a file again: a database that was removed can be written on, and all of it is lost.
-
-    Parameters
-    ----------
-    path : that exists
-    """
+    """Knows a file again: a database that was removed can be written on, and all of it is lost."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -183,12 +156,7 @@ class Witness:
         return status.st_dev, status.st_ino
 
     def check(self) -> None:
-        """Refuse a file that is not the one of the beginning.
-
-        Raises
-        ------
-        Unwritable
-        """
+        """Refuse a file that is not the one of the beginning; Unwritable if the disk refuses."""
         if self._look() != self._identity:
             reason = (
                 "it was removed or replaced while it was open, and what is written now would be lost. Stop all servers of "
@@ -264,12 +232,8 @@ def sweep_one(folder: Path) -> bool:
 def files_below(directory: Path) -> Iterator[Path]:
     """The files below a directory in the order of their names, without drafts and other hidden ones.
 
-    A folder that vanishes meanwhile is passed over, and so may a file have vanished when its path comes.
-
-    Raises
-    ------
-    Unwritable
-        If a folder cannot be read: its files would be missing without a word.
+    A folder that vanishes meanwhile is passed over, and so may a file have vanished when its path comes. Raises
+    Unwritable if a folder cannot be read: its files would be missing without a word.
     """
 
     def refuse(error: OSError) -> None:
@@ -284,10 +248,7 @@ def files_below(directory: Path) -> Iterator[Path]:
 def settle(draft: Path, path: Path, mode: int = _READ_ONLY) -> None:
     """Give a complete draft its name: fsync, its mode, rename, fsync of the folder.
 
-    Raises
-    ------
-    Unwritable
-        If the disk refuses; the name is then not taken, or taken by the whole file.
+    Raises Unwritable if the disk refuses; the name is then not taken, or taken by the whole file.
     """
     with refusals_of_the_disk(path):
         with draft.open("rb") as file:
@@ -309,24 +270,12 @@ def fsync_directory(directory: Path) -> None:
 
 @contextmanager
 def publish(path: Path | str, *, replace: bool = False, mode: int = _READ_ONLY) -> Iterator[Path]:
-    """Write a file so that others see all of it or nothing.
+    """Write a file so that others see all of it or nothing; its folder is created if missing.
 
-    Parameters
-    ----------
-    path : the final path; its folder is created if missing
-    replace : whether a file of that name may be replaced. Only for files that readers map: DuckDB, given a path that it
-        has open, silently goes on reading the file before.
-
-    Yields
-    ------
-    a temporary path on the same file system, to be written and closed by the caller; removed if the caller raises
-
-    Raises
-    ------
-    Conflict
-        If the name is taken and `replace` is false.
-    Unwritable
-        If the disk refuses.
+    Yields a temporary path on the same file system, to be written and closed by the caller; removed if the caller raises.
+    `replace` says whether a file of that name may be replaced. Only for files that readers map: DuckDB, given a path that
+    it has open, silently goes on reading the file before. Raises Conflict if the name is taken and `replace` is false;
+    Unwritable if the disk refuses.
     """
     path = Path(path)
     _check_free(path, replace)
@@ -348,24 +297,13 @@ def sha256_of_file(path: Path | str) -> str:
 
 
 def write_manifest(path: Path | str, files: dict[str, str]) -> None:
-    """Publish the SHA-256 of files beside `path`, in the format that ``sha256sum --check`` reads.
-
-    Parameters
-    ----------
-    files : file name -> SHA-256
-    """
+    """Publish file name -> SHA-256 beside `path`, in the format that ``sha256sum --check`` reads."""
     with publish(path, replace=True) as draft:
         draft.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in sorted(files.items())), encoding="utf-8")
 
 
 def read_manifest(path: Path | str) -> dict[str, str]:
-    """File name -> SHA-256 of a manifest.
-
-    Raises
-    ------
-    CorruptFile
-        If it is missing or not a manifest.
-    """
+    """File name -> SHA-256 of a manifest; CorruptFile if it is missing or not a manifest."""
     path = Path(path)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -381,13 +319,7 @@ def read_manifest(path: Path | str) -> dict[str, str]:
 
 
 def verify_file(path: Path | str, sha256: str) -> None:
-    """Check the bytes of a file.
-
-    Raises
-    ------
-    CorruptFile
-        If it is missing or its SHA-256 differs.
-    """
+    """Check the bytes of a file; CorruptFile if it is missing or its SHA-256 differs."""
     path = Path(path)
     try:
         actual = sha256_of_file(path)

@@ -20,13 +20,9 @@ _VERSIONS, _ALIASES, _MOVES = tables.versions, tables.aliases, tables.moves
 
 @dataclass(frozen=True)
 class AliasMove:
-    """One step in the history of an alias.
+    """One step in the history of an alias: the version that it pointed at from then on, and why, in the words of who moved it.
 
-    Parameters
-    ----------
-    alias, version : the alias pointed at this version from then on
-    reason : why, in the words of who moved it
-    moved_at : aware, UTC
+    `moved_at` is aware, UTC.
     """
 
     alias: str
@@ -38,11 +34,7 @@ class AliasMove:
 def set_alias(control: Control, name: str, alias: str, version: int, reason: str = "") -> None:
     """Point an alias at a version; to set it where it is already changes nothing.
 
-    Raises
-    ------
-    InvalidName
-    NotFound
-        If there is no such version.
+    Raises InvalidName, NotFound if there is no such version.
     """
     with control.writing() as connection:
         point_alias(connection, name, alias, version, reason)
@@ -65,12 +57,7 @@ def aliased_version(connection: Connection, name: str, alias: str) -> int | None
 
 
 def delete_alias(control: Control, name: str, alias: str) -> None:
-    """Remove an alias; the version it pointed at stays.
-
-    Raises
-    ------
-    NotFound
-    """
+    """Remove an alias (NotFound if there is none); the version it pointed at stays."""
     with control.writing() as connection:
         if _pointer(connection, name, alias) is None:
             raise _no_alias(connection, name, alias)
@@ -101,16 +88,8 @@ def _no_alias(connection: Connection, name: str, alias: str) -> NotFound:
 def roll_back(control: Control, name: str, alias: str, reason: str = "rolled back") -> int:
     """Point an alias where it pointed before; a second call goes back further. Deleted versions are passed over.
 
-    Returns
-    -------
-    the version it points at now
-
-    Raises
-    ------
-    NotFound
-        If there is no such alias.
-    Conflict
-        If it has never pointed elsewhere, or those versions are all deleted.
+    Returns the version it points at now. Raises NotFound if there is no such alias; Conflict if it has never pointed
+    elsewhere, or those versions are all deleted.
     """
     with control.writing() as connection:
         here = _pointer(connection, name, alias)
@@ -132,18 +111,12 @@ def alias_history(
 ) -> Page[AliasMove]:
     """A page of the moves of a model's aliases, newest first; also of those that are deleted.
 
-    Raises
-    ------
-    NotFound
-        If no model can have that name.
-    InvalidCursor
+    Raises NotFound if no model can have that name, InvalidCursor.
     """
-    known_name("model", name)
+    query = sa.select(_MOVES).where(_MOVES.c.name == known_name("model", name))
     with control.reading() as connection:
-        rows, next_cursor = page_of_rows(
-            connection, sa.select(_MOVES).where(_MOVES.c.name == name), _MOVES.c.id, limit, cursor, newest_first=True
-        )
-    return Page(tuple(AliasMove(row.alias, row.version, row.reason, row.moved_at) for row in rows), next_cursor)
+        rows = page_of_rows(connection, query, _MOVES.c.id, limit, cursor, newest_first=True)
+    return rows.of(lambda row: AliasMove(row.alias, row.version, row.reason, row.moved_at))
 
 
 def _exists(connection: Connection, name: str, version: int) -> bool:

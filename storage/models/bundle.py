@@ -71,21 +71,9 @@ def _padding(size: int) -> bytes:
 
 
 def unpack_bundle(path: Path, model: Path) -> Mapping[str, object]:
-    """Take a bundle apart.
+    """Take a bundle apart: the DuckDB file goes to `model`; returns the manifest, whose SHA-256 is that of `model`.
 
-    Parameters
-    ----------
-    path : of the bundle
-    model : where the DuckDB file goes
-
-    Returns
-    -------
-    the manifest; its SHA-256 is that of `model`
-
-    Raises
-    ------
-    CorruptFile
-        If it is not a bundle, is cut short, or the model is not the one that the manifest names.
+    Raises CorruptFile if it is not a bundle, is cut short, or the model is not the one that the manifest names.
     """
     try:
         with tarfile.open(path, "r:") as tar:

@@ -40,16 +40,9 @@ class _Description(TypedDict):
 
 
 def array_bytes(name: str, array: np.ndarray) -> np.ndarray:
-    """The elements of an array in C order, without a copy where they already are.
+    """The elements of an array in C order, (nbytes,) uint8, without a copy where they already are.
 
-    Returns
-    -------
-    (nbytes,) uint8
-
-    Raises
-    ------
-    Unstorable
-        If the elements are Python objects, or have fields.
+    Raises Unstorable if the elements are Python objects, or have fields.
     """
     array = np.asarray(array)
     if array.dtype.hasobject or array.dtype.names or array.dtype.itemsize == 0:
@@ -72,13 +65,7 @@ def _described(arrays: Mapping[str, np.ndarray]) -> list[_Description]:
 
 
 def header_json(value: object) -> str:
-    """JSON of a header.
-
-    Raises
-    ------
-    Unstorable
-        If it holds something that JSON does not.
-    """
+    """JSON of a header; Unstorable if it holds something that JSON does not."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
@@ -89,21 +76,11 @@ def header_json(value: object) -> str:
 def write_compiled(
     path: Path | str, header: Mapping[str, object], arrays: Mapping[str, np.ndarray], *, replace: bool = False
 ) -> None:
-    """Publish the compiled form of a model.
+    """Publish the compiled form of a model: a header that JSON can hold, and arrays by name.
 
-    Parameters
-    ----------
-    path : of the new file
-    header : what JSON can hold
-    arrays : name -> array of any shape, of numbers, booleans or fixed-width text
-    replace : whether a file of that name is replaced; processes that have mapped it keep what they have
-
-    Raises
-    ------
-    Unstorable
-    Conflict
-        If the name is taken and `replace` is false.
-    Unwritable
+    The arrays are of any shape, of numbers, booleans or fixed-width text. With `replace` a file of that name is replaced;
+    processes that have mapped it keep what they have. Raises Unstorable; Conflict if the name is taken and `replace` is
+    false; Unwritable.
     """
     text = header_json({"header": dict(header), "arrays": _described(arrays)}).encode()
     columns = [_list_of(name, np.asarray(array)) for name, array in arrays.items()]
@@ -131,23 +108,12 @@ def _list_of(name: str, array: np.ndarray) -> pa.LargeListArray:
     return pa.LargeListArray.from_arrays(pa.array([0, flat.size], pa.int64()), pa.array(flat))
 
 
-def map_compiled(path: Path | str, *, verify: bool = False) -> tuple[Header, Arrays]:
-    """Map the compiled form of a model into memory.
+def map_compiled(path: Path | str) -> tuple[Header, Arrays]:
+    """Map the compiled form of a model into memory: header, and name -> read-only array; CorruptFile if it is damaged.
 
     All of it is read once, to check its sum, at the speed of memory where the kernel holds the file already; so no flipped
-    bit becomes an answer. Files of earlier releases have no such sum.
-
-    Parameters
-    ----------
-    verify : whether to check the SHA-256 of every array as well (about 2 GB/s)
-
-    Returns
-    -------
-    header, and name -> read-only array, all views of one mapping that lives as long as any of them
-
-    Raises
-    ------
-    CorruptFile
+    bit becomes an answer. Files of earlier releases have no such sum. All arrays are views of one mapping that lives as
+    long as any of them.
     """
     path = Path(path)
     try:
@@ -157,14 +123,11 @@ def map_compiled(path: Path | str, *, verify: bool = False) -> tuple[Header, Arr
             raise CorruptFile(path, "its header has changed. Rebuild it from the model's DuckDB file.")
         _check_seal(path, batch.schema.metadata, text)
         contents = json.loads(text)
-        specs = contents["arrays"]
-        arrays = {spec["name"]: _array(batch.column(i), spec) for i, spec in enumerate(specs)}
+        arrays = {spec["name"]: _array(batch.column(i), spec) for i, spec in enumerate(contents["arrays"])}
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         if isinstance(error, CorruptFile):
             raise
         raise CorruptFile(path, f"{error}. Rebuild it from the model's DuckDB file.") from error
-    if verify:
-        _check_arrays(path, specs, arrays)
     return contents["header"], arrays
 
 
@@ -197,10 +160,3 @@ def _array(column: pa.LargeListArray, spec: _Description) -> np.ndarray:
     array = np.empty(shape, dtype) if flat.size == 0 else flat.view(dtype).reshape(shape)
     array.flags.writeable = False
     return array
-
-
-def _check_arrays(path: Path, specs: list[_Description], arrays: Arrays) -> None:
-    for spec in specs:
-        name = spec["name"]
-        if hashlib.sha256(array_bytes(name, arrays[name]).data).hexdigest() != spec["sha256"]:
-            raise CorruptFile(path, f"array {name!r} has changed. Rebuild it from the model's DuckDB file.")

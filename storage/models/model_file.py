@@ -42,19 +42,11 @@ _LEFT = "then run fewpass doctor --repair, which removes it. It belongs to no ve
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The files of one model version.
-
-    Parameters
-    ----------
-    duckdb_path, arrow_path : of the model and of its compiled form
-    sha256 : of the DuckDB file
-    n_bytes : of both files together
-    """
+    """The files of one model version: the DuckDB file with its SHA-256, and its compiled form."""
 
     duckdb_path: Path
     arrow_path: Path
     sha256: str
-    n_bytes: int
 
 
 def write_model(
@@ -67,6 +59,9 @@ def write_model(
 ) -> ModelFiles:
     """Publish the files of a model version: the DuckDB file, then its compiled form, then the manifest.
 
+    Raises InvalidName; Conflict if a table has the name of one of ours, or two have the same name to SQL, which ignores
+    case; Unstorable; Unwritable if the disk refuses: then no file stays.
+
     Parameters
     ----------
     directory : of all models; the files go to its folder `name`
@@ -74,15 +69,6 @@ def write_model(
     header, arrays : what `map_compiled` gives back; arrays that the header names as `derived` follow from the others, and only the
         compiled form holds them
     tables : for people; table name -> rows
-
-    Raises
-    ------
-    InvalidName
-    Conflict
-        If a table has the name of one of ours, or two have the same name to SQL, which ignores case.
-    Unstorable
-    Unwritable
-        If the disk refuses; then no file stays.
     """
     folder = Path(directory) / checked_name("model", name)
     with drafting(folder, "model.duckdb") as draft:
@@ -115,7 +101,7 @@ def _compile(
     write_compiled(arrow_path, header, arrays, replace=True)
     manifest = {duckdb_path.name: sha256, arrow_path.name: sha256_of_file(arrow_path)}
     write_manifest(duckdb_path.with_suffix(".sha256"), manifest)
-    return ModelFiles(duckdb_path, arrow_path, sha256, duckdb_path.stat().st_size + arrow_path.stat().st_size)
+    return ModelFiles(duckdb_path, arrow_path, sha256)
 
 
 def _write_duckdb(
@@ -150,15 +136,7 @@ def _check_table_names(tables: Mapping[str, pa.Table]) -> None:
 def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
     """Header and arrays of a model, from its DuckDB file, but for derived ones; every array is checked against its SHA-256.
 
-    Returns
-    -------
-    header, and name -> read-only array in memory
-
-    Raises
-    ------
-    NotFound
-        If there is no such file.
-    CorruptFile
+    The arrays are read-only, in memory. Raises NotFound if there is no such file, or CorruptFile.
     """
     path = Path(duckdb_path)
     with _opened(path) as connection:
@@ -173,12 +151,7 @@ def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
 
 
 def refuse_views(path: Path) -> None:
-    """Refuse a file that holds SQL of somebody else.
-
-    Raises
-    ------
-    NotFound, CorruptFile
-    """
+    """Refuse a file that holds SQL of somebody else (NotFound, CorruptFile)."""
     with _opened(path):
         pass
 
@@ -198,9 +171,7 @@ def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 def read_table(duckdb_path: Path | str, table: str) -> pa.Table | None:
     """One of the tables for people; None if the file has none of that name.
 
-    Raises
-    ------
-    NotFound, CorruptFile
+    Raises NotFound or CorruptFile.
     """
     with _opened(Path(duckdb_path)) as connection:
         return connection.table(table).to_arrow_table() if _has(connection, table) else None
@@ -213,9 +184,7 @@ def _has(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
 def read_pairs(duckdb_path: Path | str, table: str) -> dict[str, str]:
     """What a table of names and texts holds: `provenance` (values as JSON) or `libraries` (versions); empty if the file has none.
 
-    Raises
-    ------
-    NotFound, CorruptFile
+    Raises NotFound or CorruptFile.
     """
     path = Path(duckdb_path)
     with _opened(path) as connection:
@@ -235,16 +204,8 @@ def adopt_model(
 ) -> ModelFiles:
     """Publish a DuckDB file that was made elsewhere, byte by byte as it is, with a compiled form made here.
 
-    Parameters
-    ----------
-    directory, name, version : as for `write_model`
-    draft : on the same file system; it is moved
-    header, arrays : what `read_model` gave for it, with its derived arrays
-
-    Raises
-    ------
-    InvalidName
-    Unwritable
+    The draft, on the same file system, is moved; header and arrays are what `read_model` gave for it, with its derived
+    arrays. Raises InvalidName or Unwritable.
     """
     sha256 = sha256_of_file(draft)
     duckdb_path = Path(directory) / checked_name("model", name) / f"{int(version)}-{sha256[:8]}.duckdb"
@@ -255,10 +216,7 @@ def adopt_model(
 def verify(duckdb_path: Path | str) -> None:
     """Check both files of a model version, byte by byte, against its manifest.
 
-    Raises
-    ------
-    CorruptFile
-        Naming the file that is missing or damaged.
+    Raises CorruptFile, naming the file that is missing or damaged.
     """
     path = Path(duckdb_path)
     manifest = read_manifest(path.with_suffix(".sha256"))
@@ -269,40 +227,22 @@ def verify(duckdb_path: Path | str) -> None:
 
 
 def rebuild_compiled(duckdb_path: Path | str, completed: Completed) -> Path:
-    """Make the compiled form anew from the DuckDB file; processes that have mapped the old one keep it.
+    """Make the compiled form anew from the DuckDB file, and return its path; processes that have mapped the old one keep it.
 
-    Parameters
-    ----------
-    duckdb_path
-    completed : callable
-        Adds the derived arrays, given header and arrays.
-
-    Returns
-    -------
-    the path of the compiled form
-
-    Raises
-    ------
-    CorruptFile
-        If the DuckDB file itself is damaged.
+    `completed` adds the derived arrays, given header and arrays. Raises CorruptFile if the DuckDB file itself is damaged.
     """
     path = Path(duckdb_path)
-    manifest_path, arrow_path = path.with_suffix(".sha256"), path.with_suffix(".arrow")
-    sha256 = read_manifest(manifest_path).get(path.name) if manifest_path.exists() else sha256_of_file(path)
-    verify_file(path, sha256 or "")
+    manifest = path.with_suffix(".sha256")
+    sha256 = read_manifest(manifest).get(path.name, "") if manifest.exists() else sha256_of_file(path)
+    verify_file(path, sha256)
     header, arrays = read_model(path)
-    write_compiled(arrow_path, header, completed(header, arrays), replace=True)
-    write_manifest(manifest_path, {path.name: sha256 or "", arrow_path.name: sha256_of_file(arrow_path)})
-    return arrow_path
+    return _compile(path, sha256, header, completed(header, arrays)).arrow_path
 
 
 def remove_model(duckdb_path: Path | str) -> None:
     """Remove the files of a version, after its row is gone; those that are missing already are no matter.
 
-    Raises
-    ------
-    Unwritable
-        Naming the first file that the disk refuses to remove; the others are removed.
+    Raises Unwritable, naming the first file that the disk refuses to remove; the others are removed.
     """
     refused: list[Unwritable] = []
     for suffix in (".sha256", ".arrow", ".duckdb"):

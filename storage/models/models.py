@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +86,7 @@ def reserve_version(control: Control, name: str) -> int:
     """The next version number of a model, never given to anyone else.
 
     It is taken before the files are written, as it is in their names. A job that dies leaves a gap, never a clash.
-
-    Raises
-    ------
-    InvalidName
+    Raises InvalidName.
     """
     checked_name("model", name)
     with control.writing() as connection:
@@ -106,18 +104,8 @@ def add_version(
 ) -> ModelVersion:
     """Register a version whose files are published; repeated by the same job, it returns what is registered already.
 
-    Parameters
-    ----------
-    aliases, reason : point at the version from then on, and why; in the same transaction
-
-    Returns
-    -------
-    the version as registered
-
-    Raises
-    ------
-    Conflict
-        If the number was not reserved, or is registered already by another job.
+    The aliases point at it from then on, with the reason why; in the same transaction. Raises Conflict if the number was
+    not reserved, or is registered already by another job.
     """
     version = replace(version, created_at=tables.now())
     with control.writing() as connection:
@@ -143,29 +131,16 @@ def add_version(
 
 
 def find_version(control: Control, reference: str) -> ModelVersion:
-    """The version that "name", "name@3" or "name@alias" means now.
-
-    Raises
-    ------
-    NotFound
-        If there is none.
-    """
+    """The version that "name", "name@3" or "name@alias" means now; NotFound if there is none."""
     name, _, version = reference.partition("@")
     return get_version(control, name, version or None)
 
 
 def get_version(control: Control, name: str, ref: str | int | None = None) -> ModelVersion:
-    """One version of a model.
+    """One version of a model, by its number, an alias, or "latest" (the greatest number).
 
-    Parameters
-    ----------
-    ref : a number, an alias, or "latest" (the greatest number). None is the champion or, where there is none, the
-        latest.
-
-    Raises
-    ------
-    NotFound
-        With kind "model" if the model has no version at all, else with kind "model version".
+    None is the champion or, where there is none, the latest. Raises NotFound with kind "model" if the model has no version
+    at all, else with kind "model version".
     """
     with control.reading() as connection:
         row = resolved_row(connection, name, ref)
@@ -195,12 +170,7 @@ def resolved_row(connection: Connection, name: str, ref: str | int | None) -> ta
 
 
 def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[RegisteredModel]:
-    """A page of the models that have a version, ordered by name.
-
-    Raises
-    ------
-    InvalidCursor
-    """
+    """A page of the models that have a version, ordered by name; InvalidCursor if the cursor is of another list."""
     latest, n_versions = sa.func.max(_VERSIONS.c.version), sa.func.count()
     columns = _MODELS.c.name, latest.label("latest_version"), n_versions.label("n_versions"), _MODELS.c.created_at
     query = (
@@ -209,13 +179,12 @@ def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None
         .group_by(_MODELS.c.name, _MODELS.c.created_at)
     )
     with control.reading() as connection:
-        rows, next_cursor = page_of_rows(connection, query, _MODELS.c.name, limit, cursor)
-        pointers: dict[str, dict[str, int]] = {row.name: {} for row in rows}
+        rows = page_of_rows(connection, query, _MODELS.c.name, limit, cursor)
+        pointers: dict[str, dict[str, int]] = {row.name: {} for row in rows.items}
         query = sa.select(_ALIASES).where(_ALIASES.c.name.in_(pointers)).order_by(_ALIASES.c.alias)
         for pointer in connection.execute(query):
             pointers[pointer.name][pointer.alias] = pointer.version
-    models = tuple(RegisteredModel(**row._mapping, aliases=pointers[row.name]) for row in rows)
-    return Page(models, next_cursor)
+    return rows.of(lambda row: RegisteredModel(**row._mapping, aliases=pointers[row.name]))
 
 
 def served_since(control: Control) -> Mapping[str, datetime]:
@@ -235,29 +204,19 @@ def served_since(control: Control) -> Mapping[str, datetime]:
 def list_versions(
     control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[ModelVersion]:
-    """A page of the versions of a model, newest first.
-
-    Raises
-    ------
-    NotFound
-        If the model has no version at all.
-    InvalidCursor
-    """
+    """A page of the versions of a model, newest first; NotFound if the model has no version at all, InvalidCursor."""
     with control.reading() as connection:
         query = sa.select(_VERSIONS).where(_VERSIONS.c.name == known_name("model", name))
-        rows, next_cursor = page_of_rows(connection, query, _VERSIONS.c.version, limit, cursor, newest_first=True)
-        if not rows and cursor is None:
+        rows = page_of_rows(connection, query, _VERSIONS.c.version, limit, cursor, newest_first=True)
+        if not rows.items and cursor is None:
             raise _no_model(connection, name)
-    return Page(tuple(version_of_row(control, row) for row in rows), next_cursor)
+    return rows.of(partial(version_of_row, control))
 
 
 def set_tag(control: Control, name: str, version: int, tag: str, value: str | None) -> ModelVersion:
     """Set one tag of a version, or remove it with None; the others stay, also those that others set meanwhile.
 
-    Raises
-    ------
-    NotFound
-        If there is no such version, or no such tag to remove.
+    Raises NotFound if there is no such version, or no such tag to remove.
     """
     with control.writing() as connection:
         tags = dict(resolved_row(connection, name, version).tags)

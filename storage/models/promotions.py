@@ -54,16 +54,8 @@ class Promotion:
 def record_promotion(control: Control, promotion: Promotion) -> Promotion:
     """Keep a decision and act on it, both or neither; repeated by the same job, it returns what was decided already.
 
-    Returns
-    -------
-    the decision as stored
-
-    Raises
-    ------
-    Conflict
-        If the champion is another one by now: then the decision was about the wrong versions.
-    NotFound
-        If the challenger is gone.
+    Raises Conflict if the champion is another one by now: then the decision was about the wrong versions; NotFound if the
+    challenger is gone.
     """
     with control.writing() as connection:
         of_job = sa.select(_PROMOTIONS).where(
@@ -83,18 +75,10 @@ def record_promotion(control: Control, promotion: Promotion) -> Promotion:
 def list_promotions(
     control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[Promotion]:
-    """A page of the decisions about a model, newest first.
-
-    Raises
-    ------
-    NotFound
-        If no model can have that name.
-    InvalidCursor
-    """
+    """A page of the decisions about a model, newest first; NotFound if no model can have that name, InvalidCursor."""
     query = sa.select(_PROMOTIONS).where(_PROMOTIONS.c.name == known_name("model", name))
     with control.reading() as connection:
-        rows, next_cursor = page_of_rows(connection, query, _PROMOTIONS.c.id, limit, cursor, newest_first=True)
-    return Page(tuple(_promotion(row) for row in rows), next_cursor)
+        return page_of_rows(connection, query, _PROMOTIONS.c.id, limit, cursor, newest_first=True).of(_promotion)
 
 
 def _values(promotion: Promotion) -> dict[str, object]:

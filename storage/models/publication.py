@@ -26,13 +26,7 @@ _OURS = re.compile(r"\d+-[0-9a-f]{8}\.(duckdb|arrow|sha256)")
 def publishing(folder: Path) -> Iterator[None]:
     """While a version's files may be there without its row; the kernel ends this with the process, however it dies.
 
-    Parameters
-    ----------
-    folder : of the model; created if missing
-
-    Raises
-    ------
-    Unwritable
+    A missing folder of the model is created (Unwritable).
     """
     make_folder(folder)
     with refusals_of_the_disk(folder):
@@ -52,14 +46,8 @@ def register(
 ) -> ModelVersion:
     """Add a version whose files are published, and point aliases at it: all of it, or no row, no alias and no file.
 
-    Parameters
-    ----------
-    version, aliases, reason : as for `storage.models.models.add_version`
-    check : called as late as can be; what it raises stops the registration
-
-    Returns
-    -------
-    the version as registered; another one if an earlier start of the same job got as far as that
+    `check` is called as late as can be; what it raises stops the registration. Returns the version as registered; another
+    one if an earlier start of the same job got as far as that.
     """
     try:
         check()
@@ -91,13 +79,7 @@ def version_of_job(control: Control, name: str, job_id: str) -> ModelVersion | N
 def abandoned_files(control: Control, layout: Layout, *, is_removing: bool) -> tuple[Path, ...]:
     """Files of versions that no row names, and that nobody is publishing: a process was killed in between.
 
-    Parameters
-    ----------
-    is_removing : whether to remove them, of which only those go that have the name of a version's file
-
-    Returns
-    -------
-    the files that were found
+    When removing, only those go that have the name of a version's file.
     """
     found: list[Path] = []
     for folder in sorted(path for path in layout.models.iterdir() if path.is_dir() and not path.name.startswith(".")):

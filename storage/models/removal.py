@@ -1,4 +1,4 @@
-"""Versions and models that go: rows first, here; then their files, by `storage.models.model_file.remove_model`."""
+"""Versions and models that go, and how many are kept: rows first, here; then files, by `storage.models.model_file.remove_model`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,13 @@ from storage.errors import Conflict, NotFound
 from storage.models.models import ModelVersion, resolved_row, version_of_row
 from storage.names import known_name
 
-_VERSIONS, _ALIASES = tables.versions, tables.aliases
+_MODELS, _VERSIONS, _ALIASES = tables.models, tables.versions, tables.aliases
 
 
 def delete_version(control: Control, name: str, version: int) -> ModelVersion:
-    """Forget a version.
+    """Forget a version, and return it with the paths of its files.
 
-    Returns
-    -------
-    the version that was deleted, with the paths of its files
-
-    Raises
-    ------
-    NotFound
-    Conflict
-        If an alias points at it.
+    Raises NotFound; Conflict if an alias points at it.
     """
     with control.writing() as connection:
         gone = version_of_row(control, resolved_row(connection, name, version))
@@ -44,23 +36,15 @@ def delete_version(control: Control, name: str, version: int) -> ModelVersion:
 def delete_model(control: Control, name: str) -> tuple[ModelVersion, ...]:
     """Forget all versions of a model, its aliases with their history, its decisions and its retention.
 
-    What is made under the name later goes on counting, so that a number never means two versions.
-
-    Returns
-    -------
-    the versions that were deleted, newest first
-
-    Raises
-    ------
-    NotFound
-        If it has no version.
+    What is made under the name later goes on counting, so that a number never means two versions. Returns the versions
+    that were deleted, newest first. Raises NotFound if it has no version.
     """
     known_name("model", name)
     with control.writing() as connection:
         gone = _versions_of(control, connection, name)
         for table in (tables.aliases, tables.moves, tables.promotions):
             connection.execute(sa.delete(table).where(table.c.name == name))
-        connection.execute(sa.update(tables.models).where(tables.models.c.name == name).values(keep_versions=None))
+        connection.execute(sa.update(_MODELS).where(_MODELS.c.name == name).values(keep_versions=None))
         _delete_rows(connection, name, [version.version for version in gone])
     return gone
 
@@ -70,17 +54,8 @@ def retain_versions(
 ) -> tuple[ModelVersion, ...]:
     """Forget all but the newest `keep` versions; those that an alias points at always stay.
 
-    Parameters
-    ----------
-    is_spared : asked of each version that would go, inside the transaction, whether somebody still needs it
-
-    Returns
-    -------
-    the versions that were deleted, newest first
-
-    Raises
-    ------
-    NotFound
+    `is_spared` is asked of each version that would go, inside the transaction, whether somebody still needs it. Returns the
+    versions that were deleted, newest first. Raises NotFound if there is none.
     """
     known_name("model", name)
     with control.writing() as connection:
@@ -90,6 +65,25 @@ def retain_versions(
         gone = tuple(version for version in old if not is_spared(version))
         _delete_rows(connection, name, [version.version for version in gone])
     return gone
+
+
+def set_retention(control: Control, name: str, keep: int | None) -> None:
+    """Say how many versions of a model are to be kept, None for all; NotFound if there is no such model."""
+    changed = sa.update(_MODELS).where(_MODELS.c.name == known_name("model", name)).values(keep_versions=keep)
+    with control.writing() as connection:
+        if connection.execute(changed).rowcount == 0:
+            raise NotFound("model", name)
+
+
+def retention(control: Control, name: str) -> int | None:
+    """How many versions of a model are to be kept, None if all; NotFound if there is no such model."""
+    query = sa.select(_MODELS.c.keep_versions).where(_MODELS.c.name == known_name("model", name))
+    with control.reading() as connection:
+        row = connection.execute(query).one_or_none()
+    if row is None:
+        raise NotFound("model", name)
+    kept: int | None = row.keep_versions
+    return kept
 
 
 def _versions_of(control: Control, connection: Connection, name: str) -> tuple[ModelVersion, ...]:

@@ -72,22 +72,12 @@ class SliceFile:
     holds: tuple[str, ...] = ()
 
     def counts(self) -> pa.Table:
-        """Cells and counts.
-
-        Raises
-        ------
-        CorruptFile
-        """
+        """Cells and counts; CorruptFile if the file is damaged."""
         return _read(self.path)
 
 
 class MonitoringFiles:
-    """The folder of one model.
-
-    Parameters
-    ----------
-    root : of the workspace
-    """
+    """The folder of one model, below the root of the workspace."""
 
     def __init__(self, root: Path, model: str) -> None:
         self.folder = Path(root) / "monitoring" / checked_name("model", model)
@@ -146,12 +136,7 @@ class MonitoringFiles:
         return tuple(sorted(own, key=lambda one: (one.start, one.process)))
 
     def choice(self) -> MonitorChoice:
-        """What was decided for the model; nothing unless somebody has.
-
-        Raises
-        ------
-        CorruptFile
-        """
+        """What was decided for the model, nothing unless somebody has; CorruptFile if the file is damaged."""
         path = self.folder / "monitor.json"
         try:
             return cast("MonitorChoice", json.loads(path.read_text(encoding="utf-8")))
@@ -309,12 +294,7 @@ def workspace_secret(root: Path) -> bytes:
 
 
 class Alive:
-    """Shows other processes that this one lives; the kernel takes the sign away when it ends, however it ends.
-
-    Parameters
-    ----------
-    root : of the workspace
-    """
+    """Shows other processes that this one lives; the kernel takes the sign away when it ends, however it ends."""
 
     def __init__(self, root: Path, process: str) -> None:
         path = _sign(root, process)

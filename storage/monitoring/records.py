@@ -34,12 +34,9 @@ class AlertRecord(TypedDict):
 
     Attributes
     ----------
-    is_muted : bool
-        Whether no webhook gets it: by the rule of its model, or because a person has muted it.
-    muted_at : str or None
-        When a person has. Alerts of before have none.
-    is_sent : bool
-        False until the next look, after a person has resolved it.
+    is_muted : whether no webhook gets it: by the rule of its model, or because a person has muted it
+    muted_at : when a person has. Alerts of before have none
+    is_sent : false until the next look, after a person has resolved it
     """
 
     id: str
@@ -66,18 +63,13 @@ class StateRecord(TypedDict):
 
     Attributes
     ----------
-    version : int
-    looked_at : str
-        ISO 8601.
-    served : int
-        Rows.
-    is_drifting : bool or None
-        None where nothing could be compared.
-    first_cause : str or None
-        In words.
-    log_loss : float or None
-    log_loss_of : "labels", "estimate" or None
-        Whether it is of labels, or what the predictions expect of themselves.
+    version : that is looked at
+    looked_at : ISO 8601
+    served : rows
+    is_drifting : None where nothing could be compared
+    first_cause : in words
+    log_loss : in nats, if it is known
+    log_loss_of : "labels", "estimate" or None; whether it is of labels, or what the predictions expect of themselves
     """
 
     version: int
@@ -113,12 +105,7 @@ class DeliveryRecord(TypedDict):
 
 
 def records_of(root: Path, kind: str) -> Records:
-    """All records of a kind, by their ids.
-
-    Raises
-    ------
-    CorruptFile
-    """
+    """All records of a kind, by their ids; CorruptFile if a file is damaged."""
     path = _path(root, kind)
     try:
         found: Records = json.loads(path.read_text(encoding="utf-8"))

@@ -63,7 +63,7 @@ def test_spilled_cells_are_those_of_a_dictionary(tmp_path_factory, seed, n_cells
     cells, other = (SparseCells(n_cells, MemoryLimit(n_bytes, folder)) for _ in range(2))
     for place, n in ((cells, 2_000), (other, 500), (cells, 1_600), (cells, 10)):
         keys = rng.integers(0, n_cells, n)
-        place.add_keys(keys)
+        place.room(keys.size)[:] = keys
         total.update(keys.tolist())
     cells.add_counts(other, 1)
     assert as_counter(cells.distinct()) == total

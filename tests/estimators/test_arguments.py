@@ -61,6 +61,13 @@ def circuit(frame):
         (lambda model, circuit, frame: fewpass.compare(3), "outcomes='int' .*cross_validate"),
         (lambda model, circuit, frame: fewpass.compare([3]), "outcomes='int' .*cross_validate"),
         (lambda model, circuit, frame: fewpass.Client(3), "url=3 .*give text"),
+        (lambda model, circuit, frame: fewpass.encode(3, model.model_.schema), "batch, schema='int, Schema' .*RecordBatch"),
+        (lambda model, circuit, frame: fewpass.infer_schema(3, "class"), "source='int' .*give a Source"),
+        (lambda model, circuit, frame: fewpass.collect(3, 3), "statistic, source='int, int' .*give an empty statistic"),
+        (lambda model, circuit, frame: fewpass.drive(3, 3), "learner='int' .*what learner"),
+        (lambda model, circuit, frame: fewpass.drive(fewpass.learner("nb", {}, "class"), 3), "source='int' .*give a Source"),
+        (lambda model, circuit, frame: fewpass.cross_validate(3, ["nb"]), "data=3 .*give a list"),
+        (lambda model, circuit, frame: fewpass.cross_validate([], "nb"), "learners='nb' .*give a list"),
     ],
 )  # fmt: skip
 def test_arguments_are_looked_at(call, told, model, circuit, frame):

@@ -8,7 +8,7 @@ import pytest
 
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score
 from learners.orders.lattice.posterior import Coverage, OrderPosterior
-from learners.orders.queries.queries import Asked
+from learners.orders.queries.queries import GraphQueries
 from learners.orders.scores.bge import Standard
 from learners.orders.scores.priors import StructurePrior
 from tests.naive import orders as naive
@@ -25,7 +25,9 @@ def asked(method):
     bge = bge_of(gaussian_table(D, 25, 1))
     sets = None if method == "exact" else np.arange(1 << D, dtype=np.uint64)
     coverage = Coverage() if method == "exact" else Coverage(False)
-    return Asked(OrderPosterior(family_scores(bge, StructurePrior()), sets, coverage, bge, Standard.none(D)), NAMES)
+    return GraphQueries(
+        OrderPosterior(family_scores(bge, StructurePrior()), sets, coverage, bge, Standard.none(D)), NAMES
+    )
 
 
 @lru_cache

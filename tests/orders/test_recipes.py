@@ -504,6 +504,5 @@ def test_information_is_that_of_the_table_less_chance():
     table = pa.table({name: [f"{name}{v}" for v in own] for name, own in zip("ab", codes, strict=True)})
     schema = learned(table).schema
     counts = FamilyCounts(schema, [Family(1, (0,))])
-    counts.prepare(90)
     counts.update(Chunk(encode(table.to_batches()[0], schema).x, np.zeros(90, np.uint8)))
     assert screening.information(counts, 0) == pytest.approx(expected, rel=1e-12)

@@ -10,10 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.samples.holdout import HoldOut
 from learners.errors import Cancelled, EmptyData, SchemaError, UnknownColumn
 from learners.passes import engine
-from learners.passes.combined import Together
 from learners.passes.engine import Progress, collect
 from learners.passes.inference import infer_schema
 from learners.passes.learner import Part, drive
@@ -60,28 +58,6 @@ def folder(tmp_path):
         table = table.select(table.column_names[::-1]) if i == 1 else table
         pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=400)
     return tmp_path
-
-
-class Foretold(PairwiseCounts):
-    """Pairs that note for how many rows they were told to be ready."""
-
-    told: list[int] = []  # noqa: RUF012
-
-    def empty(self):
-        return Foretold(self.schema)
-
-    def prepare(self, n_rows):
-        self.told.append(n_rows)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_every_thread_is_told_its_share_of_the_rows(folder, threads, monkeypatch):
-    monkeypatch.setattr(Foretold, "told", [])
-    source = Source.open(folder)
-    schema = infer_schema(source, "class")
-    whole = collect(Together(HoldOut(schema), Foretold(schema)), source, threads=threads)
-    assert Foretold.told[:1] == [6500 // threads] and len(Foretold.told) == threads
-    assert whole.second == collect(PairwiseCounts(schema), source)
 
 
 class Store(MemoryStore):

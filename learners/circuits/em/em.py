@@ -49,15 +49,11 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
         return self.model.arrays
 
     def update(self, rows: Chunk | Array) -> None:
-        """Add rows.
+        """Add rows. Raises InvalidEvidence.
 
         Parameters
         ----------
         rows : Chunk, or (n_variables, n_rows) float64 or integers
-
-        Raises
-        ------
-        InvalidEvidence
         """
         x = as_rows(self.model, rows_in(rows, self.rows_of))
         compiled, weight = with_weights(self.model)
@@ -133,23 +129,10 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
 def maximised(
     circuit: Circuit, edge: Floats, parameter: Floats, leaf: Floats, laplace: float, narrowest: Floats | None = None
 ) -> Circuit:
-    """The M-step; a node that no row reaches stays as it is.
+    """The M-step from what `ExpectedCounts.expected` gives; a node that no row reaches stays as it is.
 
-    Parameters
-    ----------
-    circuit : Circuit
-        By whose weights was expected.
-    edge, parameter, leaf : (n_edges,), (n_parameters,), (n_nodes, 3) float64
-        As `ExpectedCounts.expected` gives them.
-    laplace : float
-        Rows added to each count.
-    narrowest : (n_variables,) float64, optional
-        Least standard deviation of each variable's leaves.
-
-    Raises
-    ------
-    InvalidParameter
-        If laplace is negative.
+    laplace rows are added to each count; narrowest (n_variables,) is the least standard deviation of each variable's
+    leaves. Raises InvalidParameter if laplace is negative.
     """
     if not laplace >= 0:
         raise InvalidParameter("laplace", laplace, "zero or more")
@@ -192,18 +175,10 @@ def em_passes(
     make: Callable[[Circuit], ExpectedCounts] = ExpectedCounts,
     narrowest: Floats | None = None,
 ) -> Generator[ExpectedCounts, ExpectedCounts, Circuit]:
-    """Batch EM as a learner: asks for one `ExpectedCounts` per pass and returns the circuit.
+    """Batch EM as a learner: asks for one statistic, which `make` makes of a circuit, per pass, and returns the circuit.
 
-    Parameters
-    ----------
-    circuit : Circuit
-        To start from; equal weights are a fixed point of circuits with symmetries.
-    tolerance : float
-        Ends when a pass gains less than so many nats per row.
-    make : callable
-        Makes the statistic of a circuit.
-    narrowest : (n_variables,) float64, optional
-        Least standard deviation of Gaussian and exponential leaves.
+    It ends when a pass gains less than `tolerance` nats per row. Equal weights are a fixed point of circuits with
+    symmetries. laplace and narrowest as of `ExpectedCounts.maximised`.
     """
     before = -np.inf
     for _ in range(n_passes):

@@ -51,22 +51,14 @@ class Work(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Whole numbers, in the order of a plan or of a circuit.
+    """Whole numbers, in the order of a plan or of a circuit."""
 
-    Attributes
-    ----------
-    entry : (n_entries,) or (n_edges,) int64
-    parameter : (n_parameters,) int64; of a plan: empty
-    leaf : (n_operations, 3) or (n_nodes, 3) int64
-        Numeric leaves: rows, Σ z, Σ z². Categorical leaves: rows that miss the value, 0, 0.
-    totals : (3,) int64
-        Rows, impossible rows, log-likelihood.
-    """
-
-    entry: Integers
-    parameter: Integers
+    entry: Integers  # (n_entries,) or (n_edges,) int64
+    parameter: Integers  # (n_parameters,) int64; of a plan: empty
+    # (n_operations, 3) or (n_nodes, 3) int64: numeric leaves: rows, Σ z, Σ z². Categorical leaves: rows that miss the
+    # value, 0, 0.
     leaf: Integers
-    totals: Integers
+    totals: Integers  # (3,) int64: rows, impossible rows, log-likelihood
 
 
 @inner_kernel

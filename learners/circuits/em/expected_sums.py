@@ -115,13 +115,7 @@ class ExpectedSums(ABC, Generic[Model, Sums]):
         return pa.table({name: pa.array([array], pa.list_(pa.int64())) for name, array in columns.items()})
 
     def from_arrow(self, table: pa.Table) -> Self:
-        """Read what `to_arrow` wrote.
-
-        Raises
-        ------
-        StatisticMismatch
-            If it is of another model.
-        """
+        """Read what `to_arrow` wrote. Raises StatisticMismatch if it is of another model."""
         read = self.empty()
         for name, target in read._sums._asdict().items():
             pieces = [piece for chunk in table.column(name).chunks if len(chunk) for piece in [chunk.flatten()]]

@@ -26,13 +26,9 @@ IMPOSSIBLE = -1e6
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows to fit and rows to choose by.
+    """Rows to fit and rows to choose by."""
 
-    Parameters
-    ----------
-    fit, valid : (n_variables, n_rows) uint8 or float64
-    """
-
+    # fit, valid (n_variables, n_rows) uint8 or float64
     fit: Array
     valid: Array
     threads: int = 1
@@ -48,34 +44,15 @@ class Rows:
 
 @dataclass
 class Fit:
-    """A circuit while it is fitted.
+    """A circuit while it is fitted."""
 
-    Parameters
-    ----------
-    circuit : Circuit
-        As it is now.
-    laplace : float
-        Rows added to each count.
-    seed : int
-        Of the order of rows in steps.
-
-    Attributes
-    ----------
-    best : Circuit
-        As it explained the rows to choose by best.
-    valid : float
-        How well that was, in nats a row.
-    work : float
-        Rows times edges so far.
-    """
-
-    circuit: Circuit
-    laplace: float = 0.1
-    seed: int = 0
-    best: Circuit = field(init=False)
-    valid: float = -np.inf
+    circuit: Circuit  # as it is now
+    laplace: float = 0.1  # rows added to each count
+    seed: int = 0  # of the order of rows in steps
+    best: Circuit = field(init=False)  # as it explained the rows to choose by best
+    valid: float = -np.inf  # how well that was, in nats a row
     n_passes: int = 0
-    work: float = 0.0
+    work: float = 0.0  # rows times edges so far
     has_ended: bool = False
     _in_steps: bool = True
     _without_gain: int = 0

@@ -66,19 +66,10 @@ def log_values(circuit: Circuit, x: ArrayLike, log_leaf: Floats | None = None) -
 
 
 def log_leaves(circuit: Circuit, x: ArrayLike) -> Floats:
-    """Log value of every leaf at each row, those of a numeric variable less the largest among them.
+    """(n_nodes, n_rows) float64: log values of all leaves, those of a numeric variable less the largest among them.
 
-    What is the same for all leaves of a variable changes no posterior; without it the leaves' differences keep their digits
-    however far from all of them an observed number is.
-
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        As in `log_values`.
-
-    Returns
-    -------
-    (n_nodes, n_rows) float64; the rows of sums and products mean nothing
+    What is the same for all leaves of a variable changes no posterior; without it the leaves' differences keep their
+    digits however far from all of them an observed number is. The rows of sums and products mean nothing.
     """
     x = as_rows(circuit, x)
     logs = np.empty((circuit.n_nodes, x.shape[1]))
@@ -87,17 +78,7 @@ def log_leaves(circuit: Circuit, x: ArrayLike) -> Floats:
 
 
 def relative_node_logs(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
-    """Log values of all nodes and log derivatives of the root by them, for posteriors: of the leaves of `log_leaves`.
-
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        As in `log_values`.
-
-    Returns
-    -------
-    values, derivatives : (n_nodes, n_rows) float64
-    """
+    """(n_nodes, n_rows) float64 each: log values of nodes, by `log_leaves`, and log derivatives of the root by them."""
     x = as_rows(circuit, x)
     values, derivatives = np.empty((2, circuit.n_nodes, x.shape[1]))
     rows = np.arange(x.shape[1])
@@ -141,9 +122,7 @@ def rows_in(given: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> A
 def as_rows(circuit: Circuit, x: ArrayLike) -> Array:
     """The rows as uint8 or float64, C-contiguous and read-only: the two types for which kernels are compiled.
 
-    Raises
-    ------
-    InvalidEvidence
+    Raises InvalidEvidence.
     """
     x = np.asarray(x)
     if x.ndim != 2 or x.shape[0] != circuit.n_variables:

@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.circuit import Circuit, kept_with, kept_with_structure
-from learners.circuits.evaluation.density_bounds import heights
+from learners.circuits.evaluation.density_bounds import log_peaks
 from learners.circuits.kernels import (
     CATEGORICAL,
-    EXPONENTIAL,
     GAUSSIAN,
     INDICATOR,
     LOOKUP,
@@ -18,7 +17,6 @@ from learners.circuits.kernels import (
     PRODUCT,
     PRODUCT_OF,
     PRODUCT_OF_TWO,
-    STUDENT,
     SUM,
     SUM_OF,
     SUM_OF_TWO,
@@ -39,68 +37,36 @@ class Plan(NamedTuple):
 
     A sum over different indicators of one variable, and a categorical leaf, is one operation whose entries are the
     probabilities of the values: a table (over planes), or a lookup with one more entry for a missing value.
-
-    Attributes
-    ----------
-    segments : (n_segments + 1,) int64
-        Operations of a segment are of one kind and need nothing of each other.
-    segment_kind : (n_segments,) int64
-    starts : (n_operations + 1,) int64
-        Entries of operation i: starts[i] to starts[i + 1]. Its slot is n_planes + i.
-    child : (n_entries,) int64
-        Slot of each entry's child; 0 for entries of lookups.
-    variable : (n_operations,) int64
-        Of tables, lookups and numeric leaves; else -1.
-    plane_starts : (n_variables + 1,) int64
-        Planes of each variable; empty for numeric and large domains.
-    n_values : (n_variables,) int64
-    needs_planes : bool
-        Whether a plane is a child of something else than a table.
-    root : int
-        Slot of the root.
-    numeric : (n_operations, 4) float64
-        Of numeric leaves: kind, two parameters, logarithm by which the density is divided.
-    extras : (n_parameters,) float64
-        The circuit's leaf parameters.
-    extra : (n_operations,) int64
-        Where further parameters of a numeric leaf start in them.
     """
 
+    # (n_segments + 1,) int64: operations of a segment are of one kind and need nothing of each other.
     segments: Integers
-    segment_kind: Integers
+    segment_kind: Integers  # (n_segments,) int64
+    # (n_operations + 1,) int64: entries of operation i: starts[i] to starts[i + 1]. Its slot is n_planes + i.
     starts: Integers
-    child: Integers
-    variable: Integers
-    plane_starts: Integers
-    n_values: Integers
-    needs_planes: bool
-    root: int
+    child: Integers  # (n_entries,) int64: slot of each entry's child; 0 for entries of lookups
+    variable: Integers  # (n_operations,) int64: of tables, lookups and numeric leaves; else -1
+    plane_starts: Integers  # (n_variables + 1,) int64: planes of each variable; empty for numeric and large domains
+    n_values: Integers  # (n_variables,) int64
+    needs_planes: bool  # whether a plane is a child of something else than a table
+    root: int  # slot of the root
+    # (n_operations, 4) float64: of numeric leaves: kind, two parameters, logarithm by which the density is divided.
     numeric: Floats
-    extras: Floats
-    extra: Integers
+    extras: Floats  # (n_parameters,) float64: the circuit's leaf parameters
+    extra: Integers  # (n_operations,) int64: where further parameters of a numeric leaf start in them
 
 
 class Compiled(NamedTuple):
-    """A plan, and what its slots and entries are in the circuit.
-
-    Attributes
-    ----------
-    slot : (n_nodes,) int64
-        Slot of each node; -1 for an indicator that has none.
-    edge : (n_entries,) int64
-        Edge of the circuit that an entry is; -1 if none.
-    parameter : (n_entries,) int64
-        Leaf parameter that an entry is; NO_ENTRY if none, ONE_ENTRY for a weight of one.
-    node : (n_operations,) int64
-    log_offset : (n_variables,) float64
-        Logarithm by which the densities of a numeric variable are divided, so that no value exceeds one.
-    """
+    """A plan, and what its slots and entries are in the circuit."""
 
     plan: Plan
-    slot: Integers
-    edge: Integers
+    slot: Integers  # (n_nodes,) int64: slot of each node; -1 for an indicator that has none
+    edge: Integers  # (n_entries,) int64: edge of the circuit that an entry is; -1 if none
+    # (n_entries,) int64: leaf parameter that an entry is; NO_ENTRY if none, ONE_ENTRY for a weight of one.
     parameter: Integers
-    node: Integers
+    node: Integers  # (n_operations,) int64
+    # (n_variables,) float64: logarithm by which the densities of a numeric variable are divided, so that no value
+    # exceeds one.
     log_offset: Floats
 
     @property
@@ -118,7 +84,7 @@ def _compile(circuit: Circuit) -> Compiled:
     first = kept_with_structure(circuit, _compile_structure)
     if not (circuit.kind >= GAUSSIAN).any():
         return first
-    log_offset = _peaks(circuit)
+    log_offset = log_peaks(circuit)
     return first._replace(
         plan=first.plan._replace(numeric=_numeric(circuit, first.node, log_offset), extras=circuit.leaf_parameters),
         log_offset=frozen(log_offset),
@@ -178,21 +144,6 @@ def _variables(circuit: Circuit, is_table: Mask) -> Integers:
     return variable
 
 
-def _peaks(circuit: Circuit) -> Floats:
-    """(n_variables,) float64: the largest log density of any leaf of a numeric variable, or a little more."""
-    peak = np.full(circuit.n_variables, -np.inf)
-    nodes = np.flatnonzero(circuit.kind >= GAUSSIAN)
-    kind, first = circuit.kind[nodes], circuit.leaf_starts[nodes]
-    height = np.zeros(nodes.size)
-    gaussian, waits = kind == GAUSSIAN, kind == EXPONENTIAL
-    height[gaussian] = -np.log(circuit.leaf_parameters[first[gaussian] + 1]) - 0.5 * np.log(2.0 * np.pi)
-    height[kind >= STUDENT] = heights(circuit, nodes[kind >= STUDENT])
-    height[waits] = np.log(circuit.leaf_parameters[first[waits]])
-    np.maximum.at(peak, circuit.variable[nodes], height)
-    peak[np.isneginf(peak)] = 0.0
-    return peak
-
-
 def ranges(firsts: Integers, sizes: Integers) -> Integers:
     """The numbers first, first + 1, … of every range, one range after the other."""
     ends = np.cumsum(sizes)
@@ -238,7 +189,7 @@ def _compile_structure(circuit: Circuit) -> Compiled:
     single = circuit.kind[nodes] == INDICATOR
     parameter[first[single] + code[nodes[single]]] = ONE_ENTRY
 
-    log_offset = _peaks(circuit)
+    log_offset = log_peaks(circuit)
     plan = Plan(
         frozen(segments),
         frozen(kind[segments[:-1]]),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -17,25 +17,16 @@ from learners.kernels.arrays import Floats
 
 @dataclass(frozen=True, eq=False)
 class Likelihoods:
-    """What is known of variables beside single values.
+    """What is known of variables beside single values."""
 
-    Parameters
-    ----------
-    log_weights : mapping of discrete variable to (n_values,) float64
-        Logarithm of the likelihood of each value: of a set of values 0 of those in it, -inf of the others.
-    ranges : mapping of numeric variable to (low, high)
-    """
-
+    # Mapping of discrete variable to (n_values,) float64: logarithm of the likelihood of each value: of a set of values
+    # 0 of those in it, -inf of the others.
     log_weights: Mapping[int, Floats] = field(default_factory=dict)
-    ranges: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    ranges: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # low and high of numeric variables
 
     def __bool__(self) -> bool:
         """Whether anything is known."""
         return bool(self.log_weights or self.ranges)
-
-    def without_ranges(self, variables: Collection[int]) -> Likelihoods:
-        """Those but the ranges of some variables."""
-        return replace(self, ranges={v: ends for v, ends in self.ranges.items() if v not in variables})
 
 
 NOTHING = Likelihoods()

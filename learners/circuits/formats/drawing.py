@@ -62,36 +62,18 @@ class PictureTooLarge(LearnerError, ValueError):
 
 
 class Graph(NamedTuple):
-    """What is drawn, children before parents.
+    """What is drawn, children before parents."""
 
-    Attributes
-    ----------
-    kind : list of int
-        Sums and products are circles, all others boxes.
-    labels : list of str
-        What stands in each node, by lines.
-    edges : list of (parent, child, weight in words or None)
-    """
-
-    kind: list[int]
-    labels: list[str]
-    edges: list[tuple[int, int, str | None]]
+    kind: list[int]  # sums and products are circles, all others boxes
+    labels: list[str]  # what stands in each node, by lines
+    edges: list[tuple[int, int, str | None]]  # list of (parent, child, weight in words or None)
 
 
 def to_dot(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_NODES) -> str:
     """The circuit in Graphviz' language; by regions, if it has too many nodes.
 
-    A region stands for all nodes over the same columns.
-
-    Parameters
-    ----------
-    schema : Schema, optional
-        For the names of columns and values; else numbers.
-
-    Raises
-    ------
-    PictureTooLarge
-        If there are too many regions, too.
+    A region stands for all nodes over the same columns. Without a schema columns and values are numbers.
+    Raises PictureTooLarge if there are too many regions, too.
     """
     graph = _graph(circuit, schema, max_nodes)
     lines = ["digraph circuit {", "  node [fontname=Helvetica fontsize=10];", "  edge [fontname=Helvetica fontsize=8];"]
@@ -106,17 +88,7 @@ def to_dot(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
 
 
 def to_svg(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_NODES) -> str:
-    """The circuit as an SVG image: the root on top, leaves on the bottom, weights beside the edges of sums.
-
-    Parameters
-    ----------
-    circuit, schema, max_nodes
-        As in `to_dot`.
-
-    Raises
-    ------
-    PictureTooLarge
-    """
+    """As `to_dot`, an SVG image: the root on top, leaves on the bottom, weights beside the edges of sums."""
     graph = _graph(circuit, schema, max_nodes)
     texts = [label.split("\n") for label in graph.labels]
     is_round = [kind in SYMBOLS for kind in graph.kind]

@@ -11,21 +11,13 @@ from learners.circuits.kernels import PRODUCT, SUM
 
 
 class Region(NamedTuple):
-    """All nodes over the same columns.
+    """All nodes over the same columns."""
 
-    Parameters
-    ----------
-    variables : tuple of int
-        Ascending.
-    children : tuple of int
-        The regions that its nodes have children in, as places in the list of regions.
-    """
-
-    variables: tuple[int, ...]
+    variables: tuple[int, ...]  # ascending
     n_sums: int
     n_products: int
     n_leaves: int
-    children: tuple[int, ...]
+    children: tuple[int, ...]  # the regions that its nodes have children in, as places in the list of regions
 
 
 def regions(circuit: Circuit) -> list[Region]:

@@ -92,12 +92,7 @@ class CircuitBuilder:
         return self._close(kind, variable)
 
     def circuit(self) -> Circuit:
-        """The circuit whose root is the last node.
-
-        Raises
-        ------
-        InvalidCircuit
-        """
+        """The circuit whose root is the last node. Raises InvalidCircuit."""
         integers = [self.starts, self.children, self.variable, self.leaf_starts, self.n_values]
         starts, children, variable, leaf_starts, n_values = (np.array(each, np.int64) for each in integers)
         return Circuit(
@@ -278,10 +273,7 @@ def _column_entries(circuit: Circuit, schema: Schema | None) -> list[dict[str, o
 def cut_points_in(text: str, where: str) -> dict[str, tuple[float, ...]]:
     """The cut points of columns that `to_text` and `to_json` have written beside their circuit.
 
-    Raises
-    ------
-    CircuitFormatError
-        If they are no ascending numbers.
+    Raises CircuitFormatError if they are no ascending numbers.
     """
     try:
         if text.lstrip().startswith("{"):

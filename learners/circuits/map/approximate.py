@@ -15,12 +15,7 @@ SMALLEST_VALUE = 1e-290
 
 
 def log_probability(problem: MaxProblem, x: Integers) -> float:
-    """Log of the value of an assignment, hidden variables summed out and evidence included.
-
-    Parameters
-    ----------
-    x : (n_variables,) int64
-    """
+    """Log of the value of an assignment (n_variables,) int64, hidden variables summed out and evidence included."""
     return float(log_value(problem.arrays, x, np.empty(problem.arrays.is_sum.size))) + problem.log_bound
 
 
@@ -102,10 +97,7 @@ def k_best_tree(problem: MaxProblem, k: int) -> Integers:
 def argmax_product(problem: MaxProblem) -> Integers:
     """AMAP: every sum keeps, of its children's assignments, the one that it values most itself; (n_variables,) int64.
 
-    Raises
-    ------
-    BeyondDoublePrecision
-        If the best tree lies hundreds of nats below the bound.
+    Raises BeyondDoublePrecision if the best tree lies hundreds of nats below the bound.
 
     References
     ----------
@@ -125,14 +117,11 @@ def argmax_product(problem: MaxProblem) -> Integers:
 def beam_search(problem: MaxProblem, k: int, seed: int) -> Integers:
     """BS: hill climbing from k samples of the circuit's distribution, the k best of all one-variable changes kept per round.
 
+    Raises BeyondDoublePrecision if every sample's value is zero on the scale of the bound.
+
     Returns
     -------
     (n_variables,) int64: the best assignment met; the same for the same seed
-
-    Raises
-    ------
-    BeyondDoublePrecision
-        If every sample's value is zero on the scale of the bound.
 
     References
     ----------

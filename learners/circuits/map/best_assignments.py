@@ -29,20 +29,9 @@ class _Part:
 def best_assignments(problem: MaxProblem, n: int, time_limit_s: float, k: int = 10) -> list[Found]:
     """The n most probable assignments, the best first; fewer if no other is possible, or time is up.
 
-    The assignments but the best so far are divided by the first variable in which they differ from it. Each part has a bound;
-    only a part whose bound is the largest of all is searched. So an answer is proved: none of what is left exceeds it.
-
-    Parameters
-    ----------
-    time_limit_s : float
-        Of all searches together; what was found by then follows with the bound of all that is left.
-    k : int
-        Trees from which a search starts, see `exact`.
-
-    Returns
-    -------
-    list of Found
-        The bound of each is one of every assignment but those before it.
+    The assignments but the best so far are divided by the first variable in which they differ from it. Each part has a
+    bound; only a part whose bound is the largest of all is searched. So an answer is proved: none of what is left
+    exceeds it, which is its bound. What was found when time was up follows with the bound of all that is left.
 
     References
     ----------

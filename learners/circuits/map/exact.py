@@ -27,24 +27,14 @@ QUICK_EDGES = 50_000
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has found.
+    """What a search has found."""
 
-    Attributes
-    ----------
-    x : (n_variables,) int64
-    log_value, log_bound : float
-        The assignment's log probability, and an upper bound of every assignment's.
-    is_optimal : bool
-        Whether nothing exceeds log_value by more than a relative 1e-10.
-    n_expanded : int
-        Nodes of the search tree whose bounds were computed.
-    """
-
-    x: Integers
+    x: Integers  # (n_variables,) int64
+    # log_value, log_bound: the assignment's log probability, and an upper bound of every assignment's.
     log_value: float
     log_bound: float
-    is_optimal: bool
-    n_expanded: int
+    is_optimal: bool  # whether nothing exceeds log_value by more than a relative 1e-10
+    n_expanded: int  # nodes of the search tree whose bounds were computed
 
 
 def exact(

@@ -26,31 +26,21 @@ def whole_circuit(circuit: Circuit) -> WholeCircuit:
 
 @dataclass(frozen=True)
 class WholeCircuit:
-    """Inner nodes and leaves of a circuit, apart.
+    """Inner nodes and leaves of a circuit, apart."""
 
-    Attributes
-    ----------
-    n_values : (n_variables,) int64
-        Size of each domain; 0 for a continuous variable, and for a count without an upper end.
-    inner : is_sum, child_starts, leaf_from, children, weight
-        As in MaxArrays, not scaled yet.
-    leaf_kind, leaf_variable, leaf_rank : (n_leaves,) int64
-        The rank counts the leaves of one variable.
-    parameter_starts, parameters : (n_leaves + 1,) int64, (n,) float64
-    finite : MaxProblem or None
-        The reduced circuit if all variables have a finite domain.
-    ranges : mapping of variable to (low, high)
-        In which a variable without a finite domain is searched.
-    """
-
+    # (n_variables,) int64: size of each domain; 0 for a continuous variable, and for a count without an upper end.
     n_values: Integers
-    inner: tuple[Uint8s, Integers, Integers, Integers, Floats]
+    inner: tuple[Uint8s, Integers, Integers, Integers, Floats]  # as in MaxArrays, not scaled yet
+    # leaf_kind, leaf_variable, leaf_rank (n_leaves,) int64: the rank counts the leaves of one variable.
     leaf_kind: Integers
     leaf_variable: Integers
     leaf_rank: Integers
+    # parameter_starts, parameters (n_leaves + 1,) int64, (n,) float64
     parameter_starts: Integers
     parameters: Floats
+    # The reduced circuit if all variables have a finite domain.
     finite: MaxProblem | None = field(default=None, compare=False)
+    # In which a variable without a finite domain is searched.
     ranges: Mapping[int, tuple[float, float]] = field(default_factory=dict, compare=False)
 
     @classmethod

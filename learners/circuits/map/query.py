@@ -33,31 +33,17 @@ TREE_SOLVERS = ("bt", "kbt")
 
 @dataclass(frozen=True)
 class MapAnswer:
-    """The answer to a MAP query.
+    """The answer to a MAP query."""
 
-    Attributes
-    ----------
-    assignment : dict of variable to value
-        A code for a variable with a finite domain; for another the mode of a leaf.
-    log_probability : float
-        log S(q, e) of assignment and evidence together, hidden variables summed out; a density where variables are
-        continuous. Subtract the evidence's log probability for the conditional one.
-    upper_bound : float
-        No assignment's log probability is larger.
-    is_optimal : bool
-        Whether the two are equal (to a relative 1e-10 of the probability), which is a proof of optimality.
-    n_expanded : int
-        Nodes of the search tree; 0 for solvers that do not search.
-    seconds : float
-        Of the whole query, reduction included.
-    """
-
-    assignment: dict[int, float]
+    assignment: dict[int, float]  # A code for a variable with a finite domain; for another the mode of a leaf
+    # Log S(q, e) of assignment and evidence together, hidden variables summed out; a density where variables are
+    # continuous. Subtract the evidence's log probability for the conditional one.
     log_probability: float
-    upper_bound: float
+    upper_bound: float  # no assignment's log probability is larger
+    # Whether the two are equal (to a relative 1e-10 of the probability), which is a proof of optimality.
     is_optimal: bool
-    n_expanded: int
-    seconds: float
+    n_expanded: int  # nodes of the search tree; 0 for solvers that do not search
+    seconds: float  # of the whole query, reduction included
 
 
 def map_query(

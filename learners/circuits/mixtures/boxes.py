@@ -28,25 +28,13 @@ class DependentRanges(InvalidEvidence):
 
 
 class Box(NamedTuple):
-    """Columns that are independent of each other given what is observed, each in a range.
+    """Columns that are independent of each other given what is observed, each in a range."""
 
-    Attributes
-    ----------
-    places : (r,) int64
-        Among the columns that are not observed.
-    mean : (n_components, r, n_rows) float64
-        Before they are cut.
-    deviation : (n_components, r) float64
-    slope : (n_components, u, r) float64
-        Of every unobserved column for each unit of those in ranges.
-    ends : (r, 2) float64
-    """
-
-    places: Integers
-    mean: Floats
-    deviation: Floats
-    slope: Floats
-    ends: Floats
+    places: Integers  # (r,) int64: among the columns that are not observed
+    mean: Floats  # (n_components, r, n_rows) float64: before they are cut
+    deviation: Floats  # (n_components, r) float64
+    slope: Floats  # (n_components, u, r) float64: of every unobserved column for each unit of those in ranges
+    ends: Floats  # (r, 2) float64
 
     @property
     def standard_ends(self) -> tuple[Floats, Floats]:
@@ -94,10 +82,7 @@ class Box(NamedTuple):
 def box_of(places: Integers, means: Floats, covariance: Floats, ends: Floats) -> Box:
     """The box of some columns (r,) among those that are not observed, of which `means` and `covariance` are.
 
-    Raises
-    ------
-    DependentRanges
-        If the columns depend on each other given what is observed.
+    Raises DependentRanges if the columns depend on each other given what is observed.
     """
     own = covariance[:, places[:, np.newaxis], places]
     deviation = np.sqrt(np.diagonal(own, axis1=1, axis2=2))

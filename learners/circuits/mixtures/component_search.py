@@ -28,20 +28,13 @@ PRODUCTS_A_SECOND = 1e9
 
 @dataclass(frozen=True)
 class Size:
-    """What became of a number of components.
+    """What became of a number of components."""
 
-    Attributes
-    ----------
-    components, passes : int
-        Passes up to the best.
-    valid : float
-        Mean log density of the rows to choose by, in nats.
-    """
-
+    # components, passes: passes up to the best.
     components: int
     passes: int
     pooled: float
-    valid: float
+    valid: float  # mean log density of the rows to choose by, in nats
 
     def facts(self) -> dict[str, object]:
         """As plain values."""
@@ -50,40 +43,24 @@ class Size:
 
 @dataclass(frozen=True, eq=False)
 class Grown:
-    """The mixture that was chosen.
-
-    Attributes
-    ----------
-    tried : list of Size
-        The best first.
-    way : list of Size
-        Those that led to the mixture, in their order.
-    """
+    """The mixture that was chosen."""
 
     mixture: GaussianMixture
     pooled: float
     valid: float
-    tried: list[Size]
-    way: list[Size]
+    tried: list[Size]  # the best first
+    way: list[Size]  # those that led to the mixture, in their order
 
 
 @dataclass(frozen=True, eq=False)
 class Halves:
-    """Rows to fit and rows to choose by.
+    """Rows to fit and rows to choose by."""
 
-    Parameters
-    ----------
-    n_values : (n_variables,) int64
-        Sizes of domains; 0 of numeric columns.
-    fit, valid : (n_variables, n_rows) float64
-    narrowest : (d,) float64
-        See `ExpectedMoments.maximised`.
-    """
-
-    n_values: Integers
+    n_values: Integers  # (n_variables,) int64: sizes of domains; 0 of numeric columns
+    # fit, valid (n_variables, n_rows) float64
     fit: Array
     valid: Array
-    narrowest: Floats
+    narrowest: Floats  # (d,) float64: see `ExpectedMoments.maximised`
     threads: int = 1
 
     def expected(self, mixture: GaussianMixture) -> ExpectedMoments:
@@ -145,15 +122,7 @@ def grow(
 
 
 def again(way: Sequence[Size], halves: Halves, report: Callable[[float, str], None]) -> GaussianMixture:
-    """The same sizes and passes on all rows, those to choose by among them: a tenth more rows tell more of many covariances.
-
-    Parameters
-    ----------
-    way : sequence of Size
-        Of `grow` by `halves.fit`.
-    halves : Halves
-        Whose `fit` has all rows.
-    """
+    """The same sizes and passes as `grow` took, on all rows: a tenth more rows tell more of many covariances."""
     mixture = _one(halves)
     scale = np.sqrt(np.diagonal(mixture.covariance[0]))
     for place, size in enumerate(way):

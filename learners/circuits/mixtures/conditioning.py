@@ -29,9 +29,7 @@ class Tree(NamedTuple):
 def marginals(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> list[Floats]:
     """(n_rows, n_values) of each discrete variable by itself given each row; an observed one is certain.
 
-    Raises
-    ------
-    ImpossibleEvidence
+    Raises ImpossibleEvidence.
     """
     shares = mixture.shares(x)
     found = []
@@ -47,9 +45,7 @@ def marginals(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> l
 def joint(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Floats:
     """(n_rows, n_values, n_values, …) float64: the joint distribution of some discrete variables given each row.
 
-    Raises
-    ------
-    ImpossibleEvidence
+    Raises ImpossibleEvidence.
     """
     shares = mixture.shares(x)
     tables = np.ones((mixture.n_components, 1))
@@ -72,9 +68,7 @@ def joint(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Float
 def moments(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
     """Expectation and variance (n_rows, len(variables)) of numeric variables given each row; an observed one has variance zero.
 
-    Raises
-    ------
-    ImpossibleEvidence
+    Raises ImpossibleEvidence.
     """
     shares = mixture.shares(x)
     places = np.searchsorted(mixture.numeric, variables)
@@ -101,12 +95,12 @@ def _cut(mixture: GaussianMixture, means: Floats, rest: Rest) -> tuple[Floats, F
 
 
 def peaks(mixture: GaussianMixture, x: Array, v: int) -> Floats:
-    """(n_components, n_rows) float64: each component's expectation of a numeric variable that no row has."""
+    """(n_components, n_rows) float64: each component's expectation of a numeric variable; NaN in rows that have it."""
     place = int(np.searchsorted(mixture.numeric, v))
-    found = np.empty((mixture.n_components, x.shape[1]))
+    found = np.full((mixture.n_components, x.shape[1]), np.nan)
     for rows, means, rest, _, _ in _conditional(mixture, x):
-        assert rest is not None
-        found[:, rows] = means[:, int(np.searchsorted(rest.places, place))]
+        if rest is not None and place in rest.places:
+            found[:, rows] = means[:, int(np.searchsorted(rest.places, place))]
     return found
 
 
@@ -128,16 +122,7 @@ def _conditional(
 def draws(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integers) -> Floats:
     """(n_rows, n, n_variables) float64: the missing cells of each row drawn together given the others.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64
-    seed : int
-        A draw depends on the seed, its row's place and its own number.
-    places : (n_rows,) int64
-
-    Raises
-    ------
-    ImpossibleEvidence
+    A draw depends on the seed, its row's place (n_rows,) and its own number. Raises ImpossibleEvidence.
     """
     shares = mixture.shares(x)
     out = np.empty((x.shape[1], n, x.shape[0]))
@@ -192,17 +177,9 @@ def uniforms(seed: int, places: Integers, n: int, width: int) -> Floats:
 def best_trees(mixture: GaussianMixture, x: Array, variables: Sequence[int], n_trees: int) -> list[Tree]:
     """The components' own modes of some variables, the densest first, given one row; what is neither asked nor given is summed out.
 
-    Numbers that are asked for are searched in their ranges. Of others the bound takes any range as certain.
-
-    Parameters
-    ----------
-    x : (n_variables, 1) float64
-    n_trees : int
-        Modes of so many components are compared by the density of the whole mixture: of those that are highest alone.
-
-    Raises
-    ------
-    ImpossibleEvidence
+    Numbers that are asked for are searched in their ranges. Of others the bound takes any range as certain. Modes of
+    the n_trees components that are highest alone are compared by the density of the whole mixture. Raises
+    ImpossibleEvidence.
     """
     alone = replace(mixture, ranges={})
     alone.shares(x)

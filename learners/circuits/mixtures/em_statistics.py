@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.em.expected_sums import PER_NAT, ExpectedSums
+from learners.circuits.evaluation.evaluate import rows_in
 from learners.circuits.mixtures.kernels import LEAST_SHARE, PER_MOMENT, PER_ROW, add_moments
 from learners.circuits.mixtures.mixture import NAMES, GaussianMixture, Observed, Rest, log_sums
 from learners.kernels.arrays import Array, Floats, Integers, frozen
@@ -22,24 +23,13 @@ FEWEST = 1e-3
 
 
 class Sums(NamedTuple):
-    """Whole numbers, see the kernels.
+    """Whole numbers, see the kernels."""
 
-    Attributes
-    ----------
-    rows : (n_components,) int64
-    first : (n_components, d) int64
-    second : (n_components, d, d) int64
-        Lower halves.
-    codes : (n_components, n_codes) int64
-    totals : (3,) int64
-        Rows, impossible ones, log likelihood.
-    """
-
-    rows: Integers
-    first: Integers
-    second: Integers
-    codes: Integers
-    totals: Integers
+    rows: Integers  # (n_components,) int64
+    first: Integers  # (n_components, d) int64
+    second: Integers  # (n_components, d, d) int64: lower halves
+    codes: Integers  # (n_components, n_codes) int64
+    totals: Integers  # (3,) int64: rows, impossible ones, log likelihood
 
 
 class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
@@ -68,8 +58,7 @@ class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
 
     def update(self, rows: Chunk | Array) -> None:
         """Add rows: a chunk, or (n_variables, n_rows) as `GaussianMixture.log_joint` reads them."""
-        x = self.rows_of(rows) if isinstance(rows, Chunk) and self.rows_of is not None else rows
-        assert not isinstance(x, Chunk)
+        x = rows_in(rows, self.rows_of)
         for at in range(0, x.shape[1], AT_A_TIME):
             self._update(x[:, at : at + AT_A_TIME])
 
@@ -118,12 +107,8 @@ class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
     def maximised(self, pooled: float, narrowest: Floats) -> GaussianMixture:
         """The M-step.
 
-        Parameters
-        ----------
-        pooled : float
-            Rows of the mean covariance of all components that each component's own is averaged with.
-        narrowest : (d,) float64
-            Standard deviations of an error of recording, which each column has in each component.
+        Each component's covariance is averaged with the mean of all, worth `pooled` rows; narrowest (d,) are standard
+        deviations of an error of recording, which each column has in each component.
         """
         old, sums = self.model, self._sums
         rows = sums.rows / PER_ROW

@@ -44,12 +44,7 @@ def refusal(schema: Schema) -> tuple[str, str] | None:
 
 
 def require_densities(schema: Schema) -> None:
-    """Refuse columns that no mixture of Gaussians has.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Refuse columns that no mixture of Gaussians has. Raises SchemaError."""
     found = refusal(schema)
     if found is not None:
         reason, column = found
@@ -155,15 +150,9 @@ def rivalled(
 ) -> Passes[CircuitModel]:
     """The model, or a mixture of Gaussians if drawn rows are more probable by one.
 
-    The model has learned from all rows, those drawn to choose by among them; the mixture grows without these. What both tried
-    is in the facts of either: `search` of the circuit, `gaussians` with the log likelihoods of both.
-
-    Parameters
-    ----------
-    model : CircuitModel
-        Whose continuous columns have densities.
-    minutes : float
-        A quarter of them for the mixture.
+    The model has learned from all rows, those drawn to choose by among them; the mixture grows without these, in a
+    quarter of the minutes. What both tried is in the facts of either: `search` of the circuit, `gaussians` with the log
+    likelihoods of both.
     """
     reason = refusal(model.schema)
     if reason is not None:

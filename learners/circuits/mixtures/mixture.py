@@ -28,73 +28,40 @@ Leaf = tuple[int, Floats]
 
 
 class Observed(NamedTuple):
-    """The components' densities of some of the numeric columns: sub-vectors of the means, sub-blocks of the covariances.
+    """The components' densities of some of the numeric columns: sub-vectors of the means, sub-blocks of the covariances."""
 
-    Attributes
-    ----------
-    places : (m,) int64
-        Of the observed ones among the numeric columns.
-    mean : (n_components, m) float64
-    inverse : (n_components, m, m) float64
-        Of the Cholesky factor of each covariance: lower triangles.
-    constant : (n_components,) float64
-        Log density at the mean.
-    """
-
-    places: Integers
-    mean: Floats
-    inverse: Floats
-    constant: Floats
+    places: Integers  # (m,) int64: of the observed ones among the numeric columns
+    mean: Floats  # (n_components, m) float64
+    inverse: Floats  # (n_components, m, m) float64: of the Cholesky factor of each covariance: lower triangles
+    constant: Floats  # (n_components,) float64: log density at the mean
 
 
 class Rest(NamedTuple):
-    """The other numeric columns given the observed ones.
+    """The other numeric columns given the observed ones."""
 
-    Attributes
-    ----------
-    places : (u,) int64
-    slope : (n_components, u, m) float64
-        Of their expectation for each unit of what is observed.
-    covariance : (n_components, u, u) float64
-    """
-
-    places: Integers
-    slope: Floats
-    covariance: Floats
+    places: Integers  # (u,) int64
+    slope: Floats  # (n_components, u, m) float64: of their expectation for each unit of what is observed
+    covariance: Floats  # (n_components, u, u) float64
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianMixture:
     """Within a component the discrete columns are independent of the numeric ones and of each other; the numeric ones are not.
 
-    Parameters
-    ----------
-    log_weight : (n_components,) float64
-    mean : (n_components, d) float64
-        Of the numeric columns.
-    covariance : (n_components, d, d) float64
-    log_share : (n_components, n_codes) float64
-        Of the values of each discrete column, one column after the other.
-    n_values : (n_variables,) int64
-        Size of each domain; 0 of numeric columns.
-    ranges : mapping of numeric variable to (low, high)
-        In which variables lie where they are not observed. Not stored: it is evidence.
-
-    Raises
-    ------
-    InvalidCircuit
-        If shapes do not fit together, shares do not add up to one, or a covariance is not positive definite.
+    Raises InvalidCircuit if shapes do not fit together, shares do not add up to one, or a covariance is not positive definite.
 
     References
     ----------
     Bishop (2006), Pattern Recognition and Machine Learning, sections 2.3.1, 2.3.2 and 9.2.
     """
 
-    log_weight: Floats
-    mean: Floats
-    covariance: Floats
+    log_weight: Floats  # (n_components,) float64
+    mean: Floats  # (n_components, d) float64: of the numeric columns
+    covariance: Floats  # (n_components, d, d) float64
+    # (n_components, n_codes) float64: of the values of each discrete column, one column after the other.
     log_share: Floats
-    n_values: Integers
+    n_values: Integers  # (n_variables,) int64: size of each domain; 0 of numeric columns
+    # In which variables lie where they are not observed. Not stored: it is evidence.
     ranges: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -158,14 +125,7 @@ class GaussianMixture:
     def log_joint(self, x: Array) -> Floats:
         """(n_components, n_rows) float64: log density of each row's observed cells together with each component.
 
-        Parameters
-        ----------
-        x : (n_variables, n_rows) float64 or integers
-            Missing is NaN, or of a discrete variable a code outside its domain.
-
-        Raises
-        ------
-        DependentRanges
+        Missing is NaN, or of a discrete variable a code outside its domain. Raises DependentRanges.
         """
         found = np.repeat(self.log_weight[:, np.newaxis], x.shape[1], axis=1)
         if not x.shape[1]:
@@ -192,12 +152,7 @@ class GaussianMixture:
         return means
 
     def box(self, means: Floats, rest: Rest) -> Box | None:
-        """The ranges of what rows lack, whose expectations are `means`; None without any.
-
-        Raises
-        ------
-        DependentRanges
-        """
+        """The ranges of what rows lack, whose expectations are `means`; None without any. Raises DependentRanges."""
         ends = {int(v): own for v, own in self.ranges.items() if v in self.numeric[rest.places]}
         places = np.searchsorted(self.numeric[rest.places], np.array([*ends], np.int64))
         return box_of(places, means, rest.covariance, np.array([*ends.values()], np.float64)) if ends else None
@@ -214,10 +169,7 @@ class GaussianMixture:
     def shares(self, x: Array) -> Floats:
         """(n_components, n_rows) float64: probability of each component given each row.
 
-        Raises
-        ------
-        ImpossibleEvidence
-            Naming a row of probability zero.
+        Raises ImpossibleEvidence, naming a row of probability zero.
         """
         logs = self.log_joint(x)
         most = logs.max(axis=0, initial=-np.inf)
@@ -250,13 +202,7 @@ class GaussianMixture:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> GaussianMixture:
-        """The mixture of `to_arrays`.
-
-        Raises
-        ------
-        InvalidCircuit
-            If one is not there, or they make no mixture.
-        """
+        """The mixture of `to_arrays`. Raises InvalidCircuit if one is not there, or they make no mixture."""
         for name in NAMES:
             if name not in arrays:
                 raise InvalidCircuit(f"has no array {name!r}")

@@ -46,33 +46,24 @@ class GaussianModel(CircuitModel):
         return self.mixture.log_density(x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
-        """(n_rows, n_values) float64 of each discrete variable by itself, given each row.
-
-        Raises
-        ------
-        ImpossibleEvidence
-        """
+        """(n_rows, n_values) float64 of each discrete variable by itself, given each row. Raises ImpossibleEvidence."""
         return conditioning.marginals(self.mixture, x, variables)
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
         """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row.
 
-        Raises
-        ------
-        ImpossibleEvidence
+        Raises ImpossibleEvidence.
         """
         return conditioning.moments(self.mixture, x, variables)[0]
 
     def row_peaks(self, x: Array, v: int) -> Floats:
-        """(n_components, n_rows) float64: each component's expectation of a numeric variable that no row has."""
+        """(n_components, n_rows) float64: each component's expectation of a numeric variable; NaN in rows that have it."""
         return conditioning.peaks(self.mixture, x, v)
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
         """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own.
 
-        Raises
-        ------
-        ImpossibleEvidence
+        Raises ImpossibleEvidence.
         """
         return conditioning.draws(self.mixture, x, n, seed, numbers)
 
@@ -95,7 +86,7 @@ class GaussianModel(CircuitModel):
         except DependentRanges:
             if isinstance(query, Surprise) or query.sampling is None:
                 raise
-            return sampled_answer(self.mixture, self._columns, query, query.sampling, pause)
+            return sampled_answer(self.mixture, self.columns, query, query.sampling, pause)
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
         """What answers the queries of each kind, given likelihoods."""
@@ -130,13 +121,13 @@ class GaussianModel(CircuitModel):
         """`columns`, `components`, `means`, `covariances` and `shares`, for SQL."""
         mixture = self.mixture
         k, d = mixture.mean.shape
-        names = np.array(self._columns.names, object)
+        names = np.array(self.columns.names, object)
         numeric = names[mixture.numeric]
         shares = [
-            {"component": component, "column": self._columns.names[v], "value": label, "share": float(share)}
+            {"component": component, "column": self.columns.names[v], "value": label, "share": float(share)}
             for v in mixture.discrete.tolist()
             for component, row in enumerate(np.exp(mixture.shares_of(v)))
-            for label, share in zip(self._columns.labels(v), row.tolist(), strict=True)
+            for label, share in zip(self.columns.labels(v), row.tolist(), strict=True)
         ]
         kinds = pa.schema(
             [("component", pa.int64()), ("column", pa.string()), ("value", pa.string()), ("share", pa.float64())]

@@ -125,14 +125,7 @@ def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Ma
 def folded_circuit(mixture: GaussianMixture, shares: Floats, variables: Sequence[int]) -> Circuit:
     """The distribution of some discrete variables given a row, as a circuit: its variable i is the i-th asked one.
 
-    Parameters
-    ----------
-    shares : (n_components,) float64
-        Of the components given the row.
-
-    Raises
-    ------
-    ImpossibleEvidence
+    shares (n_components,) are those of the components given the row. Raises ImpossibleEvidence.
     """
     reached = np.flatnonzero(shares > 0)
     if not reached.size:

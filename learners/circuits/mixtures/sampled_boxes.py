@@ -24,7 +24,7 @@ from learners.circuits.queries.named_answers import Source, Summary
 from learners.circuits.queries.queries import answer_all
 from learners.kernels.arrays import Array, Floats
 from learners.models.estimation import Sampling
-from learners.models.query import Asked
+from learners.models.query import InferenceQuery
 
 FIRST_BLOCK, LARGEST_BLOCK = 1 << 12, 1 << 16
 # Share of the draws whose components are drawn as if there were no ranges, so that no weight is large.
@@ -32,7 +32,11 @@ DEFENSIVE = 0.1
 
 
 def sampled_answer(
-    mixture: GaussianMixture, columns: Columns, query: Asked, sampling: Sampling, pause: Callable[[], None] | None
+    mixture: GaussianMixture,
+    columns: Columns,
+    query: InferenceQuery,
+    sampling: Sampling,
+    pause: Callable[[], None] | None,
 ) -> Answer:
     """The answer to a query with ranges of columns that depend on each other, from samples.
 

@@ -12,21 +12,16 @@ from learners.kernels.arrays import Array, Floats
 def ranks(logs: Floats, x: Array, drawn: Floats, log_likelihood: Callable[[Array], Floats]) -> tuple[Floats, Floats]:
     """The share of drawn rows that are at most as likely as each row, seen in the same columns, and its standard error.
 
+    Both are (n_rows,) float64. A small rank is an unusual row; the error is that of a share of n draws.
+
     Parameters
     ----------
     logs : (n_rows,) float64
-        Of the rows.
-    x : (n_variables, n_rows) float64
-        NaN where nothing is known.
+        Of the rows x (n_variables, n_rows) float64, NaN where nothing is known.
     drawn : (n, n_variables) float64
         Rows of the model.
     log_likelihood : callable
         Of rows (n_variables, n) float64.
-
-    Returns
-    -------
-    rank, standard_error : (n_rows,) float64
-        A small rank is an unusual row; the standard error is that of a share of n draws.
     """
     seen = ~np.isnan(x)
     patterns, which = np.unique(seen, axis=1, return_inverse=True)

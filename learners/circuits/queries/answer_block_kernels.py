@@ -15,26 +15,13 @@ from learners.kernels.simd import item, lanes_at, put_lanes
 
 
 class WantedSlots(NamedTuple):
-    """What a query is about, in the slots of a plan.
+    """What a query is about, in the slots of a plan."""
 
-    Attributes
-    ----------
-    is_wanted : (n_slots,) bool
-        Slots above values of the asked variables, those included.
-    leaves : (n_leaves,) int64
-        Operations among them that are tables, lookups or numeric leaves.
-    variables : (n_asked,) int64
-    first : (n_variables,) int64
-        Where the answer about an asked variable starts.
-    moments : (n_operations, 2) float64
-        Mean and variance of numeric leaves; without any, of no operation.
-    """
-
-    is_wanted: Mask
-    leaves: Integers
-    variables: Integers
-    first: Integers
-    moments: Floats
+    is_wanted: Mask  # (n_slots,) bool: slots above values of the asked variables, those included
+    leaves: Integers  # (n_leaves,) int64: operations among them that are tables, lookups or numeric leaves
+    variables: Integers  # (n_asked,) int64
+    first: Integers  # (n_variables,) int64: where the answer about an asked variable starts
+    moments: Floats  # (n_operations, 2) float64: mean and variance of numeric leaves; without any, of no operation
 
 
 @inner_kernel

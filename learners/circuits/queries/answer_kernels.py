@@ -17,20 +17,7 @@ SMALLEST = 1e-200
 
 
 class AnswerArrays(NamedTuple):
-    """A circuit in linear space.
-
-    Attributes
-    ----------
-    kind, child_starts, children, variable, leaf_starts, n_values : as in CircuitArrays
-    weight : (n_edges,) float64
-        One on the edges of products.
-    parameters : (n_parameters,) float64
-        Probabilities of categorical leaves, not their logarithms.
-    log_offset : (n_variables,) float64
-        The largest log density of any leaf of a numeric variable, by which densities are divided.
-    moments : (n_nodes, 2) float64
-        Mean and variance of numeric leaves; without any, of no node.
-    """
+    """A circuit in linear space; the first six arrays are those of `CircuitArrays`."""
 
     kind: Int8s
     child_starts: Integers
@@ -38,30 +25,20 @@ class AnswerArrays(NamedTuple):
     variable: Integers
     leaf_starts: Integers
     n_values: Integers
-    weight: Floats
-    parameters: Floats
+    weight: Floats  # (n_edges,) float64: one on the edges of products
+    parameters: Floats  # (n_parameters,) float64: probabilities of categorical leaves, not their logarithms
+    # (n_variables,) float64: the largest log density of any leaf of a numeric variable, by which densities are divided.
     log_offset: Floats
-    moments: Floats
+    moments: Floats  # (n_nodes, 2) float64: mean and variance of numeric leaves; without any, of no node
 
 
 class Wanted(NamedTuple):
-    """What a query is about.
+    """What a query is about."""
 
-    Attributes
-    ----------
-    is_wanted : (n_nodes,) bool
-        Nodes above leaves of the asked variables, those leaves included.
-    inner : (n_inner,) int64
-        Sums and products among them, descending.
-    leaves : (n_leaves,) int64
-    first : (n_variables,) int64
-        Where the answer about an asked variable starts.
-    """
-
-    is_wanted: Mask
-    inner: Integers
-    leaves: Integers
-    first: Integers
+    is_wanted: Mask  # (n_nodes,) bool: nodes above leaves of the asked variables, those leaves included
+    inner: Integers  # (n_inner,) int64: sums and products among them, descending
+    leaves: Integers  # (n_leaves,) int64
+    first: Integers  # (n_variables,) int64: where the answer about an asked variable starts
 
 
 # In loops the arrays are taken out of their tuple first: a look into it costs two atomic operations.

@@ -6,13 +6,12 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit, kept_with
-from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, is_discrete, is_numeric
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import as_rows, log_leaves, log_values, relative_node_logs, with_weights
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
 from learners.circuits.evaluation.leaf_shapes import leaf_moments
@@ -34,16 +33,12 @@ FAR = -1e4
 FEW_AT_A_TIME = 256
 
 
-Made = TypeVar("Made")
-
-
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """A circuit in linear space, and the node sets of the queries asked last."""
+    """A circuit in linear space, and what the queries asked last are about, in its nodes and in the slots of its plan."""
 
     arrays: AnswerArrays
-    nodes: dict[tuple[int, ...], Wanted]
-    slots: dict[tuple[int, ...], WantedSlots]
+    queries: dict[tuple[int, ...], tuple[Wanted, WantedSlots]]
 
 
 def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
@@ -130,10 +125,7 @@ def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Flo
 def n_joint_cells(sizes: Sequence[int]) -> int:
     """How many cells the joint distribution of variables with domains of these sizes has.
 
-    Raises
-    ------
-    InvalidEvidence
-        If they are more than 65,536.
+    Raises InvalidEvidence if they are more than 65,536.
     """
     n_cells = math.prod(sizes)
     if n_cells > MAX_CELLS:
@@ -204,14 +196,9 @@ def _normalised(logs: Floats, first_row: int) -> Floats:
 
 
 def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
-    """The variables of a question, each once and known to the circuit.
-
-    Raises
-    ------
-    InvalidEvidence
-    """
+    """The variables of a question, each once and known to the circuit. Raises InvalidEvidence."""
     variables = tuple(int(v) for v in variables)
-    if variables in prepared(circuit).nodes:
+    if variables in prepared(circuit).queries:
         return variables
     if not variables:
         raise InvalidEvidence("The query names no variable: name at least one.")
@@ -223,40 +210,26 @@ def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
 
 
 def checked_discrete(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[int, ...], Integers]:
-    """The variables of a question about distributions, and the sizes of their domains.
-
-    Raises
-    ------
-    InvalidEvidence
-    """
+    """The variables of a question about distributions, and the sizes of their domains. Raises InvalidEvidence."""
     variables = checked(circuit, variables)
     sizes = circuit.n_values[list(variables)]
     if not sizes.all():
-        raise is_numeric(variables[int(np.argmin(sizes))])
+        v = variables[int(np.argmin(sizes))]
+        raise InvalidEvidence(f"Variable {v} is numeric: ask for its moments, or for samples.")
     return variables, sizes
 
 
 def checked_numeric(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
-    """The variables of a question about moments.
-
-    Raises
-    ------
-    InvalidEvidence
-    """
+    """The variables of a question about moments. Raises InvalidEvidence."""
     variables = checked(circuit, variables)
     for v in variables:
         if circuit.n_values[v]:
-            raise is_discrete(v)
+            raise InvalidEvidence(f"Variable {v} is discrete: ask for its distribution; its codes have no mean.")
     return variables
 
 
 def check_variable(circuit: Circuit, v: int) -> None:
-    """Refuse a variable that the circuit does not have, or of which it knows nothing.
-
-    Raises
-    ------
-    InvalidEvidence
-    """
+    """Refuse a variable that the circuit does not have, or of which it knows nothing. Raises InvalidEvidence."""
     if not 0 <= v < circuit.n_variables:
         raise InvalidEvidence(
             f"Variable {v} is not in the circuit, which has variables 0 to {circuit.n_variables - 1}."
@@ -287,79 +260,72 @@ def _prepare(circuit: Circuit) -> _Prepared:
         leaf_moments(circuit),
     )
     freeze(*arrays)
-    return _Prepared(arrays, {}, {})
+    return _Prepared(arrays, {})
 
 
-def _keep(kept: dict[tuple[int, ...], Made], key: tuple[int, ...], entry: Made) -> None:
-    """Keep an entry, and the last ones before it; a copy of the keys, as other threads may do the same at the same time.
-
-    What one thread keeps another may put out at once: whoever asks takes what it finds, or makes it.
-    """
-    for old in list(kept)[: max(0, len(kept) - MOST_KEPT + 1)]:
-        kept.pop(old, None)
-    kept[key] = entry
-
-
-def wanted_nodes(circuit: Circuit, ready: _Prepared, variables: tuple[int, ...], sizes: Integers) -> Wanted:
-    """The nodes above leaves of some variables, kept for the queries asked last."""
-    found = ready.nodes.get(variables)
+def parts_of_query(circuit: Circuit, variables: tuple[int, ...], sizes: Integers) -> tuple[Wanted, WantedSlots]:
+    """The nodes, and the slots of the circuit's plan, above leaves of some variables; kept for the queries asked last."""
+    kept = prepared(circuit).queries
+    found = kept.get(variables)
     if found is None:
-        mask = np.zeros(circuit.scopes.shape[1], np.uint64)
-        for v in variables:
-            mask[v >> 6] |= np.uint64(1) << np.uint64(v & 63)
-        is_wanted: Mask = np.any(circuit.scopes & mask, axis=1)
-        nodes = np.flatnonzero(is_wanted)
-        is_inner = circuit.kind[nodes] <= PRODUCT
-        first = np.full(circuit.n_variables, -1, np.int64)
-        first[list(variables)] = np.cumsum(sizes) - sizes
-        # The root is wanted; what it does not reach gets derivative zero.
-        found = Wanted(is_wanted, np.ascontiguousarray(nodes[is_inner][::-1]), nodes[~is_inner], first)
-        freeze(*found)
-        _keep(ready.nodes, variables, found)
+        nodes = _nodes_of_query(circuit, variables, sizes)
+        found = nodes, _slots_of_query(circuit, variables, nodes)
+        # Of a copy of the keys, as other threads may do the same at the same time: whoever asks takes what it finds, or makes it.
+        for old in list(kept)[: max(0, len(kept) - MOST_KEPT + 1)]:
+            kept.pop(old, None)
+        kept[variables] = found
     return found
 
 
-def wanted_slots(circuit: Circuit, ready: _Prepared, variables: tuple[int, ...], sizes: Integers) -> WantedSlots:
-    """The same as `wanted_nodes` for the slots of the circuit's plan."""
-    found = ready.slots.get(variables)
-    if found is None:
-        compiled_plan = compiled(circuit)
-        plan, node = compiled_plan.plan, compiled_plan.node
-        n_planes = int(plan.plane_starts[-1])
-        is_wanted = np.zeros(n_planes + node.size, np.bool_)
-        nodes = wanted_nodes(circuit, ready, variables, sizes)
-        is_wanted[n_planes:] = nodes.is_wanted[node]
-        for v in variables:
-            is_wanted[plan.plane_starts[v] : plan.plane_starts[v + 1]] = True
-        leaves, moments = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0)), leaf_moments(circuit)
-        found = WantedSlots(
-            is_wanted, leaves, np.array(variables, np.int64), nodes.first, moments[node] if moments.size else moments
-        )
-        freeze(*found)
-        _keep(ready.slots, variables, found)
+def _nodes_of_query(circuit: Circuit, variables: tuple[int, ...], sizes: Integers) -> Wanted:
+    mask = np.zeros(circuit.scopes.shape[1], np.uint64)
+    for v in variables:
+        mask[v >> 6] |= np.uint64(1) << np.uint64(v & 63)
+    is_wanted: Mask = np.any(circuit.scopes & mask, axis=1)
+    nodes = np.flatnonzero(is_wanted)
+    is_inner = circuit.kind[nodes] <= PRODUCT
+    first = np.full(circuit.n_variables, -1, np.int64)
+    first[list(variables)] = np.cumsum(sizes) - sizes
+    # The root is wanted; what it does not reach gets derivative zero.
+    found = Wanted(is_wanted, np.ascontiguousarray(nodes[is_inner][::-1]), nodes[~is_inner], first)
+    freeze(*found)
+    return found
+
+
+def _slots_of_query(circuit: Circuit, variables: tuple[int, ...], nodes: Wanted) -> WantedSlots:
+    compiled_plan = compiled(circuit)
+    plan, node = compiled_plan.plan, compiled_plan.node
+    n_planes = int(plan.plane_starts[-1])
+    is_wanted = np.zeros(n_planes + node.size, np.bool_)
+    is_wanted[n_planes:] = nodes.is_wanted[node]
+    for v in variables:
+        is_wanted[plan.plane_starts[v] : plan.plane_starts[v + 1]] = True
+    leaves, moments = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0)), leaf_moments(circuit)
+    moments = moments[node] if moments.size else moments
+    found = WantedSlots(is_wanted, leaves, np.array(variables, np.int64), nodes.first, moments)
+    freeze(*found)
     return found
 
 
 def _posteriors(circuit: Circuit, x: ArrayLike, variables: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:
     x = as_rows(circuit, x)
-    ready = prepared(circuit)
-    nodes = wanted_nodes(circuit, ready, variables, sizes)
+    arrays = prepared(circuit).arrays
+    nodes, slots = parts_of_query(circuit, variables, sizes)
     out = np.zeros((x.shape[1], int(sizes.sum())))
     if x.shape[1] < FEW_ROWS:
-        posteriors(ready.arrays, nodes, x, np.arange(x.shape[1]), moments, np.empty((2, circuit.n_nodes)), out)
+        posteriors(arrays, nodes, x, np.arange(x.shape[1]), moments, np.empty((2, circuit.n_nodes)), out)
     else:
         plan, weight = with_weights(circuit)
         most_children = int(np.diff(circuit.child_starts).max())
         values, derivatives = np.empty((2, plan.n_slots, BLOCK))
         scratch = (values, derivatives, np.empty((most_children + 1, BLOCK)))
         codes = np.empty((circuit.n_variables, BLOCK), np.int64)
-        slots = wanted_slots(circuit, ready, variables, sizes)
         block_posteriors(plan.plan, weight, slots, x, moments, scratch, codes, out)
     for row in np.flatnonzero(np.isnan(out[:, 0])):
         share = _leaf_shares(circuit, x, int(row))
         out[row] = 0.0
         add = add_moments if moments else add_marginals
-        add(ready.arrays, nodes, share, x, row, out[row])
+        add(arrays, nodes, share, x, row, out[row])
     return out
 
 
@@ -374,10 +340,7 @@ def _leaf_shares(circuit: Circuit, x: Array, row: int) -> Floats:
 def edge_shares_in_log_space(circuit: Circuit, x: Array, row: int) -> Floats:
     """(n_edges,) float64: probability of each child of a sum given what is observed below, in log space.
 
-    Raises
-    ------
-    ImpossibleEvidence
-        Naming the row, if it has probability zero.
+    Raises ImpossibleEvidence, naming the row, if it has probability zero.
     """
     values = relative_node_logs(circuit, x[:, row : row + 1])[0][:, 0]
     if values[-1] == -np.inf:

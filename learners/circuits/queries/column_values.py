@@ -23,10 +23,7 @@ DAY_S = 86_400
 def rows_of_batch(columns: Columns, batch: pa.RecordBatch) -> Array:
     """(n_variables, n_rows) of raw rows, the class among them where they have it; a class that training never saw is missing.
 
-    Raises
-    ------
-    SchemaError
-        If the type of a column does not fit.
+    Raises SchemaError if the type of a column does not fit.
     """
     return columns.rows_of_chunk(chunk_of_batch(columns, batch))
 
@@ -34,9 +31,7 @@ def rows_of_batch(columns: Columns, batch: pa.RecordBatch) -> Array:
 def chunk_of_batch(columns: Columns, batch: pa.RecordBatch) -> Chunk:
     """The rows as a model reads them; a class that is null, or that training never saw, has a code outside its domain.
 
-    Raises
-    ------
-    SchemaError
+    Raises SchemaError.
     """
     chunk = encode(batch, columns.schema, with_class=False)
     target = columns.schema.target
@@ -100,26 +95,17 @@ def _middles(columns: Columns, v: int) -> Floats:
 
 
 def with_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa.Array:
-    """An Arrow column with some of its cells replaced.
+    """An Arrow column with some of its cells replaced. Raises SchemaError if a value is none of the column's type.
 
     Parameters
     ----------
     v : int
         The column's variable.
     column : Array
-        Of any type that training read for it; of type null where the data has no such column.
+        Of any type that training read for it; of type null where the data has no such column. What comes back has this type, of a
+        dictionary its values. Whole numbers are rounded, and end at the ends of their type.
     values : (n_rows,) float64
         Codes or numbers; NaN leaves a cell as it is.
-
-    Returns
-    -------
-    Array
-        Of the column's own type, a dictionary as its values. Whole numbers are rounded, and end at the ends of their type.
-
-    Raises
-    ------
-    SchemaError
-        If a value is none of the column's type.
     """
     name, kind = columns.names[v], column.type
     if pa.types.is_dictionary(kind):

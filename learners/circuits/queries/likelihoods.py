@@ -15,7 +15,7 @@ from learners.circuits.queries.column_values import is_in_intervals
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats, Mask
 from learners.models.evidence import Evidence, Known, Likely, NoneOf, Range, RawValue
-from learners.models.query import Asked, Query, Surprise
+from learners.models.query import InferenceQuery, Query, Surprise
 from learners.schema.clocks import DICTIONARY
 from learners.schema.encoding.records import number_reader
 
@@ -49,10 +49,7 @@ class Read(NamedTuple):
 def read_evidence(columns: Columns, query: Query) -> Read:
     """The evidence of a query, each column read as its kind wants it; what is set from outside is known, too.
 
-    Raises
-    ------
-    UnknownColumn, InvalidEvidence, SchemaError
-        Naming the column, and the value at fault.
+    Raises UnknownColumn, InvalidEvidence, SchemaError, naming the column, and the value at fault.
     """
     if isinstance(query, Surprise):
         several = next((name for name, value in query.evidence.items() if isinstance(value, SEVERAL)), None)
@@ -64,13 +61,8 @@ def read_evidence(columns: Columns, query: Query) -> Read:
     return read(columns, known_after(query), query.likely)
 
 
-def known_after(query: Asked) -> Evidence:
-    """The evidence of a query, and the values to which it sets columns.
-
-    Raises
-    ------
-    InvalidEvidence
-    """
+def known_after(query: InferenceQuery) -> Evidence:
+    """The evidence of a query, and the values to which it sets columns. Raises InvalidEvidence."""
     for name, value in query.do.items():
         if value is None or isinstance(value, SEVERAL):
             raise InvalidEvidence(f"Column {name!r} is to be set to {value!r}: set it to one value.")
@@ -251,11 +243,7 @@ def _place(columns: Columns, v: int, number: float, given: RawValue, *, is_low: 
 
     A cut belongs to the interval below it. So a range of whole numbers, or dates, starts at the first one above the cut; one of
     other numbers starts at the cut itself, which is not in it.
-
-    Raises
-    ------
-    InvalidEvidence
-        If there is none, with those near.
+    Raises InvalidEvidence if there is none, with those near.
     """
     attribute = columns.schema.attributes[v]
     name, cuts = columns.names[v], np.array(attribute.cuts)

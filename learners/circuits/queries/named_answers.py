@@ -30,19 +30,13 @@ class Spread(TypedDict, total=False):
 
 
 class Summary(NamedTuple):
-    """Some numbers, and how sure they are.
+    """Some numbers, and how sure they are."""
 
-    Attributes
-    ----------
-    mean : (...) float64
-    standard_error : (...) float64
-        Of the mean: how much it would differ with other draws. Empty of what is exact.
-    low, high : (...) float64
-        Ends of the central credible interval of a posterior; empty of what is exact or of one model.
-    """
-
-    mean: Floats
+    mean: Floats  # (...) float64
+    # (...) float64: of the mean: how much it would differ with other draws. Empty of what is exact.
     standard_error: Floats = EXACT
+    # low, high (...) float64: ends of the central credible interval of a posterior; empty of what is exact or of one
+    # model.
     low: Floats = EXACT
     high: Floats = EXACT
 
@@ -219,12 +213,7 @@ class Source(ABC):
 
 
 def impossible(*_: object) -> list[Answer]:
-    """What answers where likelihoods leave nothing that is possible.
-
-    Raises
-    ------
-    ImpossibleEvidence
-    """
+    """What answers where likelihoods leave nothing that is possible. Raises ImpossibleEvidence."""
     raise ImpossibleEvidence(0)
 
 

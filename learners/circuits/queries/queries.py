@@ -31,27 +31,7 @@ _Group = tuple[Any, ...]
 
 
 def answer(circuit: Circuit, schema: Schema, query: Query) -> Answer:
-    """Answer one query.
-
-    Parameters
-    ----------
-    schema : Schema
-        Its columns are the circuit's variables, see `columns.Columns`.
-
-    Returns
-    -------
-    dict
-        Of plain values, as `answer_all` tells.
-
-    Raises
-    ------
-    UnknownColumn
-        Of a column that the circuit does not have.
-    InvalidEvidence, SchemaError
-        Of a value that a column never had, or that has the wrong type; of a column both asked for and given.
-    ImpossibleEvidence
-        If the evidence has probability zero.
-    """
+    """Answer one query as `answer_all` does; the schema's columns are the circuit's variables, see `columns.Columns`."""
     return answer_all(circuit, schema, [query])[0]
 
 
@@ -89,10 +69,13 @@ def answer_all(
 
     Raises
     ------
-    UnknownColumn, InvalidEvidence, SchemaError
-        As in `answer`.
+    UnknownColumn
+        Of a column that the circuit does not have.
+    InvalidEvidence, SchemaError
+        Of a value that a column never had, or that has the wrong type; of a column both asked for and given.
     ImpossibleEvidence
-        With the place of the query as `row`, if there are several, and the `column` at fault.
+        If the evidence has probability zero, with the place of the query as `row`, if there are several, and the `column` at
+        fault.
     NoArcs, NoGraphs
         Of interventions and graphs, which circuits have not.
     """
@@ -125,12 +108,7 @@ def answer_all(
 
 
 def check_plain(queries: Sequence[Query]) -> None:
-    """Refuse queries that only networks or posteriors over networks can answer.
-
-    Raises
-    ------
-    NoArcs, NoGraphs
-    """
+    """Refuse queries that only networks or posteriors over networks can answer. Raises NoArcs, NoGraphs."""
     for query in queries:
         if not isinstance(query, Surprise) and query.do:
             raise NoArcs
@@ -175,13 +153,7 @@ def circuit_batches(circuit: Circuit, likelihoods: Likelihoods) -> Batches:
 
 
 def check(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:
-    """Refuse what `answer_all` would refuse without looking at probabilities.
-
-    Raises
-    ------
-    UnknownColumn, InvalidEvidence, SchemaError
-        As in `answer`.
-    """
+    """Refuse what `answer_all` would refuse, by the same errors, without looking at probabilities."""
     columns = columns_of(circuit, schema)
     for query in queries:
         columns.rows([read_evidence(columns, query).values])
@@ -189,13 +161,7 @@ def check(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:
 
 
 def answer_size(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> int:
-    """How many values the answers would have.
-
-    Raises
-    ------
-    UnknownColumn, InvalidEvidence
-        Of what cannot be asked for.
-    """
+    """How many values the answers would have. Raises UnknownColumn, InvalidEvidence of what cannot be asked for."""
     columns = columns_of(circuit, schema)
     return sum(_n_told(columns, query) for query in queries)
 
@@ -327,7 +293,8 @@ def most_probable(circuit: Circuit, likelihoods: Likelihoods, columns: Columns, 
     """The answer to a MAP query, by a circuit given likelihoods; a number asked for is searched in its range."""
     assert isinstance(query, Map)
     variables = asked_of_map(columns, query)
-    given = reweighted(circuit, likelihoods.without_ranges(variables))
+    others = {v: ends for v, ends in likelihoods.ranges.items() if v not in variables}
+    given = reweighted(circuit, Likelihoods(likelihoods.log_weights, others))
     if given.log_scale == -np.inf:
         raise ImpossibleEvidence
     x = columns.rows([read_evidence(columns, query).values])[:, 0]

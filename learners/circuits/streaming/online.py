@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -20,98 +20,33 @@ from learners.kernels.arrays import Array, Floats
 from learners.schema import Chunk
 
 RULES = {"adf": ADF, "bmm": BMM}
+# Of any pseudo-count whose weight is not zero.
+LEAST_COUNT = 1e-3
 
 
 class PseudoCounts(NamedTuple):
-    """What a circuit's parameters are worth before the first row.
+    """What a circuit's parameters are worth before the first row."""
 
-    Attributes
-    ----------
-    edge : (n_edges,) float64
-        At the edges of sums; zero where a weight is zero and stays so.
-    parameter : (n_parameters,) float64
-        At the probabilities of categorical leaves; else zero.
-    numeric : float
-        Rows that the parameters of each Gaussian, Poisson and exponential leaf stand for; infinite: they stay.
-    """
-
-    edge: Floats
-    parameter: Floats
+    edge: Floats  # (n_edges,) float64: at the edges of sums; zero where a weight is zero and stays so
+    parameter: Floats  # (n_parameters,) float64: at the probabilities of categorical leaves; else zero
+    # Rows that the parameters of each Gaussian, Poisson and exponential leaf stand for; infinite: they stay.
     numeric: float
 
 
-def random_pseudo_counts(circuit: Circuit, seed: int, least: float = 0.5, most: float = 1.5) -> PseudoCounts:
-    """Pseudo-counts drawn uniformly; equal ones would be a fixed point of circuits with symmetries.
+def pseudo_counts_of(circuit: Circuit, strength: float) -> PseudoCounts:
+    """The circuit's own weights, worth `strength` rows at every sum and leaf. Raises InvalidParameter if it is not above zero."""
+    if not strength > 0:
+        raise InvalidParameter("strength", strength, "above zero")
 
-    Parameters
-    ----------
-    least, most : float
-        The same for all edges of sums and probabilities of leaves.
+    def counts(log: Floats, kind: int, starts: Array) -> Floats:
+        is_learned = np.repeat(circuit.kind == kind, np.diff(starts)) & (log > -np.inf)
+        return np.where(is_learned, np.maximum(strength * np.exp(np.where(is_learned, log, 0.0)), LEAST_COUNT), 0.0)
 
-    Raises
-    ------
-    InvalidParameter
-        If least is not above zero, or above most.
-    """
-    if not 0 < least <= most:
-        raise InvalidParameter("least", least, f"above zero and not above most ({most})")
-    rng = np.random.default_rng(seed)
-    edge = rng.uniform(least, most, circuit.n_edges) * _of_kind(circuit, SUM, circuit.child_starts)
-    parameter = rng.uniform(least, most, circuit.leaf_parameters.size)
-    return PseudoCounts(edge, parameter * _of_kind(circuit, CATEGORICAL, circuit.leaf_starts), (least + most) / 2)
-
-
-def pseudo_counts_of(circuit: Circuit, strength: float, least: float = 1e-3) -> PseudoCounts:
-    """The circuit's own weights, worth `strength` rows at every sum and leaf.
-
-    Parameters
-    ----------
-    least : float
-        Of any pseudo-count whose weight is not zero.
-
-    Raises
-    ------
-    InvalidParameter
-        If one of them is not above zero.
-    """
-    if not (strength > 0 and least > 0):
-        raise InvalidParameter("strength", strength, "above zero, and least, too")
-    of_sum = _of_kind(circuit, SUM, circuit.child_starts)
-    of_leaf = _of_kind(circuit, CATEGORICAL, circuit.leaf_starts)
     return PseudoCounts(
-        _counts(circuit.log_weight, of_sum, strength, least),
-        _counts(circuit.leaf_parameters, of_leaf, strength, least),
+        counts(circuit.log_weight, SUM, circuit.child_starts),
+        counts(circuit.leaf_parameters, CATEGORICAL, circuit.leaf_starts),
         strength,
     )
-
-
-def _of_kind(circuit: Circuit, kind: int, starts: Array) -> Array:
-    """Whether an edge, or parameter, belongs to a node of a kind."""
-    return np.repeat(circuit.kind == kind, np.diff(starts))
-
-
-def _counts(log: Floats, belongs: Array, strength: float, least: float) -> Floats:
-    counts = np.zeros(log.size)
-    chosen = belongs & (log > -np.inf)
-    counts[chosen] = np.maximum(strength * np.exp(log[chosen]), least)
-    return counts
-
-
-class WeightMoments(NamedTuple):
-    """Moments of a posterior over weights.
-
-    Attributes
-    ----------
-    edge_mean, edge_variance : (n_edges,) float64
-        One and zero below products.
-    parameter_mean, parameter_variance : (n_parameters,) float64
-        Of the probabilities of categorical leaves; NaN and zero for parameters of other leaves.
-    """
-
-    edge_mean: Floats
-    edge_variance: Floats
-    parameter_mean: Floats
-    parameter_variance: Floats
 
 
 class StreamingPosterior:
@@ -127,7 +62,7 @@ class StreamingPosterior:
     circuit : Circuit
         The structure.
     prior : PseudoCounts
-        From `random_pseudo_counts` or `pseudo_counts_of`.
+        As from `pseudo_counts_of`.
     projection : {"adf", "bmm"}
         Onto Dirichlets: the one nearest in KL divergence, by Newton's method; the one with the same means and sum of
         second moments.
@@ -181,16 +116,12 @@ class StreamingPosterior:
         return {"fold": "circuit posterior", "projection": self.projection, "moments": "exact"}
 
     def update(self, rows: Chunk | Array) -> None:
-        """Learn from rows, in their order.
+        """Learn from rows, in their order. Raises InvalidEvidence.
 
         Parameters
         ----------
         rows : Chunk, or (n_variables, n_rows) float64 or integers
             Missing as in `evaluate.log_values`: a row says nothing about the distribution of what it misses.
-
-        Raises
-        ------
-        InvalidEvidence
         """
         x = as_rows(self.structure, rows_in(rows, self.rows_of))
         n_slots = self._compiled.n_slots
@@ -209,21 +140,17 @@ class StreamingPosterior:
         edge, parameter = _in_circuit(self.structure, self._compiled, self._state.pseudo_count)
         return PseudoCounts(edge, parameter, self.prior.numeric)
 
-    def weight_moments(self) -> WeightMoments:
-        """Mean and variance of every weight and of every probability of a categorical leaf: those of their Dirichlets.
+    def weight_variances(self) -> tuple[Floats, Floats]:
+        """Variances of weights (n_edges,) and of probabilities of categorical leaves (n_parameters,): those of their Dirichlets.
 
-        What is not learned has variance zero.
+        Zero where nothing is learned; NaN of parameters of other leaves.
         """
         known, counts = self.circuit(), self.pseudo_counts()
-        edge_mean, parameter_mean = np.exp(known.log_weight), np.exp(known.leaf_parameters)
         is_share = np.repeat(known.kind == CATEGORICAL, np.diff(known.leaf_starts))
-        parameter_mean[~is_share] = np.nan
-        return WeightMoments(
-            edge_mean,
-            _variances(edge_mean, counts.edge, known.child_starts),
-            parameter_mean,
-            _variances(parameter_mean, np.where(is_share, counts.parameter, 0.0), known.leaf_starts),
-        )
+        shares = np.exp(np.where(is_share, known.leaf_parameters, -np.inf))
+        of_shares = _variances(shares, np.where(is_share, counts.parameter, 0.0), known.leaf_starts)
+        edges = _variances(np.exp(known.log_weight), counts.edge, known.child_starts)
+        return edges, np.where(is_share, of_shares, np.nan)
 
     def circuit(self) -> Circuit:
         """The circuit with the posterior means."""
@@ -247,8 +174,8 @@ class StreamingPosterior:
 
     def to_arrow(self) -> pa.Table:
         """The state: one row of lists, from which `from_arrow` goes on as if there had been no break."""
-        columns = self.state_arrays().items()
-        return pa.table({name: pa.array([array], pa.list_(pa.float64())) for name, array in columns})
+        lists = {name: pa.array([array], pa.list_(pa.float64())) for name, array in self.state_arrays().items()}
+        return pa.table(lists)
 
     def state_arrays(self) -> dict[str, Floats]:
         """What learning changes, each as one row of numbers."""
@@ -258,29 +185,26 @@ class StreamingPosterior:
         return columns
 
     def from_arrow(self, table: pa.Table) -> Self:
-        """The posterior whose state `to_arrow` wrote, for the same circuit, prior and rule.
+        """As `with_state`, of what `to_arrow` wrote."""
+        lists = {name: table.column(name).combine_chunks().flatten() for name in table.column_names}
+        return self.with_state({name: values.to_numpy() for name, values in lists.items()})
 
-        Raises
-        ------
-        StatisticMismatch
-            If it is the state of another circuit.
+    def with_state(self, arrays: Mapping[str, Array]) -> Self:
+        """Another for the same circuit, prior and rule in the state of `state_arrays`.
+
+        Raises StatisticMismatch if it is the state of another circuit.
         """
         read = type(self)(self.structure, self.prior, self.projection, self.rows_of)
-        targets = read._state._asdict() | {"numeric": read._plan.numeric}
-        for name, target in targets.items():
-            values = table.column(name).combine_chunks().flatten().to_numpy() if name in table.column_names else None
-            if values is None or values.size != target.size:
-                raise StatisticMismatch(
-                    f"The table holds no state of this circuit: {name!r} is missing or of another size."
-                )
-            target[...] = values.reshape(target.shape)
-        seen = table.column("seen").combine_chunks().flatten().to_pylist()
-        read.n_rows, read.n_impossible = int(seen[0]), int(seen[1])
+        for name, target in (read._state._asdict() | {"numeric": read._plan.numeric}).items():
+            if name not in arrays or arrays[name].size != target.size:
+                raise StatisticMismatch(f"This is no state of this circuit: {name!r} is missing or of another size.")
+            target[...] = arrays[name].reshape(target.shape)
+        read.n_rows, read.n_impossible = (int(n) for n in arrays["seen"])
         return read
 
     def copy(self) -> Self:
         """Another in the same state."""
-        return self.from_arrow(self.to_arrow())
+        return self.with_state(self.state_arrays())
 
     def __eq__(self, other: object) -> bool:
         """Whether both are of one structure and in the same state."""

@@ -32,25 +32,19 @@ FARTHEST = -1e270
 
 
 class Posterior(NamedTuple):
-    """Pseudo-counts, in the order of a plan.
+    """Pseudo-counts, in the order of a plan."""
 
-    Attributes
-    ----------
-    entry : (3, n_entries) float64
-        Pseudo-count, 0 where an entry is no parameter; weight, the posterior mean, by which rows are evaluated; slope, 1/ψ' of
-        the pseudo-count at the last Newton step.
-    node : (3, n_operations) float64
-        Sum of the pseudo-counts, 0 where nothing is learned; pull, 1 / (1/ψ'(sum) - sum of the slopes); what has been
-        added since the slopes were computed, one if they are not known.
-    leaf : (n_operations, 3) float64
-        Numeric leaves: pseudo-count, and sums of x and x² less the centre (Gaussian), of x (Poisson, exponential).
-    centre, narrowest : (n_operations,) float64
-        The prior's mean of Gaussian leaves; the least standard deviation of these and exponential ones.
-    """
-
+    # (3, n_entries) float64: pseudo-count, 0 where an entry is no parameter; weight, the posterior mean, by which rows
+    # are evaluated; slope, 1/ψ' of the pseudo-count at the last Newton step.
     entry: Floats
+    # (3, n_operations) float64: sum of the pseudo-counts, 0 where nothing is learned; pull, 1 / (1/ψ'(sum) - sum of the
+    # slopes); what has been added since the slopes were computed, one if they are not known.
     node: Floats
+    # (n_operations, 3) float64: numeric leaves: pseudo-count, and sums of x and x² less the centre (Gaussian), of x
+    # (Poisson, exponential).
     leaf: Floats
+    # centre, narrowest (n_operations,) float64: the prior's mean of Gaussian leaves; the least standard deviation of
+    # these and exponential ones.
     centre: Floats
     narrowest: Floats
 

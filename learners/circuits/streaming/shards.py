@@ -34,21 +34,10 @@ LOOK_S = 0.2
 def merged_onto(start: StreamingPosterior, parts: Sequence[StreamingPosterior]) -> StreamingPosterior:
     """The posterior of all shards' rows from those of the shards, each of which went on from the same start.
 
-    Natural parameters add, less the start's for all parts but one. ADF and BMM lower a node's pseudo-counts where rows leave open
-    which child they took, so that the start may exceed what shards have left; of such a node less of the start is taken off:
-    as much as leaves each pseudo-count at half the shards' mean.
-
-    Parameters
-    ----------
-    start : StreamingPosterior
-        With the rows that it has learned, if any.
-    parts : sequence of StreamingPosterior
-        Of its circuit and rule.
-
-    Raises
-    ------
-    StatisticMismatch
-        If they are of different circuits or rules.
+    Natural parameters add, less the start's for all parts but one. ADF and BMM lower a node's pseudo-counts where rows
+    leave open which child they took, so that the start may exceed what shards have left; of such a node less of the
+    start is taken off: as much as leaves each pseudo-count at half the shards' mean. Raises StatisticMismatch if they
+    are of different circuits or rules.
 
     References
     ----------
@@ -86,21 +75,9 @@ def in_shards(
 ) -> tuple[StreamingPosterior, int]:
     """Learn all rows on top of a posterior: the first ones in their order, the rest in shards that go on from there.
 
-    Parameters
-    ----------
-    posterior : StreamingPosterior
-        Learns the first rows.
-    n_shards : int or None
-        At most; by default 1, and on a cluster one for each worker. The result depends on it, not on threads or workers.
-    threads : int
-        For shards that no cluster learns.
-    advance : callable
-        Gets the number of rows that are learned; may raise, which ends the shards.
-
-    Returns
-    -------
-    StreamingPosterior, int
-        The posterior of all rows, and in how many shards it was learned: 1 is one stream.
+    The posterior comes with the number of shards in which it was learned; 1 is one stream. There are at most n_shards,
+    by default 1, and on a cluster one for each worker. The result depends on their number, not on threads or workers.
+    `advance` gets the number of rows that are learned; what it raises ends the shards.
     """
     cluster = rows.cluster if all(source.is_identified for source in rows.sources) else None
     n_shards = n_shards or (1 if cluster is None else cluster.n_workers)

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.errors import InvalidCircuit
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, PRODUCT, SUM
-from learners.kernels.arrays import Array, Floats, Int8s, Integers
+from learners.kernels.arrays import Array, Floats, Integers
 
 
 class Blocks:
@@ -24,44 +25,30 @@ class Blocks:
     def __init__(self, n_values: ArrayLike) -> None:
         self.n_values = np.asarray(n_values, np.int64)
         self.n_nodes = 0
-        self.n_edges = 0
-        self._kinds: list[Int8s] = []
-        self._n_children: list[Integers] = []
-        self._children: list[Integers] = []
-        self._log_weights: list[Floats] = []
-        self._variables: list[Integers] = []
-        self._n_parameters: list[Integers] = []
-        self._parameters: list[Floats] = []
+        # Of each: kinds, numbers of children, children, log weights, variables, numbers of parameters, parameters.
+        self._blocks: list[tuple[Array, ...]] = []
         self._indicators: dict[int, Integers] = {}
 
     def _add(
         self, kind: int, children: Array, log_weights: ArrayLike, variables: Sequence[int] | Array, parameters: Array
     ) -> Integers:
         n = len(variables)
-        self._kinds.append(np.full(n, kind, np.int8))
-        self._n_children.append(np.full(n, children.shape[1], np.int64))
-        self._children.append(np.asarray(children, np.int64).ravel())
-        self._log_weights.append(np.asarray(log_weights, np.float64).ravel())
-        self._variables.append(np.asarray(variables, np.int64))
-        self._n_parameters.append(np.full(n, parameters.shape[1], np.int64))
-        self._parameters.append(np.asarray(parameters, np.float64).ravel())
+        self._blocks.append(
+            (
+                np.full(n, kind, np.int8),
+                np.full(n, children.shape[1], np.int64),
+                np.asarray(children, np.int64).ravel(),
+                np.asarray(log_weights, np.float64).ravel(),
+                np.asarray(variables, np.int64),
+                np.full(n, parameters.shape[1], np.int64),
+                np.asarray(parameters, np.float64).ravel(),
+            )
+        )
         self.n_nodes += n
-        self.n_edges += children.size
         return np.arange(self.n_nodes - n, self.n_nodes)
 
     def sums(self, children: ArrayLike, log_weights: ArrayLike) -> Integers:
-        """Add sums.
-
-        Parameters
-        ----------
-        children : (n, m) int64
-        log_weights : (n, m) float64
-            Their exponentials add up to one in each row.
-
-        Returns
-        -------
-        (n,) int64, the numbers of the nodes
-        """
+        """Add sums of children (n, m) by normalised log weights (n, m); their numbers (n,)."""
         children = np.asarray(children, np.int64)
         n = children.shape[0]
         log_weights = np.broadcast_to(np.asarray(log_weights), children.shape)
@@ -76,17 +63,7 @@ class Blocks:
         return self._add(PRODUCT, children, np.zeros(children.shape), np.full(n, -1), np.empty((n, 0)))
 
     def leaves(self, kind: int, variables: Sequence[int] | Array, parameters: ArrayLike) -> Integers:
-        """Add leaves of one kind.
-
-        Parameters
-        ----------
-        variables : (n,) int64
-        parameters : (n, p) float64
-
-        Returns
-        -------
-        (n,) int64, the numbers of the nodes
-        """
+        """Add leaves of one kind, of variables (n,) with parameters (n, p); their numbers (n,)."""
         n = len(variables)
         return self._add(kind, np.empty((n, 0), np.int64), np.empty(0), variables, np.asarray(parameters))
 
@@ -98,40 +75,24 @@ class Blocks:
         return self._indicators[variable]
 
     def distributions(self, variable: int, log_p: Floats, as_sums: bool = False) -> Integers:
-        """Add distributions of one discrete variable.
+        """Add distributions of one discrete variable by log_p (n, n_values); their numbers (n,).
 
-        Parameters
-        ----------
-        log_p : (n, n_values) float64
-        as_sums : bool
-            As sums over shared indicators, whose weights every learner learns, instead of categorical leaves.
-
-        Returns
-        -------
-        (n,) int64, the numbers of the nodes
+        With as_sums they are sums over shared indicators, whose weights every learner learns, instead of categorical
+        leaves.
         """
         if not as_sums:
             return self.leaves(CATEGORICAL, np.full(log_p.shape[0], variable), log_p)
         return self.sums(np.broadcast_to(self.indicators(variable), log_p.shape), log_p)
 
     def circuit(self) -> Circuit:
-        """The circuit of all blocks."""
-        return Circuit(
-            CircuitArrays(
-                _joined(self._kinds, np.int8),
-                _starts(_joined(self._n_children, np.int64)),
-                _joined(self._children, np.int64),
-                _joined(self._log_weights, np.float64),
-                _joined(self._variables, np.int64),
-                _starts(_joined(self._n_parameters, np.int64)),
-                _joined(self._parameters, np.float64),
-                self.n_values,
-            )
+        """The circuit of all blocks. Raises InvalidCircuit if there is none."""
+        if not self._blocks:
+            raise InvalidCircuit("has no nodes")
+        kind, n_children, children, log_weight, variable, n_parameters, parameters = (
+            np.concatenate(parts) for parts in zip(*self._blocks, strict=True)
         )
-
-
-def _joined(parts: Sequence[Array], dtype: type[np.int8 | np.int64 | np.float64]) -> Array:
-    return np.concatenate(parts) if parts else np.empty(0, dtype)
+        arrays = kind, _starts(n_children), children, log_weight, variable, _starts(n_parameters), parameters
+        return Circuit(CircuitArrays(*arrays, self.n_values))
 
 
 def _starts(sizes: Integers) -> Integers:

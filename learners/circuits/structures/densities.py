@@ -10,9 +10,19 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.evaluation.plan import ranges
-from learners.circuits.kernels import CATEGORICAL, INDICATOR, LOG_NORMAL, QUANTILE, ROUNDED, STUDENT, SUM
+from learners.circuits.kernels import (
+    CATEGORICAL,
+    EXPONENTIAL,
+    GAUSSIAN,
+    INDICATOR,
+    LOG_NORMAL,
+    POISSON,
+    QUANTILE,
+    ROUNDED,
+    STUDENT,
+    SUM,
+)
 from learners.circuits.structures.quantile_transforms import NO_GRID, Grid, grid_of, warp_of
-from learners.circuits.structures.variables import KINDS
 from learners.errors import SchemaError
 from learners.kernels.arrays import Floats, Integers
 from learners.schema.discretise import Histogram, numbers_of
@@ -29,7 +39,10 @@ LARGEST = 1e140
 FREEDOM = 4.0
 # Of the normal quantiles, and of a recorded step: no leaf becomes narrower.
 NARROWEST_QUANTILE, NARROWEST_STEP = 0.01, 0.05
-LEAF_KINDS: dict[str, int] = KINDS | {
+LEAF_KINDS: dict[str, int] = {
+    "gaussian": GAUSSIAN,
+    "poisson": POISSON,
+    "exponential": EXPONENTIAL,
     "student": STUDENT,
     "rounded": ROUNDED,
     "lognormal": LOG_NORMAL,
@@ -38,28 +51,21 @@ LEAF_KINDS: dict[str, int] = KINDS | {
     "rounded-quantile": QUANTILE,
 }
 # What ADF, BMM and sampling can learn.
-CONJUGATE = tuple(KINDS)
+CONJUGATE = ("gaussian", "poisson", "exponential")
 
 
 @dataclass(frozen=True)
 class Densities:
-    """A density for each interval of a numeric column.
-
-    Parameters
-    ----------
-    mean, std : (n_intervals,) float64
-        Of the numbers in each interval, or of their transforms.
-    narrowest : float
-        Least standard deviation that a Gaussian or exponential leaf may ever have: a number recorded in steps of δ has an error of δ/√12
-        of its own, and a density that is narrower tells of the recording. Of a transform: in its units.
-    extras : (n_extras,) float64
-        Further parameters of all leaves: degrees of freedom, or step, grid and knots.
-    """
+    """A density for each interval of a numeric column."""
 
     distribution: Distribution
+    # mean, std (n_intervals,) float64: of the numbers in each interval, or of their transforms.
     mean: Floats
     std: Floats
+    # Least standard deviation that a Gaussian or exponential leaf may ever have: a number recorded in steps of δ has an
+    # error of δ/√12 of its own, and a density that is narrower tells of the recording. Of a transform: in its units.
     narrowest: float
+    # (n_extras,) float64: further parameters of all leaves: degrees of freedom, or step, grid and knots.
     extras: Floats = field(default_factory=lambda: np.empty(0))
 
     @property
@@ -84,19 +90,9 @@ def with_distributions(schema: Schema, distributions: Mapping[str, str | None], 
 
 
 def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
-    """A density for each interval of an attribute, from the numbers in it.
+    """A density for each interval of an attribute that has a distribution, from the histogram of its numbers.
 
-    Parameters
-    ----------
-    attribute : Attribute
-        With a distribution.
-    histogram : Histogram
-        Of the column.
-
-    Raises
-    ------
-    SchemaError
-        If the column holds numbers that the distribution cannot have, or none.
+    Raises SchemaError if the column holds numbers that the distribution cannot have, or none.
     """
     assert attribute.distribution is not None
     if not histogram.keys.size:
@@ -112,16 +108,9 @@ def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
     interval = np.searchsorted(np.array(attribute.cuts), low)
     if LEAF_KINDS[attribute.distribution] >= ROUNDED:
         return _warped(attribute, histogram.level, x, n, interval)
-    size = len(attribute.cuts) + 1
-    overall = float(np.average(x, weights=n))
-    spread = float(np.sqrt(np.average((x - overall) ** 2, weights=n)))
-    total = np.bincount(interval, n, size)
-    mean = np.bincount(interval, n * x, size) / np.maximum(total, 1.0)
-    squares = np.bincount(interval, n * (x - mean[interval]) ** 2, size) / np.maximum(total, 1.0)
+    overall, spread, mean, squares = _moments(interval, n, x, 0.0, len(attribute.cuts) + 1)
     steps = np.diff(x)
     narrowest = max(NARROWEST * spread, float(steps.min()) / np.sqrt(12.0) if steps.size else 0.0) or 1.0
-    empty = total == 0
-    mean[empty], squares[empty] = overall, spread**2
     if attribute.distribution in ("poisson", "exponential"):
         mean = np.maximum(mean, LEAST_MEAN * overall or 1.0)
     std = np.maximum(np.sqrt(squares), narrowest)
@@ -143,38 +132,35 @@ def _warped(attribute: Attribute, level: int, x: Floats, n: Floats, interval: In
             attribute.name,
         )
     warp = warp_of(attribute.distribution, x, n.astype(np.int64), grid)
-    z, size = warp.of(x), len(attribute.cuts) + 1
-    overall = float(np.average(z, weights=n))
-    spread = float(np.sqrt(np.average((z - overall) ** 2, weights=n)))
-    total = np.bincount(interval, n, size)
-    mean = np.bincount(interval, n * z, size) / np.maximum(total, 1.0)
-    within = (z - mean[interval]) ** 2 + warp.widths(x) ** 2 / 12.0
-    squares = np.bincount(interval, n * within, size) / np.maximum(total, 1.0)
+    _, spread, mean, squares = _moments(interval, n, warp.of(x), warp.widths(x) ** 2 / 12.0, len(attribute.cuts) + 1)
     if attribute.distribution == "rounded":
         narrowest = NARROWEST_STEP * grid.step
     else:
         narrowest = NARROWEST_QUANTILE if warp.x.size else NARROWEST * spread or 1.0
-    empty = total == 0
-    mean[empty], squares[empty] = overall, spread**2
     return Densities(attribute.distribution, mean, np.maximum(np.sqrt(squares), narrowest), narrowest, warp.extras)
 
 
+def _moments(
+    interval: Integers, n: Floats, x: Floats, within: Floats | float, size: int
+) -> tuple[float, float, Floats, Floats]:
+    """Mean and spread of all numbers x, each there n times, and mean and variance in each interval; those of all where it is empty.
+
+    within is the variance of what was recorded as each number.
+    """
+    overall = float(np.average(x, weights=n))
+    spread = float(np.sqrt(np.average((x - overall) ** 2, weights=n)))
+    total = np.bincount(interval, n, size)
+    mean = np.bincount(interval, n * x, size) / np.maximum(total, 1.0)
+    squares = np.bincount(interval, n * ((x - mean[interval]) ** 2 + within), size) / np.maximum(total, 1.0)
+    empty = total == 0
+    mean[empty], squares[empty] = overall, spread**2
+    return overall, spread, mean, squares
+
+
 def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level: int) -> None:
-    """Refuse numbers that a distribution cannot have.
+    """Refuse numbers that a column's distribution cannot have. Raises SchemaError.
 
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    distribution : Distribution
-    low, high : (n_bins,) float64
-        Ends of the bins of a histogram.
-    level : int
-        Of the histogram; 0 where it is exact.
-
-    Raises
-    ------
-    SchemaError
+    low, high (n_bins,) are the ends of the bins of a histogram, whose level is 0 where it is exact.
     """
     wrong = ~(np.isfinite(low) & np.isfinite(high))
     reason = "a finite number"
@@ -206,16 +192,11 @@ def _has_squares(low: Floats, high: Floats) -> bool:
 
 
 def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circuit:
-    """The circuit with densities where it had intervals.
+    """The circuit with densities where it had intervals, one for each value of the variable.
 
     The density of an interval is one leaf, which all parts of the circuit share: it takes the place of the interval's
-    indicators, and a categorical leaf becomes a mixture of its column's densities. So every structure that is found from
-    codes has a continuous form, and learning fits each density to the rows of all contexts.
-
-    Parameters
-    ----------
-    densities : mapping of variable to Densities
-        One density for each value of the variable.
+    indicators, and a categorical leaf becomes a mixture of its column's densities. So every structure that is found
+    from codes has a continuous form, and learning fits each density to the rows of all contexts.
     """
     variables = np.array(sorted(densities), np.int64)
     if not variables.size:

@@ -25,36 +25,26 @@ from learners.circuits.kernels import (
     STEP,
     STUDENT,
 )
-from learners.circuits.structures.densities import LARGEST
+from learners.circuits.structures.densities import LARGEST, LEAF_KINDS
 from learners.errors import SchemaError
 from learners.passes.sources.filesystems import read_bytes
 from learners.schema import Attribute, Schema
 from learners.schema.distributions import Distribution
 
-DISTRIBUTIONS: dict[int, Distribution] = {
-    GAUSSIAN: "gaussian",
-    POISSON: "poisson",
-    EXPONENTIAL: "exponential",
-    STUDENT: "student",
-    ROUNDED: "rounded",
-    LOG_NORMAL: "lognormal",
-    QUANTILE: "quantile",
+# Of densities, and of masses on a grid, by the kind of the leaf.
+DISTRIBUTIONS = {
+    kind: cast("Distribution", name) for name, kind in LEAF_KINDS.items() if not name.startswith("rounded-")
 }
-ON_GRID: dict[int, Distribution] = {LOG_NORMAL: "rounded-lognormal", QUANTILE: "rounded-quantile"}
+ON_GRID = {kind: cast("Distribution", name) for name, kind in LEAF_KINDS.items() if name.startswith("rounded-")}
 
 
 def read_circuit(uri: str) -> tuple[Circuit, dict[str, tuple[float, ...]]]:
     """A circuit from a file of either format: JSON, if it begins with a brace, or text; and the cut points that it tells.
 
-    Parameters
-    ----------
-    uri : str
-        A path, or a URI that pyarrow opens.
-
     Raises
     ------
     SourceError
-        If it cannot be read.
+        If the path, or URI that pyarrow opens, cannot be read.
     CircuitFormatError
         If it holds no circuit; naming the line or the node.
     """
@@ -92,19 +82,10 @@ def _check_sizes(circuit: Circuit) -> None:
 
 
 def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
-    """The schema whose numeric columns have the distributions of a circuit's leaves.
+    """The schema whose numeric columns have the distributions of the leaves of a circuit, which is from `uri`.
 
     Variable i of the circuit is attribute i of the schema, the one after them the class.
-
-    Parameters
-    ----------
-    uri : str
-        Where it is from, for errors.
-
-    Raises
-    ------
-    SchemaError
-        If it is not a circuit of these columns, naming the first that does not fit.
+    Raises SchemaError if it is not a circuit of these columns, naming the first that does not fit.
     """
     n_columns = schema.n_attributes + (schema.target is not None)
     if circuit.n_variables != n_columns:

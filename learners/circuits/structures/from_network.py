@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -31,19 +32,11 @@ class NetworkTooLarge(LearnerError, ValueError):
 
 @dataclass(frozen=True, eq=False)
 class _Factor:
-    """A function of some variables: at each of their values a scale times a node of the circuit (or 1).
+    """A function of some variables: at each of their values a scale times a node of the circuit (or 1)."""
 
-    Attributes
-    ----------
-    scope : tuple of int
-        Its variables, ascending; the last is the class.
-    log_scale : float64, one axis per variable of the scope
-    nodes : int64 of the same shape, or None where there is no node
-    """
-
-    scope: tuple[int, ...]
-    log_scale: Floats
-    nodes: Integers | None = None
+    scope: tuple[int, ...]  # its variables, ascending; the last is the class
+    log_scale: Floats  # float64, one axis per variable of the scope
+    nodes: Integers | None = None  # int64 of the same shape, or None where there is no node
 
 
 @dataclass(frozen=True)
@@ -60,20 +53,14 @@ def tables_circuit(
     max_edges: int = MAX_EDGES,
     left_out: frozenset[int] = frozenset(),
 ) -> Circuit:
-    """The joint distribution of any Bayesian network of discrete variables, as a circuit.
+    """The joint distribution of any Bayesian network of discrete variables, as a circuit. Raises NetworkTooLarge.
 
     Parameters
     ----------
-    parents : sequence of tuple of int
-        Of each variable.
     tables : sequence of float64 arrays
-        p(x | parents) of each: one axis for each parent in order, the last for the variable.
+        p(x | parents) of each variable: one axis for each of its parents in order, the last for itself.
     left_out : set of int
         Variables without a leaf; they have no neighbours.
-
-    Raises
-    ------
-    NetworkTooLarge
     """
     n_values = [table.shape[-1] for table in tables]
     variables = [v for v in range(len(parents)) if v not in left_out]
@@ -93,13 +80,12 @@ def families_circuit(
 ) -> Circuit:
     """The joint distribution of a Bayesian network, of which one variable is a neighbour of most others.
 
-    Variables in no family have no leaf. The others are summed out one by one, cheapest first; a context that comes up again is
-    the same node. So NB and TAN give a circuit as large as their tables, and kDB one that grows with the width of its graph.
+    Variables in no family have no leaf. The others are summed out one by one, cheapest first; a context that comes up
+    again is the same node. So NB and TAN give a circuit as large as their tables, and kDB one that grows with the width
+    of its graph. Raises NetworkTooLarge, with the number of edges that it would need, before a table is asked for.
 
     Parameters
     ----------
-    n_values : sequence of int
-        Size of each domain.
     families : sequence of tuple of int
         Of each variable with a leaf its parents, then itself.
     tables : iterable of float64 arrays
@@ -107,17 +93,12 @@ def families_circuit(
     last : int
         Without parents; summed out at the end.
 
-    Raises
-    ------
-    NetworkTooLarge
-        With the number of edges that it would need; found out before a table is asked for.
-
     References
     ----------
     Chavira, Darwiche (2007), Compiling Bayesian Networks Using Variable Elimination; Darwiche (2003), section 4.
     """
     others = [tuple(v for v in own if v != last) for own in families if own[-1] != last]
-    plan = _elimination(others, [*n_values, n_values[last]])
+    plan = _elimination(others, [*map(int, n_values), int(n_values[last])])
     if plan.n_edges > max_edges:
         raise NetworkTooLarge(plan.n_edges, max_edges)
     with np.errstate(divide="ignore"):
@@ -146,7 +127,7 @@ def _elimination(families: Sequence[tuple[int, ...]], n_values: Sequence[int]) -
     n_edges, order = 0, []
 
     def cost(v: int) -> int:
-        return _product(n_values[u] for u in neighbours[v]) * n_values[v]
+        return math.prod(n_values[u] for u in neighbours[v]) * n_values[v]
 
     queue = [(cost(v), v) for v in neighbours]
     heapq.heapify(queue)
@@ -167,16 +148,9 @@ def _elimination(families: Sequence[tuple[int, ...]], n_values: Sequence[int]) -
         n_edges += n_classes * expected
         if below:
             in_products = set().union(*below) | {v}
-            n_edges += n_classes * _product(n_values[u] for u in in_products) * (1 + len(below))
+            n_edges += n_classes * math.prod(n_values[u] for u in in_products) * (1 + len(below))
         order.append(v)
     return _Plan(tuple(order), n_edges + n_classes * (2 + len(scopes)))
-
-
-def _product(sizes: Iterable[int]) -> int:
-    product = 1
-    for size in sizes:
-        product *= int(size)
-    return product
 
 
 def _summed_out(blocks: Blocks, variable: int, factors: Sequence[_Factor]) -> _Factor:

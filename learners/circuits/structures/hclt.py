@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -16,7 +15,6 @@ from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats, Integers
 
-Initial = Literal["chow-liu", "random"]
 # Leaves of the states of a variable begin as this share of its own distribution and the rest of the state's values.
 OWN_SHARE = 0.3
 LEAST_SHARE = 1e-3
@@ -27,36 +25,25 @@ def hclt(
     states: int = 8,
     seed: int = 0,
     *,
-    initial: Initial = "chow-liu",
-    pseudo_count: float = 1.0,
+    initial: Literal["chow-liu", "random"] = "chow-liu",
     concentration: float = 0.3,
-    numeric: Mapping[int, Variable] | None = None,
     as_sums: bool = False,
-    with_class: bool | None = None,
 ) -> Circuit:
     """A Chow-Liu tree whose variables each got a latent copy: the copies form the tree, the variables hang below.
 
     Parameters
     ----------
-    pairs : PairwiseCounts
-        Of numeric variables by their intervals.
     states : int
         Values of each latent variable.
     initial : 'chow-liu' or 'random'
         The weights to start from. With `chow-liu` each state stands for some of the values of its variable and weights
         are those of the Chow-Liu tree times random factors; with `random` they are random factors alone.
-    pseudo_count : float
-        As in `chow_liu`.
     concentration : float
         Of the gamma-distributed random factors. The larger, the nearer the circuit begins to the Chow-Liu tree; the
         smaller, the more states differ, and learning makes more of states that differ. On nltcs and plants 0.1 was best
         for EM, 0.3 to 1 for one pass of BMM.
-    numeric : mapping of variable to Variable, optional
-        Variables that get numeric leaves.
     as_sums : bool
         Categorical distributions as sums over shared indicators instead of leaves.
-    with_class : bool, optional
-        Whether the class is the last variable; by default if the schema has a target.
 
     Returns
     -------
@@ -78,35 +65,25 @@ def hclt(
         raise InvalidParameter("states", states, "use 1 or more")
     if initial not in ("chow-liu", "random"):
         raise InvalidParameter("initial", initial, "use chow-liu or random")
-    if not pseudo_count >= 0:
-        raise InvalidParameter("pseudo_count", pseudo_count, "use zero or more rows")
     if not concentration > 0:
         raise InvalidParameter("concentration", concentration, "use a positive number")
-    tables, numeric = PairTables(pairs, with_class), numeric or {}
-    for v in numeric:
-        if not 0 <= v < tables.n_variables:
-            raise InvalidParameter("numeric", v, f"variables are numbered from 0 to {tables.n_variables - 1}")
+    tables = PairTables(pairs)
     tree = maximum_spanning_tree(tables.mutual_information())
     rng = np.random.default_rng(seed)
-    n_values = tables.n_values.copy()
-    n_values[[v for v, variable in numeric.items() if variable.kind != "categorical"]] = 0
-    blocks = Blocks(n_values)
+    blocks = Blocks(tables.n_values)
     messages: list[list[Integers]] = [[] for _ in range(tables.n_variables)]
     for v in tree.order.tolist():
         parent = int(tree.parent[v])
-        own = smoothed_margin(tables, v, pseudo_count)
-        is_numeric = v in numeric
-        if is_numeric:
-            leaves = numeric[v].random_leaves(blocks, v, states, rng, as_sums)
-        elif initial == "random":
-            leaves = Variable("categorical", tuple(own.tolist())).random_leaves(blocks, v, states, rng, as_sums)
+        own = smoothed_margin(tables, v)
+        if initial == "random":
+            leaves = Variable(probabilities=tuple(own.tolist())).random_leaves(blocks, v, states, rng, as_sums)
         else:
             leaves = blocks.distributions(v, _leaves_of_states(own, states, rng, concentration), as_sums)
         nodes = blocks.products(np.stack([leaves, *messages[v]], axis=1))
         weights = rng.gamma(concentration, size=(states if parent >= 0 else 1, states))
-        if initial == "chow-liu" and not is_numeric and parent not in numeric:
-            p = own[np.newaxis] if parent < 0 else conditional(tables.table(parent, v), own, pseudo_count)
-            margin = smoothed_margin(tables, parent, pseudo_count) if parent >= 0 else np.ones(1)
+        if initial == "chow-liu":
+            p = own[np.newaxis] if parent < 0 else conditional(tables.table(parent, v), own)
+            margin = smoothed_margin(tables, parent) if parent >= 0 else np.ones(1)
             weights *= _between_states(p, margin, states)
         weights += LEAST_SHARE * weights.mean(axis=1, keepdims=True)
         sums = blocks.sums(np.broadcast_to(nodes, weights.shape), log_shares(weights))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -12,41 +11,33 @@ from numpy.typing import ArrayLike
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import known_numbers
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
-from learners.circuits.structures.variables import LeafKind, Variable, describe_variables
+from learners.circuits.structures.variables import Variable, describe_variables
 from learners.counts.information import x_log_x
 from learners.errors import EmptyData, InvalidParameter
 from learners.kernels.arrays import Float32s, Floats, Integers
 
 # Numeric variables are tested for independence by this many intervals of equal frequency.
 INTERVALS = 4
-
-
-@dataclass(frozen=True)
-class _Settings:
-    significance: float
-    bonferroni: bool
-    clusters: int
-    min_rows: int
-    pseudo_count: float
+# Two variables are dependent if the p-value of their G-test is below this.
+SIGNIFICANCE = 0.001
+# Children of a sum, and rows that are added to each value of a leaf.
+CLUSTERS, PSEUDO_COUNT = 2, 0.1
 
 
 def learnspn(
     x: ArrayLike,
     n_values: Sequence[int],
     *,
-    numeric: LeafKind = "gaussian",
-    significance: float = 0.001,
     bonferroni: bool = False,
-    clusters: int = 2,
     min_rows: int = 100,
-    pseudo_count: float = 0.1,
     max_rows: int = 20_000,
     seed: int = 0,
 ) -> Circuit:
-    """Learn the structure and the weights of a circuit from a sample of rows.
+    """Learn the structure and the weights of a circuit, a tree, from a sample of rows.
 
     Where a G-test finds groups of variables independent, a product; else the rows are clustered by k-means, a sum whose
     weights are the shares of the clusters. Few rows, or rows that do not cluster, make a product of leaves.
+    Raises EmptyData if there are no rows, and InvalidParameter.
 
     Parameters
     ----------
@@ -54,38 +45,20 @@ def learnspn(
         Codes of discrete variables, numbers of others; NaN, or a code outside the domain, where missing.
     n_values : sequence of int
         Size of each domain; 0 for a numeric variable.
-    numeric : 'gaussian', 'poisson' or 'exponential'
-        Leaves of the numeric variables.
-    significance : float
-        Two variables are dependent if the p-value of their G-test is below this.
     bonferroni : bool
         Divide the significance by the number of pairs tested together.
-    clusters : int
-        Children of a sum.
     min_rows : int
         Fewer rows are not clustered.
-    pseudo_count : float
-        Rows added to each value of a leaf.
     max_rows : int
         Of more rows a random sample is taken.
-
-    Returns
-    -------
-    Circuit
-        A tree.
-
-    Raises
-    ------
-    EmptyData
-        If there are no rows.
-    InvalidParameter
-        If a parameter is out of range.
 
     References
     ----------
     Gens, Domingos (2013), Learning the Structure of Sum-Product Networks, section 4.
     """
-    _check(significance, clusters, min_rows, pseudo_count, max_rows)
+    for name, value, least in (("min_rows", min_rows, 2), ("max_rows", max_rows, 1)):
+        if value < least:
+            raise InvalidParameter(name, value, f"use {least} or more")
     sizes = np.asarray(n_values, np.int64)
     x = known_numbers(x, sizes)
     if not x.shape[1]:
@@ -93,8 +66,7 @@ def learnspn(
     rng = np.random.default_rng(seed)
     if x.shape[1] > max_rows:
         x = x[:, np.sort(rng.choice(x.shape[1], max_rows, replace=False))]
-    settings = _Settings(significance, bonferroni, clusters, min_rows, pseudo_count)
-    grower = _Grower(x, describe_variables(x, sizes.tolist(), numeric), settings, rng)
+    grower = _Grower(x, describe_variables(x, sizes.tolist()), bonferroni, min_rows, rng)
     # k-means adds up in another order on another number of threads, which would make another circuit of the same seed.
     # Imported here: a command that learns no LearnSPN should not wait for scikit-learn.
     from threadpoolctl import threadpool_limits
@@ -104,28 +76,20 @@ def learnspn(
     return grower.blocks.circuit()
 
 
-def _check(significance: float, clusters: int, min_rows: int, pseudo_count: float, max_rows: int) -> None:
-    if not 0 <= significance <= 1:
-        raise InvalidParameter("significance", significance, "use a probability")
-    for name, value, least in (("clusters", clusters, 2), ("min_rows", min_rows, 2), ("max_rows", max_rows, 1)):
-        if value < least:
-            raise InvalidParameter(name, value, f"use {least} or more")
-    if not pseudo_count > 0:
-        raise InvalidParameter("pseudo_count", pseudo_count, "use a positive number")
-
-
 class _Grower:
     """The recursion, with what stays the same all the way down."""
 
-    def __init__(self, x: Floats, variables: Sequence[Variable], settings: _Settings, rng: np.random.Generator) -> None:
-        self.x, self.variables, self.settings, self.rng = x, variables, settings, rng
+    def __init__(
+        self, x: Floats, variables: Sequence[Variable], bonferroni: bool, min_rows: int, rng: np.random.Generator
+    ) -> None:
+        self.x, self.variables, self.bonferroni, self.min_rows, self.rng = x, variables, bonferroni, min_rows, rng
         self.blocks = Blocks([variable.n_values for variable in variables])
         self.one_hot, self.starts = _one_hot(x, variables)
         self.features = _features(x, variables)
 
     def node(self, rows: Integers, scope: Integers, may_split: bool) -> int:
         """Add the circuit of some rows and variables; its root."""
-        if scope.size == 1 or rows.size < self.settings.min_rows:
+        if scope.size == 1 or rows.size < self.min_rows:
             return self._leaves(rows, scope)
         if may_split:
             n_groups, group = self._independent_groups(rows, scope)
@@ -141,19 +105,14 @@ class _Grower:
         return int(self.blocks.sums(np.array([children]), log_shares(sizes)[np.newaxis])[0])
 
     def _leaves(self, rows: Integers, scope: Integers) -> int:
-        leaves = [
-            self.variables[v].fitted_leaf(self.blocks, v, self.x[v, rows], self.settings.pseudo_count)
-            for v in scope.tolist()
-        ]
+        leaves = [self.variables[v].fitted_leaf(self.blocks, v, self.x[v, rows], PSEUDO_COUNT) for v in scope.tolist()]
         return int(self.blocks.products(np.array([leaves]))[0])
 
     def _independent_groups(self, rows: Integers, scope: Integers) -> tuple[int, Integers]:
         columns = np.concatenate([np.arange(self.starts[v], self.starts[v + 1]) for v in scope])
         sizes = self.starts[scope + 1] - self.starts[scope]
         p_values = independence_p_values(self.one_hot[np.ix_(rows, columns)], sizes)
-        limit = self.settings.significance
-        if self.settings.bonferroni:
-            limit /= max(1, scope.size * (scope.size - 1) // 2)
+        limit = SIGNIFICANCE / max(1, scope.size * (scope.size - 1) // 2) if self.bonferroni else SIGNIFICANCE
         from scipy.sparse.csgraph import connected_components
 
         n_groups, group = connected_components(p_values < limit, directed=False)
@@ -162,27 +121,20 @@ class _Grower:
     def _clusters(self, rows: Integers, scope: Integers) -> Integers:
         columns = np.concatenate([self.features[1][v] for v in scope])
         features = self.features[0][np.ix_(rows, columns)]
-        n_distinct = len(np.unique(features, axis=0)) if rows.size < 1000 else self.settings.clusters
+        n_distinct = len(np.unique(features, axis=0)) if rows.size < 1000 else CLUSTERS
         if n_distinct < 2:
             return np.zeros(rows.size, np.int64)
         from sklearn.cluster import KMeans
 
-        k_means = KMeans(min(self.settings.clusters, n_distinct), n_init=2, random_state=int(self.rng.integers(2**31)))
+        k_means = KMeans(min(CLUSTERS, n_distinct), n_init=2, random_state=int(self.rng.integers(2**31)))
         return np.asarray(k_means.fit_predict(features), np.int64)
 
 
 def independence_p_values(one_hot: Float32s, sizes: Integers) -> Floats:
-    """p-values of the G-test of every pair of variables; rows that lack one of the two do not count.
+    """p-values of the G-test of every pair of variables; 1 where one of the two is constant.
 
-    Parameters
-    ----------
-    one_hot : (n_rows, Σ sizes) float32
-        One column per value of each variable; a row of zeros where missing.
-    sizes : (n_variables,) int64
-
-    Returns
-    -------
-    (n_variables, n_variables) float64, symmetric; 1 where one of the two is constant
+    (n_variables, n_variables) float64, symmetric; rows that lack one of the two do not count. one_hot (n_rows, Σ sizes)
+    float32 has one column per value of each variable, and zeros where it is missing.
 
     References
     ----------

@@ -19,17 +19,9 @@ Make = Callable[[PairwiseCounts, int], Circuit]
 
 
 def mixture(parts: Sequence[Circuit], weights: ArrayLike) -> Circuit:
-    """One sum over circuits of the same variables.
+    """One sum over circuits of the same variables, by shares (n_parts,) in any unit.
 
-    Parameters
-    ----------
-    weights : (n_parts,) float64
-        Shares of the parts, in any unit.
-
-    Raises
-    ------
-    InvalidParameter
-        If there is no part, or their variables differ.
+    Raises InvalidParameter if there is no part, or their variables differ.
     """
     if not parts:
         raise InvalidParameter("parts", 0, "a mixture needs one circuit or more")
@@ -85,13 +77,7 @@ def clusters_of(x: Array, n_values: Sequence[int], n_clusters: int, seed: int) -
 
 
 def mixture_of_clusters(schema: Schema, rows: Chunk, cluster: Integers, make: Make) -> Circuit:
-    """A circuit for each cluster, made of the pairwise counts of its rows.
-
-    Parameters
-    ----------
-    cluster : (n_rows,) int64
-    make : callable
-        `make(pairs, number)` gives the circuit of a cluster.
+    """A circuit for each cluster of rows (n_rows,): `make(pairs, number)` makes it of the pairwise counts of its rows.
 
     References
     ----------

@@ -34,11 +34,7 @@ NO_GRID = Grid(0.0, 0.0)
 def grid_of(x: Floats, arrow_type: str = "double") -> Grid | None:
     """The coarsest grid on which all numbers are, in decimals as people record them; None if there is none.
 
-    Parameters
-    ----------
-    x : (n,) float64, ascending, each once
-    arrow_type : str
-        Numbers of "float" have seven digits.
+    x (n,) is ascending, each number once; those of the Arrow type "float" have seven digits.
     """
     if x.size < 2 or not np.isfinite(x).all():
         return None
@@ -59,18 +55,11 @@ def grid_of(x: Floats, arrow_type: str = "double") -> Grid | None:
 
 @dataclass(frozen=True, eq=False)
 class Warp:
-    """A monotone transform of a column, as leaves hold it.
+    """A monotone transform of a column, as leaves hold it."""
 
-    Parameters
-    ----------
-    grid : Grid
-        Of step 0, if leaves are densities.
-    x, z : (n_knots,) float64
-        Places and normal quantiles of knots; empty of a transform without.
-    """
-
-    grid: Grid
+    grid: Grid  # of step 0, if leaves are densities
     is_log: bool
+    # x, z (n_knots,) float64: places and normal quantiles of knots; empty of a transform without.
     x: Floats
     z: Floats
 
@@ -99,11 +88,7 @@ class Warp:
 def warp_of(distribution: str, x: Floats, n: Integers, grid: Grid) -> Warp:
     """The transform of a distribution that is "rounded", or lognormal or quantile, rounded or not.
 
-    Parameters
-    ----------
-    x : (n_values,) float64, ascending
-    n : (n_values,) int64
-        How often each is there.
+    x (n_values,) is ascending, and n (n_values,) how often each number is there.
     """
     none = np.empty(0)
     if not distribution.endswith("quantile"):

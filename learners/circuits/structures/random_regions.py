@@ -29,7 +29,7 @@ def random_regions(
     """A circuit over a random region graph: each replica halves the variables at random, again and again.
 
     A region has `sums` nodes, each a sum over all products of a node from either half; regions with the same variables
-    are one region, so that the circuit is a DAG.
+    are one region, so that the circuit is a DAG. Raises InvalidParameter if a number is out of range.
 
     Parameters
     ----------
@@ -44,11 +44,6 @@ def random_regions(
         learning makes more: nodes that are alike stay alike.
     as_sums : bool
         Categorical distributions as sums over shared indicators instead of leaves.
-
-    Raises
-    ------
-    InvalidParameter
-        If a number is out of range.
 
     References
     ----------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,23 +21,14 @@ class PairTables:
 
     The codes of a variable are those of its attribute without the one for missing values; a row that lacks a value
     does not count for the pairs of that attribute. The class, if there is one, is the last variable.
-
-    Parameters
-    ----------
-    with_class : bool, optional
-        Whether the class is a variable; by default if there is a target.
-
-    Raises
-    ------
-    EmptyStatistic
-        If `pairs` has counted no rows.
+    Raises EmptyStatistic if `pairs` has counted no rows.
     """
 
-    def __init__(self, pairs: PairwiseCounts, with_class: bool | None = None) -> None:
+    def __init__(self, pairs: PairwiseCounts) -> None:
         if not pairs.n_rows:
             raise EmptyStatistic("There are no counted rows to make a circuit from.")
         self.pairs = pairs
-        self.with_class = pairs.schema.target is not None if with_class is None else with_class
+        self.with_class = pairs.schema.target is not None
         self.missing = np.array([int(a.has_missing) for a in pairs.schema.attributes], np.int64)
         self.n_values = pairs.sizes - self.missing
         if self.with_class:
@@ -94,42 +85,17 @@ def _information(tables: Integers) -> Floats:
     return np.maximum(value / np.maximum(n, 1), 0.0)
 
 
-@dataclass(frozen=True, eq=False)
-class Tree:
-    """A rooted tree over variables.
+class Tree(NamedTuple):
+    """A rooted tree over variables."""
 
-    Attributes
-    ----------
-    order : (n,) int64
-        Children before parents, the root last.
-    parent : (n,) int64
-        Of each variable; -1 for the root.
-    """
-
-    order: Integers
-    parent: Integers
-
-    @property
-    def root(self) -> int:
-        """The variable without a parent."""
-        return int(self.order[-1])
-
-    def children(self) -> list[list[int]]:
-        """Of each variable, ascending."""
-        below: list[list[int]] = [[] for _ in range(self.parent.size)]
-        for v, parent in enumerate(self.parent.tolist()):
-            if parent >= 0:
-                below[parent].append(v)
-        return below
+    order: Integers  # (n,) int64: children before parents, the root last
+    parent: Integers  # (n,) int64: of each variable; -1 for the root
 
 
 def maximum_spanning_tree(weights: Floats) -> Tree:
-    """The spanning tree of the greatest total weight, rooted at its centre so that it is shallow.
+    """The spanning tree of the greatest total weight (n, n), rooted at its centre so that it is shallow.
 
-    Parameters
-    ----------
-    weights : (n, n) float64, symmetric
-        Ties, to 1e-12, are broken by the order of the variables.
+    Ties, to 1e-12, are broken by the order of the variables.
 
     References
     ----------

@@ -9,13 +9,11 @@ from typing import Literal
 import numpy as np
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
+from learners.circuits.kernels import GAUSSIAN
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats, Integers
 
-LeafKind = Literal["categorical", "gaussian", "poisson", "exponential"]
-KINDS = {"gaussian": GAUSSIAN, "poisson": POISSON, "exponential": EXPONENTIAL}
 # A Gaussian leaf never becomes narrower than this share of the variable's own standard deviation.
 NARROWEST = 0.01
 
@@ -24,32 +22,20 @@ NARROWEST = 0.01
 class Variable:
     """A variable and the overall distribution that its leaves start from.
 
-    Parameters
-    ----------
-    kind : 'categorical', 'gaussian', 'poisson' or 'exponential'
-    probabilities : tuple of float
-        Of the values of a categorical variable.
-    mean, std : float
-        Of a numeric variable; the rate of a Poisson leaf is the mean, that of an exponential one its reciprocal.
-
-    Raises
-    ------
-    InvalidParameter
-        If the kind is not known, there are no values, or the mean is not possible for the kind.
+    Raises InvalidParameter if the kind is not known, there are no values, or mean and standard deviation are none.
     """
 
-    kind: LeafKind = "categorical"
-    probabilities: tuple[float, ...] = ()
+    kind: Literal["categorical", "gaussian"] = "categorical"
+    probabilities: tuple[float, ...] = ()  # of the values of a categorical variable
+    # mean, std: of a numeric variable.
     mean: float = 0.0
     std: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.kind != "categorical" and self.kind not in KINDS:
-            raise InvalidParameter("leaves", self.kind, f"use categorical, {', '.join(KINDS)}")
+        if self.kind not in ("categorical", "gaussian"):
+            raise InvalidParameter("leaves", self.kind, "use categorical or gaussian")
         if self.kind == "categorical" and not self.probabilities:
             raise InvalidParameter("probabilities", (), "a categorical variable needs at least one value")
-        if self.kind in ("poisson", "exponential") and not 0 < self.mean < np.inf:
-            raise InvalidParameter("mean", self.mean, f"values of {self.kind} leaves are not negative, some positive")
         if not (np.isfinite(self.mean) and 0 < self.std < np.inf):
             raise InvalidParameter("std", self.std, "use a finite mean and a positive, finite standard deviation")
 
@@ -67,69 +53,37 @@ class Variable:
             # As if drawn from a few rows: different from leaf to leaf, and no value impossible.
             p = rng.gamma(1.0 + share * share.size, size=(n, share.size)) + 1e-3
             return blocks.distributions(variable, log_shares(p * (share + 1e-3)), as_sums)
-        if self.kind == "gaussian":
-            means = rng.normal(self.mean, self.std, n)
-            parameters = np.stack([means, self.std * rng.uniform(0.5, 1.0, n)], axis=1)
-            return blocks.leaves(GAUSSIAN, np.full(n, variable), parameters)
-        means = self.mean * rng.gamma(4.0, 0.25, n)
-        rates = np.maximum(means, 1e-3 * self.mean)
-        rates = rates if self.kind == "poisson" else 1.0 / rates
-        return blocks.leaves(KINDS[self.kind], np.full(n, variable), rates[:, np.newaxis])
+        means = rng.normal(self.mean, self.std, n)
+        parameters = np.stack([means, self.std * rng.uniform(0.5, 1.0, n)], axis=1)
+        return blocks.leaves(GAUSSIAN, np.full(n, variable), parameters)
 
     def overall_leaf(self, blocks: Blocks, variable: int) -> int:
         """Add the leaf of the overall distribution; its number."""
         if self.kind == "categorical":
             return int(blocks.distributions(variable, log_shares(self.probabilities)[np.newaxis])[0])
-        parameters = [self.mean, self.std] if self.kind == "gaussian" else [self.mean]
-        if self.kind == "exponential":
-            parameters = [1.0 / self.mean]
-        return int(blocks.leaves(KINDS[self.kind], [variable], np.array([parameters]))[0])
+        return int(blocks.leaves(GAUSSIAN, [variable], np.array([[self.mean, self.std]]))[0])
 
     def fitted_leaf(self, blocks: Blocks, variable: int, x: Floats, pseudo_count: float) -> int:
-        """Add the leaf that fits some rows best, drawn towards the overall distribution; its number.
+        """Add the leaf that fits some rows (n_rows,) best, drawn towards the overall distribution; its number.
 
-        Parameters
-        ----------
-        x : (n_rows,) float64
-            NaN where missing.
-        pseudo_count : float
-            Rows that are added to each value of a categorical variable, or to a numeric one as a whole.
+        Missing is NaN; pseudo_count rows are added to each value of a categorical variable, or to a numeric one as a
+        whole.
         """
         x = x[~np.isnan(x)]
         if self.kind == "categorical":
             counts = np.bincount(x.astype(np.int64), minlength=self.n_values) + pseudo_count
             return int(blocks.distributions(variable, log_shares(counts)[np.newaxis])[0])
-        mean = (x.sum() + pseudo_count * self.mean) / max(x.size + pseudo_count, 1e-300) if x.size else self.mean
-        if self.kind == "gaussian":
-            squares = ((x - mean) ** 2).sum() + pseudo_count * self.std**2
-            std = np.sqrt(squares / (x.size + pseudo_count)) if x.size else self.std
-            parameters = [mean, max(std, NARROWEST * self.std)]
-        else:
-            mean = max(mean, 1e-6 * self.mean)
-            parameters = [mean if self.kind == "poisson" else 1.0 / mean]
-        return int(blocks.leaves(KINDS[self.kind], [variable], np.array([parameters]))[0])
+        n = x.size + pseudo_count
+        mean = (x.sum() + pseudo_count * self.mean) / n if x.size else self.mean
+        std = np.sqrt((((x - mean) ** 2).sum() + pseudo_count * self.std**2) / n) if x.size else self.std
+        parameters = np.array([[mean, max(std, NARROWEST * self.std)]])
+        return int(blocks.leaves(GAUSSIAN, [variable], parameters)[0])
 
 
-def describe_variables(x: Floats, n_values: Sequence[int], numeric: LeafKind = "gaussian") -> tuple[Variable, ...]:
-    """The variables of a sample of rows.
+def describe_variables(x: Floats, n_values: Sequence[int]) -> tuple[Variable, ...]:
+    """The variables of a sample of rows (n_variables, n_rows), by the sizes of their domains; 0 of a numeric variable.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        Codes of discrete variables, numbers of others; NaN, or a code outside the domain, where missing.
-    n_values : sequence of int
-        Size of each domain; 0 for a numeric variable.
-    numeric : 'gaussian', 'poisson' or 'exponential'
-        Leaves of the numeric variables.
-
-    Returns
-    -------
-    tuple of Variable
-
-    Raises
-    ------
-    InvalidParameter
-        If a numeric variable has negative numbers and leaves that have none.
+    Rows have codes of discrete variables, numbers of others; NaN, or a code outside the domain, where missing.
     """
     variables = []
     for row, size in zip(x, n_values, strict=True):
@@ -140,11 +94,7 @@ def describe_variables(x: Floats, n_values: Sequence[int], numeric: LeafKind = "
             continue
         known = row[np.isfinite(row)]
         mean, std = (float(known.mean()), float(known.std())) if known.size else (1.0, 1.0)
-        if numeric != "gaussian" and (known < 0).any():
-            raise InvalidParameter("leaves", numeric, "negative numbers need gaussian leaves")
-        if numeric != "gaussian" and mean == 0:
-            mean = 1e-3
-        variables.append(Variable(numeric, (), mean, std if std > 0 else max(1e-3 * abs(mean), 1e-6)))
+        variables.append(Variable("gaussian", (), mean, std if std > 0 else max(1e-3 * abs(mean), 1e-6)))
     return tuple(variables)
 
 

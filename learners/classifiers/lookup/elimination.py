@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.lookup.tables import Tables, log_joints, of_family
+from learners.classifiers.lookup.tables import Tables, log_joints, of_entries, of_family
 from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze, frozen
 
@@ -51,6 +51,8 @@ class _Plan:
     ----------
     scopes : dict
         The missing attributes of each family that matters.
+    complete : tuple of (int, int)
+        Stretches first..last-1 of families of which nothing is missing.
     around : list of int
         The known attributes in families of which something is missing.
     order : tuple of int
@@ -60,6 +62,7 @@ class _Plan:
     """
 
     scopes: dict[int, tuple[int, ...]]
+    complete: tuple[tuple[int, int], ...]
     around: list[int]
     order: tuple[int, ...]
     n_cells: int
@@ -85,6 +88,7 @@ class Elimination:
     def __init__(self, tables: Tables, structure: Structure, sizes: Integers, spread: Tables | None = None) -> None:
         self.tables, self.structure, self.sizes, self.spread = tables, structure, sizes, spread
         self._plans: dict[frozenset[int], _Plan] = {}
+        self._families: dict[tuple[int, bool], Tables] = {}
 
     def log_joint(self, x: Codes) -> tuple[Floats, Floats]:
         """Log P(class, what is known) of rows, and the variance of it.
@@ -115,12 +119,13 @@ class Elimination:
                         log_joints(tables, own, 0, rows.size, found)
                         out[rows] = found
                 continue
-            logs[rows], variance[rows] = self._known_families(own, plan)
             first, which = _different(own[plan.around])
             step = max(1, BLOCK_CELLS // (plan.n_cells * n_classes))
             blocks = [self._summed(own[:, first[i : i + step]], plan) for i in range(0, first.size, step)]
-            for part, out in enumerate((logs, variance)):
-                out[rows] += np.concatenate([block[part] for block in blocks], axis=1).T[which]
+            for part, (tables, out) in enumerate(((self.tables, logs), (self.spread, variance))):
+                if tables is not None:
+                    summed = np.concatenate([block[part] for block in blocks], axis=1).T[which]
+                    out[rows] = summed + _complete_families(tables, own, plan)
         return logs, variance
 
     def _plan(self, missing: frozenset[int]) -> _Plan:
@@ -133,19 +138,6 @@ class Elimination:
             self._plans[missing] = _planned(self.structure, missing, self.sizes, most)
         return self._plans[missing]
 
-    def _known_families(self, x: Codes, plan: _Plan) -> tuple[Floats, Floats]:
-        """(n_rows, n_classes) each: the prior's and those of the families of which nothing is missing."""
-        sums = []
-        for tables in (self.tables, self.spread):
-            total = np.zeros((x.shape[1], self.tables.log_prior.size))
-            if tables is not None:
-                total += tables.log_prior
-                for i, scope in plan.scopes.items():
-                    if not scope:
-                        total += self._logs(tables, i, x, ()).T
-            sums.append(total)
-        return sums[0], sums[1]
-
     def _summed(self, x: Codes, plan: _Plan) -> tuple[Floats, Floats]:
         """(n_classes, n_rows) each: those of the families of which something is missing."""
         logs, variance = np.zeros((2, self.tables.log_prior.size, x.shape[1]))
@@ -154,8 +146,8 @@ class Elimination:
             if scope:
                 known = sorted({self.structure.order[i], *self.structure.parents[i]} & set(plan.around))
                 first, kind = _different(x[known])
-                of_logs = self._logs(self.tables, i, x[:, first], scope)
-                of_variance = None if self.spread is None else self._logs(self.spread, i, x[:, first], scope)
+                of_logs = self._logs(False, i, x[:, first], scope)
+                of_variance = None if self.spread is None else self._logs(True, i, x[:, first], scope)
                 largest = _largest(of_logs, -np.inf, 0.0)
                 logs += largest[kind]
                 factors.append(Factor(scope, np.exp(of_logs - largest), of_variance, kind))
@@ -172,9 +164,15 @@ class Elimination:
                 variance += 0.0 if factor.variance is None else factor.variance[:, factor.kind]
         return logs, variance
 
-    def _logs(self, tables: Tables, i: int, x: Codes, scope: tuple[int, ...]) -> Floats:
+    def _family(self, i: int, of_spread: bool) -> Tables:
+        if (i, of_spread) not in self._families:
+            tables = self.spread if of_spread and self.spread is not None else self.tables
+            self._families[i, of_spread] = of_family(tables, i, len(self.structure.parents[i]))
+        return self._families[i, of_spread]
+
+    def _logs(self, of_spread: bool, i: int, x: Codes, scope: tuple[int, ...]) -> Floats:
         """The entries of a family at the codes of the rows and all codes of the missing attributes: (n_classes, …, n_rows)."""
-        parents = self.structure.parents[i]
+        tables, parents = self._family(i, of_spread), self.structure.parents[i]
         members = (*parents, self.structure.order[i])
         shape = tuple(int(self.sizes[v]) for v in scope)
         n_rows = x.shape[1]
@@ -185,8 +183,18 @@ class Elimination:
             codes[place] = np.repeat(combinations[v], n_rows) if v in combinations else np.tile(x[v], n_each)
         freeze(codes)  # as the rows of a request: one compiled signature
         logs = np.empty((codes.shape[1], tables.log_prior.size))
-        log_joints(of_family(tables, i, len(parents)), codes, 0, codes.shape[1], logs)
+        log_joints(tables, codes, 0, codes.shape[1], logs)
         return np.ascontiguousarray(logs.T).reshape(-1, *shape, n_rows)
+
+
+def _complete_families(tables: Tables, x: Codes, plan: _Plan) -> Floats:
+    """(n_rows, n_classes): the prior's term and those of the families of which nothing is missing."""
+    total = np.tile(tables.log_prior, (x.shape[1], 1))
+    found = np.empty_like(total)
+    for first, last in plan.complete:
+        log_joints(of_entries(tables, first, last), x, 0, x.shape[1], found)
+        total += found - tables.log_prior
+    return total
 
 
 def _largest(values: Floats, none: float, instead: float) -> Floats:
@@ -203,16 +211,16 @@ def _patterns(x: Codes, sizes: Integers, used: Sequence[int]) -> Iterator[tuple[
     is_missing: Mask = x[attributes] >= sizes[attributes, np.newaxis]
     first, which = _different(np.packbits(is_missing, axis=0))
     order = np.argsort(which, kind="stable")
-    pieces = np.split(order, np.cumsum(np.bincount(which))[:-1])
-    for place, rows in zip(first, pieces, strict=True):
-        yield frozenset(attributes[is_missing[:, place]].tolist()), rows
+    ends = np.cumsum(np.bincount(which)).tolist()
+    for place, begin, end in zip(first, [0, *ends], ends, strict=False):
+        yield frozenset(attributes[is_missing[:, place]].tolist()), order[begin:end]
 
 
 def _different(columns: Array) -> tuple[Integers, Integers]:
     """Where each different column stands first, and which of these each is."""
     rows = np.ascontiguousarray(columns.T)
     n_bytes = rows.itemsize * rows.shape[1]
-    if not n_bytes:
+    if not n_bytes or len(rows) == 1:
         return np.arange(min(1, len(rows))), np.zeros(len(rows), np.int64)
     _, first, which = np.unique(rows.view(f"V{n_bytes}").ravel(), return_index=True, return_inverse=True)
     return first, which
@@ -236,9 +244,19 @@ def _planned(structure: Structure, missing: frozenset[int], sizes: Integers, mos
         if not widest:
             lacking = [{structure.order[i], *structure.parents[i]} for i, scope in scopes.items() if scope]
             around = sorted(set[int]().union(*lacking) - missing)
-            return _Plan({i: tuple(sorted(scopes[i])) for i in sorted(scopes)}, around, order, n_cells)
+            complete = tuple(_stretches([i for i in sorted(scopes) if not scopes[i]]))
+            return _Plan({i: tuple(sorted(scopes[i])) for i in sorted(scopes)}, complete, around, order, n_cells)
         ended = max(widest, key=lambda i: (_size(scopes[i], sizes), i))
         families[ended] = (families[ended][0], ())
+
+
+def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Runs first..last-1 of ascending numbers."""
+    first = 0
+    for i, place in enumerate(places):
+        if i + 1 == len(places) or places[i + 1] > place + 1:
+            yield places[first], place + 1
+            first = i + 1
 
 
 def _order(scopes: Mapping[int, frozenset[int]], sizes: Integers, most: int) -> tuple[tuple[int, ...], int, list[int]]:

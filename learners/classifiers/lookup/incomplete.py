@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from learners.classifiers.lookup.incomplete_kernels import mark_rows
+from learners.classifiers.lookup.kernels import normalize_rows
 from learners.kernels.arrays import Codes, Floats, Integers, freeze, frozen
 from learners.schema import Schema
 
@@ -37,8 +38,9 @@ class Completeness:
         nullable &= self._used
         freeze(limits, nullable)
         self._limits, self.nullable = limits, nullable
+        self._log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.sizes.size + 2)))])
 
-    def answer_incomplete(self, x: Codes, answer: Answer, out: Floats) -> None:
+    def answer_incomplete(self, x: Codes, answer: Answer, log_evidence: Callable[[Codes], Floats], out: Floats) -> None:
         """Answer the rows that lack something, in place of what stands there.
 
         A null is either a value, as in training, or hides a value for a reason that has nothing to do with the row. Which it is,
@@ -49,28 +51,35 @@ class Completeness:
         x : (n_attributes, n_rows) codes
         answer : callable
             Gives of (n_attributes, m) codes the (m, n_classes) class probabilities, and the (m,) log probability of what is known.
+        log_evidence : callable
+            Gives the latter alone, of rows that lack nothing.
         out : (n_rows, n_classes) float64
+            The answers of the look-ups.
         """
         marks = np.zeros(x.shape[1], np.uint8)
         mark_rows(x, self._limits, self.nullable, marks)
         if not marks.any():
             return
-        rows = np.flatnonzero(marks)
-        own = frozen(x[:, rows])
-        probabilities, evidence = answer(own)
-        with_null = np.flatnonzero(marks[rows] & HAS_NULL)
-        if with_null.size:
-            is_null = (own[:, with_null] == 0) & self.nullable[:, np.newaxis]
-            hidden = np.where(is_null, self.sizes[:, np.newaxis], own[:, with_null]).astype(own.dtype)
-            without, without_evidence = answer(frozen(hidden))
-            n, s = (own[:, with_null] < self.sizes[:, np.newaxis])[self._used].sum(axis=0), is_null.sum(axis=0)
-            # Where the share of hidden values is as likely one as another, s of n are hidden with probability s! (n - s)! / (n + 1)!.
-            log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.sizes.size + 2)))])
-            log_hidden = log_factorial[s] + log_factorial[n - s] - log_factorial[n + 1]
-            log_odds = evidence[with_null] - without_evidence - log_hidden
-            weight = 1 / (1 + np.exp(-np.clip(log_odds, -700, 700)))[:, np.newaxis]
-            probabilities[with_null] = weight * probabilities[with_null] + (1 - weight) * without
-        out[rows] = probabilities
+        of_value = np.empty(x.shape[1])
+        lacking, whole = np.flatnonzero(marks & LACKS_PARENT), np.flatnonzero(marks == HAS_NULL)
+        if lacking.size:
+            out[lacking], of_value[lacking] = answer(frozen(x[:, lacking]))
+        if whole.size:
+            of_value[whole] = log_evidence(frozen(x[:, whole]))
+        with_null = np.flatnonzero(marks & HAS_NULL)
+        if not with_null.size:
+            return
+        own = x[:, with_null]
+        is_null = (own == 0) & self.nullable[:, np.newaxis]
+        hidden, of_hidden = answer(frozen(np.where(is_null, self.sizes[:, np.newaxis], own).astype(own.dtype)))
+        n, s = (own < self.sizes[:, np.newaxis])[self._used].sum(axis=0), is_null.sum(axis=0)
+        log_odds = of_value[with_null] - of_hidden - self._log_hidden(s, n)
+        weight = 1 / (1 + np.exp(-np.clip(log_odds, -700, 700)))[:, np.newaxis]
+        out[with_null] = weight * out[with_null] + (1 - weight) * hidden
+
+    def _log_hidden(self, s: Integers, n: Integers) -> Floats:
+        """Log probability that just these s of n values are hidden, where their share is as likely one as another: s! (n - s)! / (n + 1)!."""
+        return self._log_factorial[s] + self._log_factorial[n - s] - self._log_factorial[n + 1]
 
 
 def normalized(log_joint: Floats, log_prior: Floats) -> tuple[Floats, Floats]:
@@ -78,9 +87,6 @@ def normalized(log_joint: Floats, log_prior: Floats) -> tuple[Floats, Floats]:
 
     A row that no class can produce has the prior.
     """
-    largest = log_joint.max(axis=1, keepdims=True)
-    is_impossible = largest == -np.inf
-    shifted = np.where(is_impossible, log_prior, log_joint - np.where(is_impossible, 0.0, largest))
-    terms = np.exp(shifted)
-    total = terms.sum(axis=1, keepdims=True)
-    return terms / total, np.where(is_impossible, -np.inf, largest + np.log(total))[:, 0]
+    p, log_known = np.array(log_joint), np.empty(len(log_joint))
+    normalize_rows(p, log_prior, log_known)
+    return p, log_known

@@ -224,7 +224,7 @@ def _add_sparse_block(
 
 @inner_kernel
 def normalize(logs, log_prior):  # logs (C,) float64, in place; log_prior (C,) float64
-    """The probabilities whose logs these are, but for a constant (log-sum-exp).
+    """Make probabilities of what are their logs but for a constant, and return this constant (log-sum-exp).
 
     A row that no class can produce has the prior: -inf less -inf would be NaN.
     """
@@ -237,6 +237,14 @@ def normalize(logs, log_prior):  # logs (C,) float64, in place; log_prior (C,) f
         total += logs[k]
     for k in range(logs.size):
         logs[k] /= total
+    return largest + np.log(total)
+
+
+@kernel
+def normalize_rows(logs, log_prior, log_totals):  # logs (n, C) float64, in place; log_prior (C,); OUT (n,) float64
+    """`normalize` each row; the total of a row that no class can produce is -inf."""
+    for row in range(logs.shape[0]):
+        log_totals[row] = normalize(logs[row], log_prior)
 
 
 @kernel

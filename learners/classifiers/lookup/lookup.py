@@ -20,7 +20,7 @@ from learners.classifiers.lookup.intervals import credible_intervals, spread_tab
 from learners.classifiers.lookup.log_terms import log_factors
 from learners.classifiers.lookup.many_classes import compile_many
 from learners.classifiers.lookup.many_kernels import ManyClassTables
-from learners.classifiers.lookup.tables import Tables, family_logs, in_parts, probabilities
+from learners.classifiers.lookup.tables import Tables, family_logs, in_parts, log_joints, probabilities
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze
@@ -137,7 +137,7 @@ class LookupModel:
         """
         out = np.empty((chunk.n_rows, self.schema.n_classes))
         in_parts(chunk.n_rows, threads, lambda first, last: probabilities(self._tables, chunk.x, first, last, out))
-        self._completeness.answer_incomplete(chunk.x, self.answer_known, out)
+        self._completeness.answer_incomplete(chunk.x, self.answer_known, self.log_evidence, out)
         return out
 
     @cached_property
@@ -156,6 +156,12 @@ class LookupModel:
     def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
         """Of (n_attributes, n) codes the (n, n_classes) class probabilities, what is missing summed out, and (n,) log P(known)."""
         return normalized(self._elimination.log_joint(x)[0], self._tables.log_prior)
+
+    def log_evidence(self, x: Codes) -> Floats:
+        """Of (n_attributes, n) codes in which no parent is missing the (n,) log P(known)."""
+        logs = np.empty((x.shape[1], self.schema.n_classes))
+        log_joints(self._tables, x, 0, x.shape[1], logs)
+        return normalized(logs, self._tables.log_prior)[1]
 
     @property
     def log_prior(self) -> Floats:

@@ -30,12 +30,17 @@ BY_ATTRIBUTE = {
 }
 
 
+def of_entries(tables: Tables, first: int, last: int) -> Tables:
+    """Tables of the entries first..last-1 of `tables`, with its prior."""
+    own = BY_ATTRIBUTE.keys() & set(tables._fields)
+    return tables._replace(**{name: getattr(tables, name)[first : last + BY_ATTRIBUTE[name] - 1] for name in own})
+
+
 def of_attribute(tables: Tables, a: int) -> Tables:
     """Tables that answer by attribute a of `tables` alone: without the others, and without the prior."""
-    one = {name: getattr(tables, name)[a : a + width] for name, width in BY_ATTRIBUTE.items() if name in tables._fields}
     no_prior = np.zeros(tables.log_prior.size)
     freeze(no_prior)  # as in a model, so that nothing is compiled again
-    return tables._replace(**one, log_prior=no_prior)
+    return of_entries(tables, a, a + 1)._replace(log_prior=no_prior)
 
 
 def of_family(tables: Tables, a: int, n_parents: int) -> Tables:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Float32s, Int32s, Integers, Uint8s, Uint32s, Uint64s
-from learners.kernels.jit import float32_of_bits, inner_kernel, kernel, popcount
+from learners.kernels.jit import inner_kernel, kernel, popcount
 
 BLOCK_ROWS = 2048
 # Losses are summed as whole multiples of this, so that the sum does not depend on the order of the rows.
@@ -81,7 +81,7 @@ def _exp(x):
     p = p * f + np.float32(0.5)
     p = p * f + np.float32(1.0)
     p = p * f + np.float32(1.0)
-    return p * float32_of_bits(np.int32((np.int32(n) + np.int32(127)) << np.int32(23)))
+    return p * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
 @inner_kernel

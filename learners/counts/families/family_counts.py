@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
 from learners.counts.cell_kernels import add_classes
 from learners.counts.check_kernels import add_class_sums
-from learners.counts.families.family import Family, families_of, holder_of
-from learners.counts.families.family_tables import Cells, prepare, shares_of, summed, tables_of
+from learners.counts.families.family_tables import Cells, summed, tables_of
 from learners.counts.kernels import add_value_counts
 from learners.counts.sparse_counts import Run
 from learners.errors import FamilyTooLarge, InvalidCounts, StatisticMismatch
 from learners.kernels.arrays import Codes, Integers
 from learners.passes.memory import memory_limit
+from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps
 
-__all__ = ["Family", "FamilyCounts"]
-
 # Comparing 64 rows at a time with every value beats scattered increments up to this many values times classes.
 MAX_MATCHED_CELLS = 64
-SCRATCH_CELLS = 1 << 12
 SUMMED_CELLS = 1 << 19
 
 
-class FamilyCounts:
+@dataclass(frozen=True)
+class Family:
+    """An attribute and its parents."""
+
+    attribute: int
+    parents: tuple[int, ...] = ()  # in the order of the levels of the context tree
+
+
+class FamilyCounts(CodeStatistic):
     """Number of rows for each (class, values of the parents, value) of each family.
 
     Cells are numbered in mixed radix, the class slowest and the attribute's own value fastest, so ascending cells are
     the leaves of the context tree in level order.
 
-    Raises
-    ------
-    FamilyTooLarge
-        If the cells of a family cannot be numbered by 63 bits.
+    Raises FamilyTooLarge if the cells of a family cannot be numbered by 63 bits.
     """
 
     stage = "counting families"
-    can_subtract = True
 
     def __init__(self, schema: Schema, families: Sequence[Family]) -> None:
         self.schema, self.families = schema, tuple(families)
@@ -57,15 +59,13 @@ class FamilyCounts:
                 names = [attribute.name for attribute in schema.attributes]
                 raise FamilyTooLarge(names[family.attribute], [names[parent] for parent in family.parents])
             sizes.append(n_cells)
-        self._shares = shares_of(sizes, memory_limit())
-        self._cells = tables_of(sizes, self._shares)
+        self._cells = tables_of(sizes, memory_limit())
         is_marginal = [
             not family.parents and cells.n_cells <= MAX_MATCHED_CELLS
             for family, cells in zip(self.families, self._cells, strict=True)
         ]
         self._marginal: Sequence[int] = [index for index, is_one in enumerate(is_marginal) if is_one]
         self._conditional: Sequence[int] = [index for index, is_one in enumerate(is_marginal) if not is_one]
-        self._scratch = np.zeros((4, SCRATCH_CELLS), np.int32)
 
     @property
     def spec(self) -> dict[str, object]:
@@ -74,20 +74,6 @@ class FamilyCounts:
             "statistic": "family counts",
             "families": [[family.attribute, list(family.parents)] for family in self.families],
         }
-
-    @property
-    def n_cells(self) -> int:
-        """Cells that there could be in all tables."""
-        return sum(cells.n_cells for cells in self._cells)
-
-    @property
-    def columns(self) -> list[str]:
-        """Columns to read."""
-        return self.schema.columns
-
-    def empty(self) -> FamilyCounts:
-        """No rows."""
-        return FamilyCounts(self.schema, self.families)
 
     def under(self, schema: Schema) -> FamilyCounts:
         """No rows, by another schema."""
@@ -99,10 +85,7 @@ class FamilyCounts:
         The rows with each combination of values do not depend on which member is called the child, nor on the order of
         the parents. The tables of families that are here are shared, not copied.
 
-        Raises
-        ------
-        KeyError
-            If a family has no such family here.
+        Raises KeyError if a family has no such family here.
         """
         place = {family: index for index, family in enumerate(self.families)}
         fewer = FamilyCounts(self.schema, families)
@@ -111,20 +94,15 @@ class FamilyCounts:
             if family in place:
                 fewer._cells[index] = self._cells[place[family]]
             else:
-                fewer._cells[index] = self._summed_out(holder_of(family, self.families), family)
+                self._sum_out(holder_of(family, self.families), family, fewer._cells[index])
         return fewer
 
-    def _summed_out(self, holder: Family, family: Family) -> Cells:
-        """The cells of a family from one that has all its members."""
+    def _sum_out(self, holder: Family, family: Family, table: Cells) -> None:
+        """Fill the cells of a family from one that has all its members."""
         index = self.families.index(holder)
-        n_cells = self.schema.n_classes * math.prod(
-            self.schema.domain_sizes[[*family.parents, family.attribute]].tolist()
-        )
-        (table,) = tables_of([n_cells], self._shares)
         for run in self.blocks(index):
-            for first in range(
-                0, run[0].size, SUMMED_CELLS
-            ):  # some at a time: each takes a hundred bytes while it is moved
+            # Some at a time: each takes a hundred bytes while it is moved.
+            for first in range(0, run.cells.size, SUMMED_CELLS):
                 numbers, counts = (part[first : first + SUMMED_CELLS] for part in run)
                 y, parents, x = self._codes(index, numbers)
                 codes = dict(zip(holder.parents, parents.T, strict=True)) | {holder.attribute: x}
@@ -132,15 +110,11 @@ class FamilyCounts:
                 for member in (*family.parents, family.attribute):
                     cells = cells * self.schema.domain_sizes[member] + codes[member]
                 table.add(*summed(cells, counts))
-        return table
 
     def joined(self, parts: Sequence[FamilyCounts]) -> FamilyCounts:
         """These families, each from the part that has it, where all parts counted the same rows.
 
-        Raises
-        ------
-        StatisticMismatch
-            If they counted different rows.
+        Raises StatisticMismatch if they counted different rows.
         """
         whole = self.empty()
         whole.n_rows, whole.class_counts = parts[0].n_rows, parts[0].class_counts.copy()
@@ -170,10 +144,6 @@ class FamilyCounts:
             read._cells[index].add(*summed(cells, counts))
         return read
 
-    def prepare(self, n_rows: int) -> None:
-        """Choose the tables for about so many rows."""
-        prepare(self._cells, n_rows)
-
     def update(self, rows: Chunk) -> None:
         """Add the rows of a chunk."""
         assert rows.y is not None
@@ -186,7 +156,7 @@ class FamilyCounts:
         others = self._conditional if by_matching else range(len(self.families))
         for index in others:
             members, counts = self.members[index], self._cells[index]
-            counts.count(rows, members, self.schema.domain_sizes[members], self._scratch)
+            counts.count(rows, members, self.schema.domain_sizes[members])
 
     def _make_room(self) -> None:
         """Make all dense tables wide enough for so many rows."""
@@ -205,54 +175,22 @@ class FamilyCounts:
             assert dense is not None
             dense += counts[first:last]
 
-    def merge(self, other: FamilyCounts) -> None:
-        """Add the counts of other rows."""
-        self._combine(other, 1)
-
-    def subtract(self, other: FamilyCounts) -> None:
-        """Take away the counts of rows that were counted before."""
-        self._combine(other, -1)
-
     def _combine(self, other: FamilyCounts, sign: int) -> None:
-        if other.schema != self.schema or other.families != self.families:
-            raise StatisticMismatch("Family counts of different schemas or structures cannot be combined.")
         self.n_rows += sign * other.n_rows
         self.class_counts += sign * other.class_counts
         self._make_room()
         for ours, theirs in zip(self._cells, other._cells, strict=True):
             ours.combine(theirs, sign)
 
-    def reduced(self, families: Sequence[Family]) -> FamilyCounts:
-        """The counts of the first of these families, each with its first parents only: the others are summed out.
-
-        Parameters
-        ----------
-        families : sequence of Family
-            The same attributes as the first ones here, in the same order, each with the first of its parents.
-        """
-        for family, whole in zip(families, self.families, strict=False):
-            depth = len(family.parents)
-            if family.attribute != whole.attribute or family.parents != whole.parents[:depth]:
-                raise StatisticMismatch("Family counts can only be reduced to the first parents of each family.")
-        return self.only(families)
-
     def blocks(self, index: int) -> Iterator[Run]:
         """The distinct cells of a family in mixed radix, ascending, and their counts: in blocks that fit in memory.
 
-        Raises
-        ------
-        InvalidCounts
-            If one is negative, or they do not sum to the rows of each class: at the end of the blocks.
+        Raises InvalidCounts if one is negative, or they do not sum to the rows of each class: at the end of the blocks.
         """
         yield from self._checked(index, self._cells[index].blocks())
 
     def _checked(self, index: int, runs: Iterable[Run]) -> Iterator[Run]:
-        """All cells of a family.
-
-        Raises
-        ------
-        InvalidCounts
-        """
+        """All cells of a family. Raises InvalidCounts."""
         sums = np.zeros(self.schema.n_classes, np.int64)
         for run in runs:
             if not add_class_sums(run.cells, run.counts, self._cells[index].n_cells // sums.size, sums):
@@ -377,3 +315,18 @@ class FamilyCounts:
                 for a, b in zip(ours.distinct(), theirs.distinct(), strict=True)
             )
         )
+
+
+def holder_of(family: Family, families: Sequence[Family]) -> Family:
+    """The smallest of the families that has all members of another. Raises KeyError if there is none."""
+    members = {family.attribute, *family.parents}
+    holders = [other for other in families if members <= {other.attribute, *other.parents}]
+    if not holders:
+        raise KeyError(family)
+    return min(holders, key=lambda other: len(other.parents))
+
+
+def families_of(spec: Mapping[str, object]) -> list[Family]:
+    """The families of a specification of family counts."""
+    written = cast("Sequence[tuple[int, Sequence[int]]]", spec["families"])
+    return [Family(attribute, tuple(parents)) for attribute, parents in written]

@@ -1,100 +1,39 @@
-"""The cells of families and how often each occurs: dense tables, narrow tables, or sorted runs."""
+"""The cells of families and how often each occurs: dense tables, or sorted runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from learners.counts.cell_kernels import add_family, family_cells
 from learners.counts.count_dtypes import MOST_CELL_BYTES, wide_enough
-from learners.counts.families.uint8_tables import NarrowCells, whole_words
-from learners.counts.sparse_counts import MOST_WAITING, Run, SparseCells, short, wide
-from learners.kernels.arrays import AnyIntegers, Codes, Int32s, Integers
+from learners.counts.sparse_counts import Run, SparseCells
+from learners.kernels.arrays import AnyIntegers, Integers
 from learners.passes.memory import MemoryLimit
 from learners.schema import Chunk
 
 DENSE_CELLS = 1 << 16
-# So many cells of a narrow table take as long to clear and to read as one key takes to be sorted rather than counted; and a
-# sixth of the memory of sorting.
-CELLS_PER_KEY = 24
-MOST_NARROW = CELLS_PER_KEY * MOST_WAITING
-RUN_BYTES = 8  # that a cell takes in a short run
-LARGE_BYTES = 4 << 20  # of an array for which NumPy asks the machine for large pages
-
-
-class Shares(NamedTuple):
-    """What the cells of each family may take.
-
-    Attributes
-    ----------
-    dense, narrow : int
-        Cells of the largest dense, and of the largest narrow table.
-    limit : MemoryLimit
-        Of the keys and runs of each family that has neither.
-    """
-
-    dense: int
-    narrow: int
-    limit: MemoryLimit
 
 
 class Cells:
-    """Counts of the cells of one family: a dense table, which is given, or else keys to be sorted.
+    """Counts of the cells of one family: a dense table, which is given, or else keys to be sorted."""
 
-    Once there are many keys they are counted into a narrow table, if one is allowed.
-    """
+    def __init__(self, n_cells: int, limit: MemoryLimit, dense: AnyIntegers | None) -> None:
+        self.n_cells, self.dense = n_cells, dense
+        self.sparse: SparseCells | None = SparseCells(n_cells, limit) if dense is None else None
 
-    def __init__(self, n_cells: int, shares: Shares, dense: AnyIntegers | None) -> None:
-        self.n_cells, self.dense, self._shares = n_cells, dense, shares
-        self.narrow: NarrowCells | None = None
-        self.sparse: SparseCells | None = SparseCells(n_cells, shares.limit) if dense is None else None
-
-    def count(self, rows: Chunk, members: Integers, sizes: Integers, scratch: Int32s) -> None:
-        """Add the rows of a chunk: the cells of members (k,), whose domains have these sizes (k,), as in `family_cells`.
-
-        scratch: as of `add_family`.
-        """
-        if self.sparse is not None and self.becomes_narrow(rows.n_rows):
-            self.make_narrow(self.sparse)
+    def count(self, rows: Chunk, members: Integers, sizes: Integers) -> None:
+        """Add the rows of a chunk: the cells of members (k,), whose domains have these sizes (k,), as in `family_cells`."""
         if self.dense is not None:
-            add_family(rows.x, rows.y, members, sizes, scratch, self.dense)
-        elif self.narrow is not None:
-            self.narrow.count(rows, members, sizes)
+            add_family(rows.x, rows.y, members, sizes, self.dense)
         elif self.sparse is not None and rows.n_rows:
             family_cells(rows.x, rows.y, members, sizes, self.sparse.room(rows.n_rows))
 
-    def becomes_narrow(self, n_rows: int) -> bool:
-        """Whether it counts into a narrow table with so many rows more, and does not yet."""
-        sparse = self.sparse
-        if sparse is None or not self._may_be_narrow(sparse):
-            return False
-        return sparse.n_waiting + n_rows > min(sparse.capacity, self.n_cells // CELLS_PER_KEY)
-
-    def _may_be_narrow(self, sparse: SparseCells) -> bool:
-        return self.n_cells <= self._shares.narrow and not sparse.files
-
-    def make_narrow(self, sparse: SparseCells, room: Codes | None = None) -> None:
-        """Count all keys into a narrow table, in a room if one is given."""
-        self.narrow, self.sparse = NarrowCells(self.n_cells, self._shares.limit, room), None
-        self.narrow.count_keys(sparse.drain())
-        for run in sparse.runs:
-            self.narrow.add(*wide(run))
-
     def distinct(self) -> Run:
-        """Cells with a count other than zero, ascending, and their counts.
-
-        A narrow table of which a run takes less memory gives way to that.
-        """
+        """Cells with a count other than zero, ascending, and their counts."""
         if self.sparse is not None:
             return self.sparse.distinct()
-        if self.narrow is not None:
-            run = self.narrow.distinct()
-            if RUN_BYTES * run.cells.size < self.n_cells:
-                self.narrow, self.sparse = None, SparseCells(self.n_cells, self._shares.limit)
-                self.sparse.add_run(short(run))
-            return run
         assert self.dense is not None
         cells = np.flatnonzero(self.dense)
         return Run(cells, self.dense[cells].astype(np.int64))
@@ -112,8 +51,6 @@ class Cells:
             sums = self.dense[cells] + counts
             self.make_room(int(sums.max(initial=0)))
             self.dense[cells] = sums
-        elif self.narrow is not None:
-            self.narrow.add(cells, counts)
         elif self.sparse is not None:
             self.sparse.add_run(Run(cells, counts))
 
@@ -124,12 +61,8 @@ class Cells:
 
     def combine(self, other: Cells, sign: int) -> None:
         """Add the counts of other rows, or take them away."""
-        if self.sparse is not None and other.narrow is not None and self._may_be_narrow(self.sparse):
-            self.make_narrow(self.sparse)
         if self.dense is not None and other.dense is not None:
             (np.add if sign > 0 else np.subtract)(self.dense, other.dense, out=self.dense, casting="same_kind")
-        elif self.narrow is not None and other.narrow is not None and sign > 0:
-            self.narrow.merge(other.narrow)
         elif self.sparse is not None and other.sparse is not None:
             self.sparse.add_counts(other.sparse, sign)
         else:  # the limit was another when the other was made, or one has more rows
@@ -137,49 +70,23 @@ class Cells:
                 self.add(cells, sign * counts)
 
 
-def shares_of(sizes: Sequence[int], whole: MemoryLimit) -> Shares:
-    """What each family of so many cells may take; dense tables leave what they do not need to the others, and so do narrow ones.
+def tables_of(sizes: Sequence[int], whole: MemoryLimit) -> list[Cells]:
+    """No rows of families of so many cells; dense tables lie in one array, whose large pages the machine clears faster.
 
-    All have an eighth of the whole, as several threads count. What is sorted has half of what is left: of many families, in each
-    thread, more would be most of the memory, and saved no time.
+    All have an eighth of the whole, as several threads count. What is sorted has half of what dense tables leave: of many
+    families, in each thread, more would be most of the memory, and saved no time.
     """
     left = whole.n_bytes // 8
-    dense = min(DENSE_CELLS, left // max(1, len(sizes)) // MOST_CELL_BYTES)
-    others = sorted(n for n in sizes if n > dense)
-    left -= MOST_CELL_BYTES * (sum(sizes) - sum(others))
-    narrow, n_narrow = 0, 0
-    while n_narrow < len(others) and others[n_narrow] <= min(left // (len(others) - n_narrow), MOST_NARROW):
-        narrow = others[n_narrow]
-        left -= narrow
-        n_narrow += 1
-    each = left // (2 * max(1, len(others) - n_narrow or n_narrow))
-    return Shares(dense, narrow, MemoryLimit(each, whole.directory))
-
-
-def tables_of(sizes: Sequence[int], shares: Shares) -> list[Cells]:
-    """No rows of families of so many cells; dense tables lie in one array, whose large pages the machine clears faster."""
-    n_dense = [n if n <= shares.dense else 0 for n in sizes]
+    most = min(DENSE_CELLS, left // max(1, len(sizes)) // MOST_CELL_BYTES)
+    n_dense = [n if n <= most else 0 for n in sizes]
+    left -= MOST_CELL_BYTES * sum(n_dense)
+    limit = MemoryLimit(left // (2 * max(1, n_dense.count(0))), whole.directory)
     ends = np.cumsum([0, *n_dense]).tolist()
     room = np.zeros(ends[-1], np.int32)
     return [
-        Cells(n_cells, shares, room[end - n : end] if n else None)
+        Cells(n_cells, limit, room[end - n : end] if n else None)
         for n_cells, n, end in zip(sizes, n_dense, ends[1:], strict=True)
     ]
-
-
-def prepare(tables: Sequence[Cells], n_rows: int) -> None:
-    """Make tables without rows ready for so many; small narrow ones lie in one array, as dense ones do."""
-    sizes = [
-        whole_words(cells.n_cells) if cells.becomes_narrow(n_rows) and cells.n_cells < LARGE_BYTES else 0
-        for cells in tables
-    ]
-    ends = np.cumsum([0, *sizes]).tolist()
-    room = np.zeros(ends[-1], np.uint8)
-    for cells, size, end in zip(tables, sizes, ends[1:], strict=True):
-        if cells.sparse is not None and cells.becomes_narrow(n_rows):
-            cells.make_narrow(cells.sparse, room[end - size : end] if size else None)
-        elif cells.sparse is not None:
-            cells.sparse.prepare(n_rows)
 
 
 def summed(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:

@@ -8,7 +8,7 @@ from typing import Any, Generic, Self, TypeVar
 import pyarrow as pa
 
 from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.errors import StatisticMismatch
+from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.views import Views
 from learners.schema.schema_growth import CodeMaps, code_maps
@@ -16,22 +16,16 @@ from learners.schema.schema_growth import CodeMaps, code_maps
 S = TypeVar("S", bound=Any)
 
 
-class Viewed(Generic[S]):
+class Viewed(CodeStatistic, Generic[S]):
     """A statistic of views: rows are encoded by the schema, and translated before they are counted.
 
-    Parameters
-    ----------
-    views : Views
-    make : callable
-        `make(views)` gives the empty statistic, by (a part of) the schema of the views; it is called again for another
-        schema of the same columns.
+    `make`: `make(views)` gives the empty statistic, by (a part of) the schema of the views; it is called again for another
+    schema of the same columns.
     """
-
-    can_subtract = True
 
     def __init__(self, views: Views, make: Callable[[Views], S]) -> None:
         self.views, self.make = views, make
-        self.schema: Schema = views.base
+        self.schema = views.base
         self.counts: S = make(views)
 
     @property
@@ -43,11 +37,6 @@ class Viewed(Generic[S]):
     def spec(self) -> dict[str, object]:
         """What is collected."""
         return {**self.counts.spec, "by": "views"}
-
-    @property
-    def columns(self) -> list[str]:
-        """Columns to read."""
-        return self.schema.columns
 
     def _holding(self, counts: S, views: Views | None = None) -> Self:
         fresh = object.__new__(type(self))
@@ -74,19 +63,8 @@ class Viewed(Generic[S]):
         if hasattr(self.counts, "check"):
             self.counts.check()
 
-    def merge(self, other: Self) -> None:
-        """Add the counts of other rows."""
-        self._require_same(other)
-        self.counts.merge(other.counts)
-
-    def subtract(self, other: Self) -> None:
-        """Take away the counts of rows that were counted before."""
-        self._require_same(other)
-        self.counts.subtract(other.counts)
-
-    def _require_same(self, other: Self) -> None:
-        if other.schema != self.schema or other.spec != self.spec:
-            raise StatisticMismatch("Counts of different schemas or views cannot be combined.")
+    def _combine(self, other: Self, sign: int) -> None:
+        self.counts._combine(other.counts, sign)
 
     def recoded(self, schema: Schema, maps: CodeMaps) -> Self | None:
         """The same rows counted by another schema; None if the counts do not tell."""
@@ -114,11 +92,7 @@ class Viewed(Generic[S]):
 class ViewedFamilies(Viewed[FamilyCounts]):
     """Counts of families whose members are views.
 
-    Parameters
-    ----------
-    views : Views
-    families : sequence of Family
-        Of positions in `views.schema`.
+    `families`: of positions in `views.schema`.
     """
 
     def __init__(self, views: Views, families: Sequence[Family]) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.cell_kernels import add_classes, add_margin, add_pair_counts, add_pairs, add_triples
+from learners.counts.cell_kernels import add_classes, add_margin, add_pair_counts, add_pairs
 from learners.counts.check_kernels import first_wrong_table
 from learners.counts.count_dtypes import wide_enough
 from learners.counts.kernels import (
@@ -22,9 +22,9 @@ from learners.counts.kernels import (
     group_by_class,
     set_planes,
 )
-from learners.counts.pairs.triples import LEAST_ROWS, MOST_PAIRS, triples_of
 from learners.errors import InvalidCounts, StatisticMismatch
-from learners.kernels.arrays import AnyIntegers, Integers, Mask
+from learners.kernels.arrays import AnyIntegers, Integers
+from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.schema import FEW_CLASSES
 from learners.schema.schema_growth import CodeMaps
@@ -57,7 +57,6 @@ class _Plan:
     scatter_pairs: Integers  # indices of the other pairs, whose cells are numbered by 32 bits
     huge_pairs: Integers  # indices of those with more cells
     is_binary: bool  # whether all attributes have two values, and all pairs are counted by bit-planes
-    triples: Integers  # (n_triples, 3) attributes whose three pairs are counted at once
 
     @classmethod
     def of(cls, sizes: Integers, n_classes: int) -> _Plan:
@@ -97,53 +96,26 @@ class _Plan:
             np.flatnonzero(~by_planes & ~is_huge),
             np.flatnonzero(~by_planes & is_huge),
             bool(np.all(sizes == 2) and by_planes.all()),
-            np.empty((0, 3), np.int64),
-        )
-
-    @cached_property
-    def by_three(self) -> _Plan:
-        """The plan for many rows: pairs that are counted sooner three at a time are."""
-        if not self.scatter_pairs.size or self.pairs.shape[0] > MOST_PAIRS:
-            return self
-        of_planes = self.plane_attributes[self.plane_pairs]
-        n_inner = np.diff(self.inner_starts) // self.n_classes
-        pairs = np.concatenate([self.pairs[self.scatter_pairs], of_planes])
-        prices = np.concatenate([np.ones(self.scatter_pairs.size), n_inner / MAX_PLANE_CELLS])
-        triples = triples_of(pairs, prices, self.sizes, self.n_classes)
-        counted = self.pair_indices(triples[:, [0, 0, 1]], triples[:, [1, 2, 2]])
-        is_left = ~np.isin(self.pair_indices(*of_planes.T), counted)
-        return replace(
-            self._with_planes(is_left), scatter_pairs=np.setdiff1d(self.scatter_pairs, counted), triples=triples
         )
 
     @cached_property
     def row_by_row(self) -> _Plan:
         """The plan for few rows: no bit-planes."""
-        without = self._with_planes(np.zeros(self.plane_tables.size, np.bool_))
-        return replace(without, scatter_pairs=np.setdiff1d(np.arange(self.pairs.shape[0]), self.huge_pairs))
-
-    def _with_planes(self, kept: Mask) -> _Plan:
-        """The same with some (n_plane_pairs,) of the pairs that are counted by bit-planes."""
-        attributes, place = np.unique(self.plane_attributes[self.plane_pairs[kept]], return_inverse=True)
+        nothing, start = np.empty(0, np.int64), np.zeros(1, np.int64)
         return replace(
             self,
-            plane_attributes=attributes,
-            plane_counts=self.sizes[attributes] - 1,
-            plane_starts=_starts(self.sizes[attributes] - 1),
-            plane_pairs=place.reshape(-1, 2),
-            plane_tables=self.plane_tables[kept],
-            inner_starts=_starts(np.diff(self.inner_starts)[kept]),
+            plane_attributes=nothing,
+            plane_counts=nothing,
+            plane_starts=start,
+            plane_pairs=nothing.reshape(0, 2),
+            plane_tables=nothing,
+            inner_starts=start,
+            scatter_pairs=np.setdiff1d(np.arange(self.pairs.shape[0]), self.huge_pairs),
         )
 
     def pair_indices(self, i: Integers, j: Integers) -> Integers:
         """Where in `pairs` those of i and j are, i < j."""
         return i * self.sizes.size - i * (i + 1) // 2 + j - i - 1
-
-    @cached_property
-    def triple_tables(self) -> Integers:
-        """(n_triples, 3): where the tables of the pairs of each triple begin."""
-        first, second = self.triples[:, [0, 0, 1]], self.triples[:, [1, 2, 2]]
-        return self.table_starts[self.pair_indices(first, second)]
 
 
 def _starts(sizes: Integers) -> Integers:
@@ -167,17 +139,13 @@ def _move(old: AnyIntegers, new: AnyIntegers, codes: tuple[Integers, ...]) -> bo
     return True
 
 
-class PairwiseCounts:
+class PairwiseCounts(CodeStatistic):
     """Number of rows for each (value of X_i, value of X_j, class), i < j.
 
-    Parameters
-    ----------
-    schema : Schema
-        With n attributes of v_i values each and c classes.
+    `schema`: with n attributes of v_i values each and c classes.
     """
 
     stage = "counting pairs"
-    can_subtract = True
 
     def __init__(self, schema: Schema) -> None:
         self._begin(schema, _Plan.of(schema.domain_sizes, schema.n_classes))
@@ -194,16 +162,6 @@ class PairwiseCounts:
     def spec(self) -> dict[str, object]:
         """What is collected."""
         return {"statistic": "pairwise counts"}
-
-    @property
-    def n_cells(self) -> int:
-        """Cells of all tables."""
-        return int(self.counts.size)
-
-    @property
-    def columns(self) -> list[str]:
-        """Columns to read."""
-        return self.schema.columns
 
     def empty(self) -> PairwiseCounts:
         """No rows."""
@@ -251,7 +209,7 @@ class PairwiseCounts:
         assert rows.y is not None
         self.n_rows += rows.n_rows
         self._make_room()
-        plan, sizes = self._plan_for(rows.n_rows), np.append(self.sizes, self.schema.n_classes)
+        plan, sizes = self._plan_for_rows(), np.append(self.sizes, self.schema.n_classes)
         for first in range(0, rows.n_rows, PLANE_ROWS):
             block = first, min(first + PLANE_ROWS, rows.n_rows)
             class_counts = np.zeros(self.schema.n_classes, np.int64)
@@ -261,20 +219,17 @@ class PairwiseCounts:
                 self._update_by_planes(rows, block, class_counts, plan)
         scattered = plan.scatter_pairs
         add_pairs(rows.x, rows.y, plan.pairs[scattered], sizes, plan.table_starts[scattered], self.counts)
-        if plan.triples.size:
-            add_triples(rows.x, rows.y, plan.triples, sizes, plan.triple_tables, self.counts)
         for pair in plan.huge_pairs:
             i, j = plan.pairs[pair]
             add_pair_counts(rows.x[i], rows.x[j], rows.y, self._table(pair))
         for i in set(range(self.sizes.size)) - set(plan.plane_attributes.tolist()):
             add_margin(rows.x[i], rows.y, self.margins[i])
 
-    def _plan_for(self, n_rows: int) -> _Plan:
-        """The plan for a chunk of so many rows, which have been added to `n_rows`."""
+    def _plan_for_rows(self) -> _Plan:
+        """The plan for a chunk whose rows have been added to `n_rows`."""
         plan, n_planes = self._plan, self._plan.plane_tables.size
-        if plan.scatter_pairs.size and 0 < self.n_rows * n_planes <= FEW_INCREMENTS:
-            return plan.row_by_row
-        return plan.by_three if n_rows >= LEAST_ROWS else plan
+        has_few = plan.scatter_pairs.size and 0 < self.n_rows * n_planes <= FEW_INCREMENTS
+        return plan.row_by_row if has_few else plan
 
     def _make_room(self) -> None:
         """Make the tables wide enough for so many rows."""
@@ -324,10 +279,7 @@ class PairwiseCounts:
     def check(self) -> None:
         """Refuse negative counts, and tables that do not sum to the rows of each class.
 
-        Raises
-        ------
-        InvalidCounts
-            Naming the first pair or attribute of which a table is wrong.
+        Raises InvalidCounts naming the first pair or attribute of which a table is wrong.
         """
         names = [attribute.name for attribute in self.schema.attributes]
         if self.class_counts.sum() != self.n_rows:
@@ -342,17 +294,7 @@ class PairwiseCounts:
         if attribute >= 0:
             raise InvalidCounts(self.stage, f"the table of {names[attribute]!r} does not sum to the rows")
 
-    def merge(self, other: PairwiseCounts) -> None:
-        """Add the counts of other rows."""
-        self._combine(other, 1)
-
-    def subtract(self, other: PairwiseCounts) -> None:
-        """Take away the counts of rows that were counted before."""
-        self._combine(other, -1)
-
     def _combine(self, other: PairwiseCounts, sign: int) -> None:
-        if other.schema != self.schema:
-            raise StatisticMismatch("Pairwise counts of different schemas cannot be combined.")
         self.n_rows += sign * other.n_rows
         self.class_counts += sign * other.class_counts
         self._make_room()

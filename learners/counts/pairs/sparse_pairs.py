@@ -11,6 +11,7 @@ from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.kernels.arrays import Integers
 from learners.passes.memory import memory_limit
+from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps
 
@@ -18,24 +19,18 @@ MEMORY_SHARE = 8  # of the limit, as for families
 FEW_CELLS = 4096  # a pair, on the average: sparse tables would be no smaller
 
 
-class SparsePairs:
+class SparsePairs(CodeStatistic):
     """Number of rows for each (value of X_i, value of X_j, class), i < j, and for each (value of X_i, class).
 
     The same as `PairwiseCounts`, in sorted runs that go to files beyond the memory limit.
     """
 
     stage = "counting pairs"
-    can_subtract = True
 
     def __init__(self, schema: Schema) -> None:
-        n = schema.n_attributes
+        self.schema, n = schema, schema.n_attributes
         pairs = [Family(j, (i,)) for i in range(n) for j in range(i + 1, n)]
         self._counted = FamilyCounts(schema, [*(Family(i) for i in range(n)), *pairs])
-
-    @property
-    def schema(self) -> Schema:
-        """By which rows are counted."""
-        return self._counted.schema
 
     @property
     def n_rows(self) -> int:
@@ -51,15 +46,6 @@ class SparsePairs:
     def spec(self) -> dict[str, object]:
         """What is collected."""
         return {"statistic": "sparse pairwise counts"}
-
-    @property
-    def columns(self) -> list[str]:
-        """Columns to read."""
-        return self._counted.columns
-
-    def empty(self) -> SparsePairs:
-        """No rows."""
-        return SparsePairs(self.schema)
 
     def under(self, schema: Schema) -> SparsePairs:
         """No rows, by another schema."""
@@ -79,13 +65,8 @@ class SparsePairs:
         """Add the rows of a chunk."""
         self._counted.update(rows)
 
-    def merge(self, other: SparsePairs) -> None:
-        """Add the counts of other rows."""
-        self._counted.merge(other._counted)
-
-    def subtract(self, other: SparsePairs) -> None:
-        """Take away the counts of rows that were counted before."""
-        self._counted.subtract(other._counted)
+    def _combine(self, other: SparsePairs, sign: int) -> None:
+        self._counted._combine(other._counted, sign)
 
     def margin(self, i: int) -> tuple[Integers, Integers, Integers]:
         """Values and classes of an attribute that occur together, and their rows; each (m,) int64."""

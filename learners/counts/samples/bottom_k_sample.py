@@ -10,6 +10,7 @@ import pyarrow as pa
 from learners.counts.kernels import row_hashes
 from learners.errors import StatisticMismatch
 from learners.kernels.arrays import Codes, Integers, Mask, Uint64s
+from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps
 
@@ -30,7 +31,7 @@ class Sample(NamedTuple):
         return Sample(self.hashes[index], self.rows[index], self.counts[index])
 
 
-class DrawnRows:
+class DrawnRows(CodeStatistic):
     """The distinct rows with the smallest content hashes, and how often each occurred.
 
     As the hash depends on the content alone (on names and values, not on codes), the sample is the same for any order
@@ -38,20 +39,11 @@ class DrawnRows:
     whole was among the smallest of every part it was in. Rows can be subtracted until the slack is used up; see
     `is_sufficient`.
 
-    Parameters
-    ----------
-    schema : Schema
-    n_distinct : int
-        Distinct rows to draw; twice as many are kept.
-
-    Attributes
-    ----------
-    limit : int
-        Every row with a hash up to this one is in the sample.
+    `n_distinct`: distinct rows to draw; twice as many are kept.
+    `limit`: every row with a hash up to this one is in the sample.
     """
 
     stage = "drawing rows"
-    can_subtract = True
     # In the stored table.
     stored_name = "codes"
     stored_dtype: np.dtype[Any] = np.dtype(np.uint16)
@@ -70,21 +62,12 @@ class DrawnRows:
         """What is collected."""
         return {"statistic": "drawn rows", "n": self.n_distinct, "reserve": RESERVE}
 
-    @property
-    def columns(self) -> list[str]:
-        """Columns to read."""
-        return self.schema.columns
-
     def under(self, schema: Schema) -> Self:
         """No rows, by another schema."""
         fresh = object.__new__(type(self))
         fresh.__dict__.update(self.__dict__)
         DrawnRows.__init__(fresh, schema, self.n_distinct)
         return fresh
-
-    def empty(self) -> Self:
-        """No rows."""
-        return self.under(self.schema)
 
     def update(self, rows: Chunk) -> None:
         """Add the rows of a chunk."""
@@ -120,20 +103,17 @@ class DrawnRows:
                     return np.uint64(smallest[-1])
         return np.uint64(EVERYTHING)
 
-    def merge(self, other: Self) -> None:
-        """Add the sample of other rows."""
-        self._require_same(other)
+    def _combine(self, other: Self, sign: int) -> None:
+        if sign < 0:
+            self._take_away(other)
+            return
         self.n_rows += other.n_rows
         sample = other.sample
         self.limit = min(self.limit, other.limit)
         self._add(sample)
 
-    def subtract(self, other: Self) -> None:
-        """Take away the sample of rows that were added before.
-
-        What had been crowded out is not known any more: see `is_sufficient`.
-        """
-        self._require_same(other)
+    def _take_away(self, other: Self) -> None:
+        """What had been crowded out is not known any more: see `is_sufficient`."""
         ours, theirs = self.sample, other.sample
         limit = min(self.limit, other.limit)
         known, gone = (sample.hashes <= np.uint64(limit) for sample in (ours, theirs))
@@ -169,10 +149,6 @@ class DrawnRows:
         read.n_rows, read.limit = self.n_rows, self.limit
         return read
 
-    def _require_same(self, other: Self) -> None:
-        if other.schema != self.schema or other.spec != self.spec:
-            raise StatisticMismatch("Samples of different schemas or sizes cannot be combined.")
-
     def _add(self, sample: Sample) -> None:
         # Sorting at every chunk would take longer than counting.
         self._pending.append(sample)
@@ -200,10 +176,7 @@ class DrawnRows:
     def occurrences(self, most: int) -> Chunk:
         """The `n_distinct` first distinct rows in the order of their hashes, each as often as it occurred.
 
-        Parameters
-        ----------
-        most : int
-            Where there are more, every so many of them one is taken, at equal distances.
+        `most`: where there are more, every so many of them one is taken, at equal distances.
         """
         _, rows, counts = self.sample.at(slice(self.n_distinct))
         size = min(most, int(counts.sum()))

@@ -15,7 +15,6 @@ class HoldOut(DrawnRows):
 
     Parameters
     ----------
-    schema : Schema
     capacity : int
         Rows to draw at most.
     room : int

@@ -13,14 +13,8 @@ def random_folds(x: Codes, n_folds: int, seed: int) -> Integers:
     So a row left out finds as many of its like as a new row will. Were each class of them spread evenly as well, the rows left
     out would have classes in the proportions of the others, and a model that learns rows by heart would seem to predict them.
 
-    Parameters
-    ----------
-    x : (n_attributes, n_rows) uint8 or uint16
-    n_folds, seed : int
-
-    Returns
-    -------
-    (n_rows,) int64
+    `x`: (n_attributes, n_rows) uint8 or uint16.
+    Returns (n_rows,) int64.
     """
     n = x.shape[1]
     random = np.random.default_rng([seed, n])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Array
-from learners.kernels.jit import kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 BLOCK_ROWS = 256
 WORD = 64
@@ -77,48 +77,55 @@ def add_expected_scores(forest, x, sizes, scores):
 
     Quinlan (1993), C4.5: Programs for machine learning, chapter 3.
     """
-    # The right branches that are still to be followed, at most one a level.
-    places, shares = np.empty(WORD, np.int64), np.empty(WORD)
+    attributes, word_starts, words = forest.attributes, forest.word_starts, forest.words
+    places, is_lacking = np.zeros(BLOCK_ROWS, np.int64), np.zeros(BLOCK_ROWS, np.uint8)
+    # The right branches that one row is still to follow, at most one a level.
+    right, shares = np.empty(WORD, np.int64), np.empty(WORD)
     for begin in range(0, x.shape[1], BLOCK_ROWS):
         end = min(begin + BLOCK_ROWS, x.shape[1])
         for tree in range(forest.depths.size):
-            nodes, leaves, label = forest.node_starts[tree], forest.leaf_starts[tree], forest.labels[tree]
-            n_splits = (np.int64(1) << forest.depths[tree]) - 1
+            depth, label, nodes = forest.depths[tree], forest.labels[tree], forest.node_starts[tree]
+            leaves = forest.leaf_starts[tree] - (np.int64(1) << depth) + 1
+            for _ in range(depth):
+                for row in range(begin, end):
+                    place = places[row - begin]
+                    node = nodes + place
+                    attribute = attributes[node]
+                    code = np.int64(x[attribute, row])
+                    word = words[word_starts[node] + (code >> 6)]
+                    goes_left = np.int64((word >> np.uint64(code & 63)) & np.uint64(1))
+                    places[row - begin] = 2 * place + 2 - goes_left
+                    is_lacking[row - begin] |= np.uint8(code >= sizes[attribute])
             for row in range(begin, end):
-                places[0], shares[0] = 0, 1.0
-                n_left = 1
-                while n_left > 0:
-                    n_left -= 1
-                    place, share = places[n_left], shares[n_left]
-                    while place < n_splits:
-                        node = nodes + place
-                        attribute = forest.attributes[node]
-                        code = np.int64(x[attribute, row])
-                        place = 2 * place + 1
-                        if code >= sizes[attribute]:
-                            left = np.float64(forest.left_shares[node])
-                            places[n_left], shares[n_left] = place + 1, share * (1.0 - left)
-                            n_left += 1
-                            share *= left
-                        else:
-                            word = forest.words[forest.word_starts[node] + (code >> 6)]
-                            place += 1 - np.int64((word >> np.uint64(code & 63)) & np.uint64(1))
-                    scores[row, label] += share * forest.leaves[leaves + place - n_splits]
+                if is_lacking[row - begin]:
+                    scores[row, label] += _expected_leaf(forest, tree, x, row, sizes, right, shares)
+                else:
+                    scores[row, label] += forest.leaves[leaves + places[row - begin]]
+                places[row - begin], is_lacking[row - begin] = 0, 0
 
 
-@kernel
-def softmax_rows(
-    scores, fallback, first, last
-):  # OUT (n, C) float64: log scores become probabilities; fallback (C,) logs
-    """Probabilities of log scores; a row whose classes are all impossible gets the fallback."""
-    for row in range(first, last):
-        largest = -np.inf
-        for k in range(scores.shape[1]):
-            largest = max(largest, scores[row, k])
-        total = 0.0
-        for k in range(scores.shape[1]):
-            shifted = scores[row, k] - largest if largest > -np.inf else fallback[k]
-            scores[row, k] = np.exp(shifted)
-            total += scores[row, k]
-        for k in range(scores.shape[1]):
-            scores[row, k] /= total
+@inner_kernel
+def _expected_leaf(forest, tree, x, row, sizes, right, shares):  # (WORD,) int64 right, (WORD,) float64 shares: scratch
+    """The mean leaf of a tree, each weighted by the share of the row that reaches it."""
+    nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]
+    n_splits = (np.int64(1) << forest.depths[tree]) - 1
+    right[0], shares[0] = 0, 1.0
+    n_left, total = 1, 0.0
+    while n_left > 0:
+        n_left -= 1
+        place, share = right[n_left], shares[n_left]
+        while place < n_splits:
+            node = nodes + place
+            attribute = forest.attributes[node]
+            code = np.int64(x[attribute, row])
+            place = 2 * place + 1
+            if code >= sizes[attribute]:
+                left = np.float64(forest.left_shares[node])
+                right[n_left], shares[n_left] = place + 1, share * (1.0 - left)
+                n_left += 1
+                share *= left
+            else:
+                word = forest.words[forest.word_starts[node] + (code >> 6)]
+                place += 1 - np.int64((word >> np.uint64(code & 63)) & np.uint64(1))
+        total += share * forest.leaves[leaves + place - n_splits]
+    return total

@@ -18,6 +18,7 @@ from learners.ensembles.fit import Pool
 from learners.ensembles.lookup.levels import Levels
 from learners.ensembles.model import Entries
 from learners.kernels.arrays import Integers, stacked
+from learners.passes.memory import give_back
 from learners.schema import Schema
 
 # Beyond the largest number of float16 there is only infinity.
@@ -92,6 +93,7 @@ def pool_tables(schema: Schema, class_counts: Integers, pool: Pool) -> kernels.L
         while in_use:
             _, weights, levels = in_use.pop()
             yield levels.tree, levels.weighted(*weights)
+        give_back()  # what the trees have left behind, before the tables are joined
 
     return _compiled(schema, class_counts, families, terms())
 

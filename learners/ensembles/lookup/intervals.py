@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.tables import log_joints
+from learners.classifiers.lookup.tables import Tables, log_joints
 from learners.kernels.arrays import Codes, Floats
 
 
-def pooled_deviations(spreads: Sequence[kernels.LookupTables], x: Codes, n_classes: int) -> Floats:
+def pooled_deviations(spreads: Sequence[Tables], x: Codes, n_classes: int) -> Floats:
     """The standard deviation of the pooled score of each class.
 
     Within a member the terms are taken for independent. All members have learned from the same rows, so their errors are

@@ -78,12 +78,7 @@ def _unquoted(token: str) -> str:
 
 
 def parse_bif(text: str, where: str = "the text") -> Network:
-    """The network of a text in the Bayesian Interchange Format.
-
-    Raises
-    ------
-    NetworkFileError
-        Naming the line.
+    """The network of a text in the Bayesian Interchange Format. Raises NetworkFileError, naming the line.
 
     References
     ----------
@@ -211,12 +206,8 @@ def _rows(network: Network, variable: str) -> Mapping[tuple[str, ...], tuple[flo
 def write_bif(name: str, network: Network) -> str:
     """A network as text that programs with the format's strict grammar read: names and values are words of ASCII.
 
-    Comments tell what a word means that is none of the table's own; `parse_bif` puts the meanings back.
-
-    Parameters
-    ----------
-    network : Network
-        Its equations are properties of a variable's probability.
+    Comments tell what a word means that is none of the table's own; `parse_bif` puts the meanings back. Equations are
+    properties of a variable's probability.
     """
     plain, meanings = in_words(network)
     lines = [f"network {plain_names([name])[name]} {{", "}"]

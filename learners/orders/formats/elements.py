@@ -14,24 +14,25 @@ MOST_DEEP, MOST_ELEMENTS = 32, 1 << 20  # a million elements take some 400 MB
 
 @dataclass(slots=True)
 class Element:
-    """An element with what is in it.
-
-    Parameters
-    ----------
-    texts : list of str
-        Between the children.
-    """
+    """An element with what is in it."""
 
     tag: str
     attributes: dict[str, str]
     line: int
     children: list[Element] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # between the children
 
     @property
     def text(self) -> str:
         """All text, without the space around it."""
         return "".join(self.texts).strip()
+
+    def only(self, tag: str, where: str) -> Element:
+        """Its one child of a tag. Raises NetworkFileError."""
+        found = list(self.each(tag))
+        if len(found) != 1:
+            raise NetworkFileError(where, self.line, f"{self.tag} has {len(found)} elements {tag} instead of one")
+        return found[0]
 
     def each(self, *tags: str) -> Iterator[Element]:
         """Its children of these tags."""
@@ -42,11 +43,7 @@ def parse_elements(content: bytes, where: str) -> Element:
     """The root of an XML document.
 
     Entities are refused, so that a small file cannot grow into a large one; of a DOCTYPE nothing else is read.
-
-    Raises
-    ------
-    NetworkFileError
-        Naming the line.
+    Raises NetworkFileError, naming the line.
     """
     parser = expat.ParserCreate()
     document = Element("", {}, 1)
@@ -88,12 +85,7 @@ def parse_elements(content: bytes, where: str) -> Element:
 
 
 def numbers_of(element: Element, where: str) -> tuple[float, ...]:
-    """The numbers in the text of an element.
-
-    Raises
-    ------
-    NetworkFileError
-    """
+    """The numbers in the text of an element. Raises NetworkFileError."""
     words = element.text.split()
     try:
         return tuple(map(float, words))

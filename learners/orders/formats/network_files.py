@@ -43,10 +43,7 @@ def format_of(path: str | os.PathLike[str]) -> NetworkFormat | None:
 def chosen_format(path: str | os.PathLike[str] | None, form: str | None) -> NetworkFormat:
     """The format that was asked for, else that of the file's name; "bif" without either.
 
-    Raises
-    ------
-    InvalidParameter
-        If there is no such format, or the name of the file tells none.
+    Raises InvalidParameter if there is no such format, or the name of the file tells none.
     """
     if form is None and path is None:
         return "bif"

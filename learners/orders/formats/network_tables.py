@@ -31,23 +31,12 @@ class InvalidNetwork(LearnerError, ValueError):
 class Equation:
     """A number in a linear Gaussian network: intercept, weighted sum of its parents, and noise.
 
-    Parameters
-    ----------
-    intercept : float
-    coefficients : tuple of float
-        Of each parent in order.
-    deviation : float
-        Standard, of the noise.
-
-    Raises
-    ------
-    ValueError
-        If it is not above 0.
+    Raises ValueError if it is not above 0.
     """
 
     intercept: float
-    coefficients: tuple[float, ...]
-    deviation: float
+    coefficients: tuple[float, ...]  # of each parent in order
+    deviation: float  # standard, of the noise
 
     def __post_init__(self) -> None:
         if not self.deviation > 0:
@@ -63,12 +52,7 @@ class Equation:
 
 
 def finite_number(word: str) -> float:
-    """The number that a word is.
-
-    Raises
-    ------
-    ValueError
-    """
+    """The number that a word is. Raises ValueError."""
     try:
         number = float(word)
     except ValueError:
@@ -80,24 +64,14 @@ def finite_number(word: str) -> float:
 
 @dataclass(frozen=True)
 class Network:
-    """Variables, their parents and their probabilities.
+    """Variables, their parents and their probabilities."""
 
-    Parameters
-    ----------
-    values : mapping of str to tuple of str
-        Of each variable, in the order of the file; empty of one that is continuous.
-    parents : mapping of str to tuple of str
-    tables : mapping of str to mapping
-        Of each variable, the values of its parents to its probabilities; () to a whole table, the parents' values slowest
-        first.
-    equations : mapping of str to Equation
-        Of each continuous variable.
-    """
-
-    values: Mapping[str, tuple[str, ...]]
+    values: Mapping[str, tuple[str, ...]]  # of each variable, in the order of the file; empty of one that is continuous
     parents: Mapping[str, tuple[str, ...]]
+    # Of each variable, the values of its parents to its probabilities; () to a whole table, the parents' values slowest
+    # first.
     tables: Mapping[str, Mapping[tuple[str, ...], tuple[float, ...]]] = field(default_factory=dict)
-    equations: Mapping[str, Equation] = field(default_factory=dict)
+    equations: Mapping[str, Equation] = field(default_factory=dict)  # of each continuous variable
 
     @property
     def edges(self) -> tuple[str, ...]:
@@ -107,10 +81,7 @@ class Network:
     def probabilities(self, variable: str) -> list[float]:
         """A whole table in one row, the first parent's values slowest and the variable's own fastest.
 
-        Raises
-        ------
-        InvalidNetwork
-            If the variable is continuous, or has no probabilities for some values of its parents.
+        Raises InvalidNetwork if the variable is continuous, or has no probabilities for some values of its parents.
         """
         if not self.values[variable]:
             raise InvalidNetwork(

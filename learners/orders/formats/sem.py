@@ -13,10 +13,7 @@ _EQUATION = re.compile(r"(\w+)\s*=([^\[\]]*)\[([^\[\]]*)\]")
 def parse_sem(text: str, where: str = "the text") -> Network:
     """The network of equations such as `heat = 2 + 3*flow - 1*wind[0.5]`, one a line.
 
-    Raises
-    ------
-    NetworkFileError
-        Naming the line.
+    Raises NetworkFileError, naming the line.
     """
     parents: dict[str, tuple[str, ...]] = {}
     equations: dict[str, Equation] = {}
@@ -49,10 +46,7 @@ def parse_sem(text: str, where: str = "the text") -> Network:
 def write_sem(name: str, network: Network) -> str:
     """A network of numbers as text, with plain words as names, and comments that tell what they mean.
 
-    Raises
-    ------
-    InvalidNetwork
-        If a variable has values, or no equation is known.
+    Raises InvalidNetwork if a variable has values, or no equation is known.
     """
     plain, meanings = in_words(network)
     lines = [f"# network {name!r}", *(f"# means {word}: {text}" for word, text in meanings.items())]

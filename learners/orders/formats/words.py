@@ -57,18 +57,9 @@ def meanings_in(text: str, mark: str) -> dict[str, tuple[str, int]]:
 
 
 def with_meanings(network: Network, meanings: Mapping[str, tuple[str, int]], where: str) -> Network:
-    """The network in the words that `in_words` has replaced.
+    """The network in the words that `in_words` has replaced. Raises NetworkFileError.
 
-    Parameters
-    ----------
-    meanings : mapping of str to (str, int)
-        Of each variable that has one, the JSON and its line.
-    where : str
-        The file, for errors.
-
-    Raises
-    ------
-    NetworkFileError
+    `meanings` are the JSON of each variable that has one, and its line.
     """
     names: dict[str, str] = {}
     words: dict[str, Mapping[str, str]] = {}

@@ -15,12 +15,7 @@ _MEANING = "fewpass"
 
 
 def network_of(root: Element, where: str) -> Network:
-    """The network of a document: its chance and deterministic nodes.
-
-    Raises
-    ------
-    NetworkFileError
-        Naming the line.
+    """The network of a document: its chance and deterministic nodes. Raises NetworkFileError, naming the line.
 
     References
     ----------
@@ -69,25 +64,19 @@ def _id(element: Element, where: str) -> str:
 
 def _row(node: Element, values: tuple[str, ...], where: str) -> tuple[float, ...]:
     """All probabilities of a node; of a deterministic one 1 for the state that follows."""
-    tag = "probabilities" if node.tag == "cpt" else "resultingstates"
-    found = list(node.each(tag))
-    if len(found) != 1:
-        raise NetworkFileError(where, node.line, f"{node.tag} has {len(found)} elements {tag} instead of one")
     if node.tag == "cpt":
-        return numbers_of(found[0], where)
-    states = found[0].text.split()
+        return numbers_of(node.only("probabilities", where), where)
+    element = node.only("resultingstates", where)
+    states = element.text.split()
     if unknown := [state for state in states if state not in values]:
-        raise NetworkFileError(where, found[0].line, f"{unknown[0]!r} is no state of the node")
+        raise NetworkFileError(where, element.line, f"{unknown[0]!r} is no state of the node")
     return tuple(float(state == value) for state in states for value in values)
 
 
 def write_xdsl(name: str, network: Network) -> str:
     """A network as text, parents first, with plain words as ids, and a user property that tells what they mean.
 
-    Raises
-    ------
-    InvalidNetwork
-        If a variable is continuous.
+    Raises InvalidNetwork if a variable is continuous.
     """
     plain, meanings = in_words(network)
     root = ET.Element(ROOT, version="1.0", id=plain_names([name])[name], numsamples="10000", discsamples="10000")

@@ -14,12 +14,7 @@ _MEANING = "fewpass"
 
 
 def network_of(root: Element, where: str) -> Network:
-    """The network of a document.
-
-    Raises
-    ------
-    NetworkFileError
-        Naming the line.
+    """The network of a document. Raises NetworkFileError, naming the line.
 
     References
     ----------
@@ -31,7 +26,7 @@ def network_of(root: Element, where: str) -> Network:
     values: dict[str, tuple[str, ...]] = {}
     meanings: dict[str, tuple[str, int]] = {}
     for variable in networks[0].each("VARIABLE"):
-        name = _only(variable, "NAME", where).text
+        name = variable.only("NAME", where).text
         if name in values:
             raise NetworkFileError(where, variable.line, f"variable {name!r} is there twice")
         if (kind := variable.attributes.get("TYPE", "nature")) != "nature":
@@ -46,31 +41,21 @@ def network_of(root: Element, where: str) -> Network:
     parents: dict[str, tuple[str, ...]] = {}
     tables: dict[str, dict[tuple[str, ...], tuple[float, ...]]] = {}
     for definition in networks[0].each("DEFINITION", "PROBABILITY"):
-        child = _only(definition, "FOR", where).text
+        child = definition.only("FOR", where).text
         own = tuple(given.text for given in definition.each("GIVEN"))
         if unknown := [name for name in (child, *own) if name not in values]:
             raise NetworkFileError(where, definition.line, f"{unknown[0]!r} is no variable")
         if child in parents:
             raise NetworkFileError(where, definition.line, f"the definition of {child!r} is there twice")
         parents[child] = own
-        tables[child] = {(): numbers_of(_only(definition, "TABLE", where), where)}
+        tables[child] = {(): numbers_of(definition.only("TABLE", where), where)}
     return with_meanings(Network(values, {name: parents.get(name, ()) for name in values}, tables), meanings, where)
-
-
-def _only(element: Element, tag: str, where: str) -> Element:
-    found = list(element.each(tag))
-    if len(found) != 1:
-        raise NetworkFileError(where, element.line, f"{element.tag} has {len(found)} elements {tag} instead of one")
-    return found[0]
 
 
 def write_xmlbif(name: str, network: Network) -> str:
     """A network as text, with plain words as names and values, and a property that tells what they mean.
 
-    Raises
-    ------
-    InvalidNetwork
-        If a variable is continuous.
+    Raises InvalidNetwork if a variable is continuous.
     """
     plain, meanings = in_words(network)
     root = ET.Element(ROOT, VERSION="0.3")

@@ -48,12 +48,7 @@ def covered_posterior(
 def coverage_of(target: OrderTarget, lattice: Lattice, orders: Integers, seed: int) -> Coverage:
     """The shares of drawn orders, and of a graph drawn given each, that the lattice holds.
 
-    Parameters
-    ----------
-    orders : (n_chains, n, d) int64
-        Of chains that did not make the lattice.
-    seed : int
-        Of the graphs.
+    orders (n_chains, n, d) int64 are of chains that did not make the lattice.
     """
     sets = beginnings(orders)
     places = np.minimum(np.searchsorted(lattice.sets, sets), lattice.sets.size - 1)

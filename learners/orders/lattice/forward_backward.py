@@ -40,24 +40,13 @@ class Scaled(NamedTuple):
 
 @dataclass(frozen=True)
 class OrderSums:
-    """Sums over the orders of a lattice and over the graphs that have the given edges.
+    """Sums over the orders of a lattice and over the graphs that have the given edges."""
 
-    Parameters
-    ----------
-    scores : FamilyScores
-        With -inf for the families that the given edges forbid.
-    shifts : (d,) float64
-        The largest log score of each node, by which its numbers are divided.
-    alpha : Scaled, (total,)
-        For each node and each set of its candidates, the sum over all parent sets within it.
-    before, after : Scaled, (n,)
-        For each set of the lattice, the sum over the orders up to it, and from it on.
-    """
-
-    scores: FamilyScores
+    scores: FamilyScores  # with -inf for the families that the given edges forbid
     lattice: Lattice
-    shifts: Floats
-    alpha: Scaled
+    shifts: Floats  # (d,) float64: the largest log score of each node, by which its numbers are divided
+    alpha: Scaled  # (total,): for each node and each set of its candidates, the sum over all parent sets within it
+    # before, after (n,): for each set of the lattice, the sum over the orders up to it, and from it on.
     before: Scaled
     after: Scaled
 

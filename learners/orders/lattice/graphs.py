@@ -30,18 +30,10 @@ def as_sets(graph: Sequence[Iterable[int]]) -> Uint64s:
 
 @dataclass(frozen=True)
 class BestGraph:
-    """A most probable graph.
+    """A most probable graph."""
 
-    Parameters
-    ----------
-    parents : tuple of tuple of int
-        Of each node.
-    log_score : float
-        Sum of the log scores of its families.
-    """
-
-    parents: Graph
-    log_score: float
+    parents: Graph  # of each node
+    log_score: float  # sum of the log scores of its families
 
 
 def best_graph(scores: FamilyScores, lattice: Lattice) -> BestGraph:
@@ -82,21 +74,11 @@ def _smallest(best: Floats, index: int) -> int:
 
 @dataclass(frozen=True)
 class DrawnGraphs:
-    """Graphs drawn from the posterior, each with an order.
+    """Graphs drawn from the posterior, each with an order."""
 
-    Parameters
-    ----------
-    parents : (n, d) uint64
-        The parents of each node as bits.
-    orders : (n, d) uint8
-        The nodes in turn.
-    log_scores : (n,) float64
-        Sums of the log scores of the families.
-    """
-
-    parents: Uint64s
-    orders: Uint8s
-    log_scores: Floats
+    parents: Uint64s  # (n, d) uint64: the parents of each node as bits
+    orders: Uint8s  # (n, d) uint8: the nodes in turn
+    log_scores: Floats  # (n,) float64: sums of the log scores of the families
 
     def adjacency(self) -> Mask:
         """(n, d, d) bool: [g, i, j] whether graph g has the edge from i to j."""
@@ -105,12 +87,9 @@ class DrawnGraphs:
 
 
 def draw_graphs(sums: OrderSums, n: int, seed: int) -> DrawnGraphs:
-    """Graphs drawn independently from the posterior, under the order prior; `sums.log_z` is finite.
+    """Graphs drawn independently from the posterior under the order prior, the same for the same seed.
 
-    Parameters
-    ----------
-    seed : int
-        The same seed draws the same graphs.
+    `sums.log_z` is finite.
     """
     scores, d = sums.scores, sums.scores.d
     rng = np.random.default_rng(seed)
@@ -121,19 +100,10 @@ def draw_graphs(sums: OrderSums, n: int, seed: int) -> DrawnGraphs:
 
 
 def draw_families(scores: FamilyScores, places: Integers, rng: np.random.Generator) -> tuple[Uint64s, Floats]:
-    """Parent sets within sets of candidates, drawn in proportion to their scores.
+    """(n, d) uint64: parent sets as bits, within sets of candidates, drawn in proportion to their scores.
 
-    Parameters
-    ----------
-    places : (n, d) int64
-        Of the sets of candidates of each node, in the scores.
-
-    Returns
-    -------
-    parents : (n, d) uint64
-        As bits.
-    log_scores : (n,) float64
-        Of the graphs that they make.
+    They come with the log scores (n,) float64 of the graphs that they make; places (n, d) int64 are those of the sets
+    of candidates of each node, in the scores.
     """
     parents, log_scores = np.zeros(places.shape, np.uint64), np.zeros(len(places))
     for node, candidates in enumerate(scores.candidates):
@@ -156,12 +126,7 @@ def _draw_family(logs: Floats, uniforms: Floats, index: Integers) -> None:
 
 
 def log_n_orders(lattice: Lattice, parents: Uint64s) -> Floats:
-    """(n,) float64: log of how many orders of the lattice each graph has; equal graphs are counted once.
-
-    Parameters
-    ----------
-    parents : (n, d) uint64
-    """
+    """(n,) float64: log of how many orders of the lattice each graph (n, d) uint64 has; equal graphs are counted once."""
     distinct, place = np.unique(parents, axis=0, return_inverse=True)
     m, e = np.empty(lattice.sets.size), np.empty(lattice.sets.size, np.int32)
     return np.array([log_of(*count_orders(lattice, row, m, e)) for row in distinct])[place.ravel()]

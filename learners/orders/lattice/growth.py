@@ -9,7 +9,7 @@ from learners.orders.lattice.forward_backward import sums_along
 from learners.orders.lattice.growth_kernels import NONE, promising_sets, set_masses
 from learners.orders.lattice.lattice import Lattice, lattice_of
 from learners.orders.lattice.order_mcmc import OrderTarget
-from learners.orders.scores.bge import Advance
+from learners.passes.engine import Advance
 
 # Sets that add at least this share are taken first; then the threshold falls, until the lattice is full.
 FIRST_THRESHOLD = 1e-2
@@ -21,23 +21,11 @@ WORTHWHILE = 0.1
 
 
 def grown_sets(target: OrderTarget, sets: Uint64s, most_sets: int, advance: Advance | None = None) -> Uint64s:
-    """Sets of a lattice to which those are added, again and again, that add the most mass.
+    """(m,) uint64, ascending: sets of a lattice to which those are added, again and again, that add the most mass.
 
-    What a lattice sums is a lower bound of the sum over all orders, its evidence lower bound at the best weights: so each
-    set is chosen by how much the bound gains.
-
-    Parameters
-    ----------
-    sets : (n,) uint64
-        Ascending, with at least one order among them.
-    most_sets : int
-        Those that are given are all kept.
-    advance : callable, optional
-        Called with (sets so far, most sets); may raise.
-
-    Returns
-    -------
-    (m,) uint64, ascending
+    What a lattice sums is a lower bound of the sum over all orders, its evidence lower bound at the best weights: so
+    each set is chosen by how much the bound gains. The given sets (n,), ascending and with at least one order among
+    them, are all kept. `advance` is called with the sets so far and the most there may be; may raise.
     """
     threshold, n_rounds = FIRST_THRESHOLD, 0
     while sets.size < most_sets and threshold >= LAST_THRESHOLD:

@@ -26,12 +26,9 @@ def complete_lattice(scores: FamilyScores) -> Lattice:
 
 
 def lattice_of(sets: Uint64s, scores: FamilyScores) -> Lattice:
-    """The lattice of some sets of nodes: its orders are those of which every beginning is among them.
+    """The lattice of some sets of nodes, ascending, from the empty set to that of all nodes.
 
-    Parameters
-    ----------
-    sets : (n,) uint64
-        Ascending, from the empty set to that of all nodes.
+    Its orders are those of which every beginning is among them.
     """
     n_steps = np.empty(sets.size, np.int64)
     count_steps(sets, scores.d, n_steps)

@@ -12,26 +12,15 @@ from learners.kernels.scaled_arithmetic import NOTHING, plus, ratio, times
 
 
 class Lattice(NamedTuple):
-    """Uint64s of nodes through which orders pass: n sets in ascending order, E steps from one to another.
+    """Uint64s of nodes through which orders pass: n sets in ascending order, E steps from one to another."""
 
-    Attributes
-    ----------
-    sets : (n,) uint64
-        Bit i stands for node i; the first is empty, the last has all nodes. Ascending, so that subsets come first.
-    starts : (n + 1,) int64
-        The steps from set s are starts[s] to starts[s + 1].
-    nodes : (E,) uint8
-        The node that a step adds.
-    targets : (E,) int32
-        The set that it leads to.
-    places : (E,) int32
-        Where the step's set stands in the family scores of its node, members that are no candidates left out.
-    """
-
+    # (n,) uint64: bit i stands for node i; the first is empty, the last has all nodes. Ascending, so that subsets come
+    # first.
     sets: Any
-    starts: Any
-    nodes: Any
-    targets: Any
+    starts: Any  # (n + 1,) int64: the steps from set s are starts[s] to starts[s + 1]
+    nodes: Any  # (E,) uint8: the node that a step adds
+    targets: Any  # (E,) int32: the set that it leads to
+    # (E,) int32: where the step's set stands in the family scores of its node, members that are no candidates left out.
     places: Any
 
 

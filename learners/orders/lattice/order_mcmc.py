@@ -19,19 +19,11 @@ N_CHAINS = 8
 
 @dataclass(frozen=True)
 class OrderTarget:
-    """The posterior over orders.
-
-    Parameters
-    ----------
-    alpha : Scaled, (total,)
-        Sums over parent sets within each set of candidates.
-    shifts : (d,) float64
-        Logs by which they are divided.
-    """
+    """The posterior over orders."""
 
     scores: FamilyScores
-    alpha: Scaled
-    shifts: Floats
+    alpha: Scaled  # (total,): sums over parent sets within each set of candidates
+    shifts: Floats  # (d,) float64: logs by which they are divided
 
     @classmethod
     def of(cls, scores: FamilyScores) -> OrderTarget:
@@ -42,20 +34,9 @@ class OrderTarget:
 def draw_chain_orders(
     target: OrderTarget, n: int, seed: int, n_chains: int = N_CHAINS, between: int = STEPS_BETWEEN
 ) -> Integers:
-    """Orders of independent chains, each from a random start.
+    """(n_chains, n, d) int64: the nodes in turn, in orders of independent chains, each from a random start.
 
-    Parameters
-    ----------
-    target : OrderTarget
-        There is an order with a positive sum.
-    n : int
-        Draws of each chain.
-    between : int
-        Steps between two draws, for each node.
-
-    Returns
-    -------
-    (n_chains, n, d) int64: the nodes in turn
+    There is an order with a positive sum. Between two draws there are so many steps for each node.
     """
     scores, d = target.scores, target.scores.d
     log_alpha = target.alpha.logs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,7 @@ from learners.orders.scores.edge_constraints import Edges
 from learners.orders.scores.scores import FamilyScores
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(NamedTuple):
     """A share of draws with a 95 % interval."""
 
     share: float = 1.0
@@ -24,26 +24,13 @@ class Share:
     high: float = 1.0
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """How much of the posterior the lattice holds.
+class Coverage(NamedTuple):
+    """How much of the posterior the lattice holds."""
 
-    Parameters
-    ----------
-    is_exact : bool
-        Whether it holds all orders.
-    orders : Share
-        Of draws whose order is in the lattice.
-    graphs : Share
-        Of draws whose graph has an order in the lattice.
-    n_draws : int
-        Independent draws of a Markov chain.
-    """
-
-    is_exact: bool = True
-    orders: Share = Share()
-    graphs: Share = Share()
-    n_draws: int = 0
+    is_exact: bool = True  # whether it holds all orders
+    orders: Share = Share()  # of draws whose order is in the lattice
+    graphs: Share = Share()  # of draws whose graph has an order in the lattice
+    n_draws: int = 0  # independent draws of a Markov chain
 
     def facts(self) -> dict[str, object]:
         """For answers."""
@@ -61,23 +48,13 @@ class Coverage:
 
 @dataclass(frozen=True)
 class OrderPosterior:
-    """Everything that answers follow from.
-
-    Parameters
-    ----------
-    sets : (n,) uint64 or None
-        Of the lattice, ascending; None for all sets.
-    bge : BGe or None
-        Of Gaussian data.
-    standard : Standard
-        How the columns became those that were scored.
-    """
+    """Everything that answers follow from."""
 
     scores: FamilyScores
-    sets: Uint64s | None
+    sets: Uint64s | None  # (n,) uint64 or None: of the lattice, ascending; None for all sets
     coverage: Coverage
-    bge: BGe | None
-    standard: Standard
+    bge: BGe | None  # of Gaussian data
+    standard: Standard  # how the columns became those that were scored
 
     @cached_property
     def most_parents(self) -> int:

@@ -47,13 +47,7 @@ class ConditionalPosteriors:
         return self.posterior.bge is not None
 
     def check(self, edges: Edges) -> None:
-        """Refuse what no graph that the prior allows has.
-
-        Raises
-        ------
-        ImpossibleEdges
-            Naming the edges at fault.
-        """
+        """Refuse what no graph that the prior allows has. Raises ImpossibleEdges, naming the edges at fault."""
         for edge in sorted(edges.present & self.prior.forbidden):
             raise ImpossibleEdges(f"the prior forbids {arrow(edge, self.names)}")
         together = edges.present | self.prior.required
@@ -67,14 +61,9 @@ class ConditionalPosteriors:
                 raise ImpossibleEdges(f"{name!r} would have {n_parents} parents, and may have {self.most}")
 
     def given(self, edges: Edges, pause: Callable[[], None] | None = None) -> OrderPosterior:
-        """The posterior whose scores hold the edges already.
+        """The posterior whose scores hold edges that `check` and `check_edges` let pass.
 
-        Parameters
-        ----------
-        edges : Edges
-            Such as `check` and `evidence.check_edges` let pass.
-        pause : callable, optional
-            Called often; what it raises ends the search.
+        `pause` is called often; what it raises ends the search.
         """
         with self._lock:
             found = self._kept.get(edges)

@@ -14,19 +14,11 @@ from learners.orders.lattice.graphs import DrawnGraphs, draw_graphs, log_n_order
 
 @dataclass(frozen=True)
 class WeightedGraphs:
-    """Graphs with normalised weights.
-
-    Parameters
-    ----------
-    weights : (n,) float64
-        They add up to one.
-    is_equal : bool
-        Whether all are 1 / n.
-    """
+    """Graphs with normalised weights."""
 
     graphs: DrawnGraphs
-    weights: Floats
-    is_equal: bool
+    weights: Floats  # (n,) float64: they add up to one
+    is_equal: bool  # whether all are 1 / n
 
     @property
     def effective_size(self) -> dict[str, float]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from learners.errors import LearnerError
-from learners.kernels.arrays import Codes, Floats, Integers, Uint64s, freeze
+from learners.kernels.arrays import Floats, Uint64s
 from learners.orders.lattice.graphs import members
 from learners.orders.queries.graph_samples import WeightedGraphs
 from learners.orders.scores.bdeu import BDeu
@@ -16,8 +15,6 @@ from learners.orders.scores.bge import BGe
 from learners.orders.scores.priors import StructurePrior
 from learners.orders.scores.scores import FamilyScores
 
-# Of the distinct rows that a model of nominal columns keeps.
-MOST_ROW_BYTES = 1 << 24
 # Sets of columns times distinct rows that are counted for one estimate.
 COUNTED_CELLS = 50_000_000
 # Random orders by which the orders of a graph are counted.
@@ -33,42 +30,6 @@ class UnscoredFamily(LearnerError, ValueError):
             "again, with keep_rows=true (if the distinct rows fit into 16 MiB), with these edges in required, more candidates, or a "
             "larger max_parents."
         )
-
-
-@dataclass(frozen=True)
-class KeptRows:
-    """Distinct rows that a model keeps.
-
-    Parameters
-    ----------
-    x : (d, n) uint8 or uint16
-    counts : (n,) int64
-    """
-
-    x: Codes
-    counts: Integers
-
-    is_in_memory = True
-
-    def __post_init__(self) -> None:
-        freeze(self.x, self.counts)
-
-    @property
-    def n_distinct(self) -> int:
-        """How many there are."""
-        return int(self.counts.size)
-
-    def blocks(self) -> Iterator[tuple[Codes, Integers]]:
-        """All rows as one block."""
-        yield self.x, self.counts
-
-    @classmethod
-    def of(cls, score: BDeu) -> KeptRows | None:
-        """Those of a score; None if they are larger than a model keeps."""
-        if not score.rows.is_in_memory or score.sizes.size * score.rows.n_distinct * 2 > MOST_ROW_BYTES:
-            return None
-        ((x, counts),) = score.rows.blocks()
-        return cls(np.array(x), np.array(counts))
 
 
 def log_family(score: BGe | BDeu, node: int, parents: tuple[int, ...]) -> float:
@@ -112,21 +73,15 @@ def estimated_log_orders(parents: Uint64s, seed: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class OutsideMass:
-    """What one further parent would add to the graphs that are covered, as odds against all of these.
+    """What one further parent would add to the graphs that are covered, as odds against all of these."""
 
-    Parameters
-    ----------
-    odds, errors : (d, d) float64
-        [i, j] of graphs in which i is a parent of j that the tables have not; and the standard errors.
-    total, total_error : float
-        Of all further parents.
-    """
-
+    # odds, errors (d, d) float64: [i, j] of graphs in which i is a parent of j that the tables have not; and the
+    # standard errors.
     odds: Floats
     errors: Floats
+    # total, total_error: of all further parents.
     total: float
     total_error: float
-    n_draws: int
 
 
 def outside_mass(
@@ -160,7 +115,7 @@ def outside_mass(
     part = WeightedGraphs(graphs, weights, drawn.is_equal)
     odds, errors = part.mean(added)
     total, total_error = part.mean(added.sum(axis=(1, 2)))
-    return OutsideMass(odds, errors, float(total), float(total_error), n)
+    return OutsideMass(odds, errors, float(total), float(total_error))
 
 
 def _further(

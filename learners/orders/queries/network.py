@@ -83,20 +83,11 @@ def cells_of(node: int, own: tuple[int, ...], x: Array, sizes: Integers) -> Inte
 
 
 class Coefficients(NamedTuple):
-    """A linear Gaussian network in the units in which the columns were scored.
+    """A linear Gaussian network in the units in which the columns were scored."""
 
-    Attributes
-    ----------
-    intercepts : (d,) float64
-    weights : (d, d) float64
-        [i, j] the coefficient of j in i.
-    variances : (d,) float64
-        Of the noise.
-    """
-
-    intercepts: Floats
-    weights: Floats
-    variances: Floats
+    intercepts: Floats  # (d,) float64
+    weights: Floats  # (d, d) float64: [i, j] the coefficient of j in i
+    variances: Floats  # (d,) float64: of the noise
 
 
 def mean_coefficients(parents: Graph, bge: BGe) -> Coefficients:

@@ -14,10 +14,9 @@ from learners.kernels.arrays import Array, Floats, Integers
 from learners.models.estimation import Average
 from learners.orders.lattice.forward_backward import order_sums
 from learners.orders.lattice.graphs import Graph, members
-from learners.orders.queries.graph_scores import KeptRows
 from learners.orders.queries.network import NoRows, NoTables, cells_of, expected_counts, n_cells
-from learners.orders.queries.queries import Asked
-from learners.orders.scores.bdeu import BDeu
+from learners.orders.queries.queries import GraphQueries
+from learners.orders.scores.bdeu import BDeu, KeptRows
 from learners.orders.scores.bge import BGe
 from learners.orders.scores.priors import with_prior
 from learners.schema import Schema
@@ -70,12 +69,7 @@ def _log_t(bge: BGe, columns: list[int], x: Floats) -> Floats:
 
 
 def numeric_rows(batch: pa.RecordBatch, schema: Schema) -> Floats:
-    """(d, n) float64: the numbers of a record batch; NaN where one is missing.
-
-    Raises
-    ------
-    UnknownColumn
-    """
+    """(d, n) float64: the numbers of a record batch; NaN where one is missing. Raises UnknownColumn."""
     columns = []
     for attribute in schema.attributes:
         if attribute.name not in batch.schema.names:
@@ -116,7 +110,9 @@ class GraphAverage:
     NoTables, UnknownColumn, InvalidParameter, ImpossibleEdges
     """
 
-    def __init__(self, engine: Asked, average: Average, n_rows: int, pause: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, engine: GraphQueries, average: Average, n_rows: int, pause: Callable[[], None] | None = None
+    ) -> None:
         self.engine, self.average, self._pause = engine, average, pause or (lambda: None)
         posterior = engine.posterior
         if engine.score is None:
@@ -197,7 +193,7 @@ class GraphAverage:
         self._excess += shares @ (1.0 / mean)
         return np.asarray(most + np.log(mean))
 
-    def told(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """How the rows so far were averaged: `is_exact`, or of how many draws, with the standard error of their mean log density."""
         if self.is_exact:
             return {"is_exact": True}

@@ -57,7 +57,7 @@ def _as_probability(odds: float, error: float, name: str = "probability") -> Ans
     return {name: odds / (1.0 + odds), "standard_error": error / (1.0 + odds) ** 2}
 
 
-class Asked:
+class GraphQueries:
     """A posterior over named columns, which answers queries.
 
     Parameters
@@ -135,9 +135,7 @@ class Asked:
     def check(self, query: StructureQuery) -> None:
         """Refuse a query that names what is not there, without answering it.
 
-        Raises
-        ------
-        UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian, NetworkFileError
+        Raises UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian, NetworkFileError.
         """
         if isinstance(query, Effects) and self.posterior.bge is None:
             raise NotGaussian
@@ -149,20 +147,13 @@ class Asked:
     def graphs_of(self, average: Average, pause: Callable[[], None] | None = None) -> tuple[WeightedGraphs, Coverage]:
         """Graphs drawn for an average, and how much of the posterior they are of.
 
-        Raises
-        ------
-        UnknownColumn, InvalidParameter, ImpossibleEdges
+        Raises UnknownColumn, InvalidParameter, ImpossibleEdges.
         """
         sums, coverage = self._given(self.known(average), pause)
         return weighted_graphs(sums, average.n, average.seed, average.prior), coverage
 
     def known(self, query: DrawQuery | Graph | Average) -> KnownEdges:
-        """The known edges of a query.
-
-        Raises
-        ------
-        UnknownColumn, InvalidParameter, ImpossibleEdges
-        """
+        """The known edges of a query. Raises UnknownColumn, InvalidParameter, ImpossibleEdges."""
         present, absent = (
             frozenset(edge_of(text, self.names, name) for text in getattr(query, name))
             for name in ("present", "absent")
@@ -291,12 +282,7 @@ class Asked:
         return self.parents_of(parse_bif(query.bif, "bif").edges if query.bif else query.edges, "edges")
 
     def parents_of(self, texts: Sequence[str], where: str) -> ParentSets:
-        """The graph of some edges.
-
-        Raises
-        ------
-        UnknownColumn, InvalidParameter, ImpossibleEdges
-        """
+        """The graph of some edges. Raises UnknownColumn, InvalidParameter, ImpossibleEdges."""
         edges = {edge_of(text, self.names, where) for text in texts}
         cycle = cycle_of(edges)
         if cycle:
@@ -344,10 +330,7 @@ class Asked:
     def _beyond(self, node: int, own: tuple[int, ...]) -> tuple[float, str]:
         """The log score of a family that the tables do not hold, and why they do not.
 
-        Raises
-        ------
-        UnscoredFamily
-            If the model keeps nothing to score it from.
+        Raises UnscoredFamily if the model keeps nothing to score it from.
         """
         name, above = self.names[node], ", ".join(repr(self.names[parent]) for parent in own)
         candidates = set(self.posterior.scores.candidates[node].tolist())

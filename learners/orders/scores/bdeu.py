@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
+from learners.counts.distinct_rows import DistinctRows
 from learners.errors import LearnerError
-from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s
+from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s, freeze
 from learners.orders.scores.bdeu_kernels import add_set_counts, potentials, sparse_potential
+from learners.passes.engine import Advance
 
-Advance = Callable[[int, int], None]
-
+# Of the distinct rows that a model of nominal columns keeps.
+MOST_ROW_BYTES = 1 << 24
 # Of the tables that are counted together.
 TABLE_CELLS = 1 << 22
 # Uint64s with more combinations than this are counted in dense tables only while they are fewer than four times the rows.
@@ -24,19 +25,26 @@ class TooManyCombinations(LearnerError, ValueError):
     """A set of columns has too many combinations of values to count them where the rows are in files."""
 
 
-class WeightedRows(Protocol):
-    """Distinct rows and how often each occurs."""
+@dataclass(frozen=True)
+class KeptRows:
+    """Distinct rows that a model keeps: as `DistinctRows` in memory."""
+
+    x: Codes  # (d, n) uint8 or uint16
+    counts: Integers  # (n,) int64
+
+    is_in_memory = True
+
+    def __post_init__(self) -> None:
+        freeze(self.x, self.counts)
 
     @property
     def n_distinct(self) -> int:
-        """How many rows are distinct."""
+        """How many there are."""
+        return int(self.counts.size)
 
     def blocks(self) -> Iterator[tuple[Codes, Integers]]:
-        """Codes (d, n) uint8 or uint16 and counts (n,) int64, block by block; one block if all are in memory."""
-
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether there is one block."""
+        """All rows as one block."""
+        yield self.x, self.counts
 
 
 @dataclass(frozen=True)
@@ -47,21 +55,21 @@ class BDeu:
     combinations of values of U of lgamma(count + a) - lgamma(a), and a is the equivalent sample size divided by the number
     of combinations there could be.
 
-    Parameters
-    ----------
-    sizes : (d,) int64
-        Of the columns' domains.
-    ess : float
-        Equivalent sample size.
-
     References
     ----------
     Heckerman, Geiger, Chickering (1995), Learning Bayesian networks, section 5; Buntine (1991).
     """
 
-    rows: WeightedRows
-    sizes: Integers
-    ess: float = 1.0
+    rows: DistinctRows | KeptRows
+    sizes: Integers  # (d,) int64: of the columns' domains
+    ess: float = 1.0  # equivalent sample size
+
+    def kept_rows(self) -> KeptRows | None:
+        """The rows for a model to keep; None if they are larger than a model keeps."""
+        if not self.rows.is_in_memory or self.sizes.size * self.rows.n_distinct * 2 > MOST_ROW_BYTES:
+            return None
+        ((x, counts),) = self.rows.blocks()
+        return KeptRows(np.array(x), np.array(counts))
 
     def tables(self, candidates: Sequence[Integers], most: int, advance: Advance | None = None) -> list[Floats]:
         """Of each node, (2^k,) float64: the log score of each set of its k candidates, -inf above `most` parents."""
@@ -77,12 +85,7 @@ class BDeu:
         return scores
 
     def potentials(self, sets: Uint64s, advance: Advance | None = None) -> Floats:
-        """(s,) float64: h of each of some sets of columns (s,), ascending.
-
-        Raises
-        ------
-        TooManyCombinations
-        """
+        """(s,) float64: h of each of some sets of columns (s,), ascending. Raises TooManyCombinations."""
         log_cells = np.zeros(sets.size)
         for i, size in enumerate(self.sizes.tolist()):
             log_cells += np.log(size) * ((sets >> np.uint64(i)) & np.uint64(1))

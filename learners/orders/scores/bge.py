@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,18 +12,13 @@ import scipy
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats, Integers
 from learners.orders.scores.bge_kernels import bge_scores
-
-Advance = Callable[[int, int], None]
+from learners.passes.engine import Advance
 
 
 class Standard(NamedTuple):
-    """How columns became those that were scored: (x - center) / spread.
+    """How columns became those that were scored: (x - center) / spread."""
 
-    Attributes
-    ----------
-    center, spread : (d,) float64
-    """
-
+    # center, spread (d,) float64
     center: Floats
     spread: Floats
 
@@ -37,31 +32,17 @@ class Standard(NamedTuple):
 class BGePrior:
     """The normal-Wishart prior: mean zero, scale matrix t I.
 
-    Parameters
-    ----------
-    alpha_mu : float
-        Rows that the prior mean stands for.
-    alpha_w : float or None
-        Degrees of freedom of the Wishart distribution, more than d + 1; None is d + 2.
-    t : float or None
-        Scale; None is alpha_mu (alpha_w - d - 1) / (alpha_mu + 1), which is 1/2 by default.
-
     References
     ----------
     Kuipers, Moffa, Heckerman (2014), section 2.
     """
 
-    alpha_mu: float = 1.0
-    alpha_w: float | None = None
-    t: float | None = None
+    alpha_mu: float = 1.0  # rows that the prior mean stands for
+    alpha_w: float | None = None  # degrees of freedom of the Wishart distribution, more than d + 1; None is d + 2
+    t: float | None = None  # scale; None is alpha_mu (alpha_w - d - 1) / (alpha_mu + 1), which is 1/2 by default
 
     def resolved(self, d: int) -> tuple[float, float]:
-        """`alpha_w` and `t` for d columns.
-
-        Raises
-        ------
-        InvalidParameter
-        """
+        """`alpha_w` and `t` for d columns. Raises InvalidParameter."""
         if not 0 < self.alpha_mu < np.inf:
             raise InvalidParameter("alpha_mu", self.alpha_mu, "use a number above zero")
         alpha_w = d + 2.0 if self.alpha_w is None else self.alpha_w
@@ -77,13 +58,6 @@ class BGePrior:
 class BGe:
     """The BGe score of one table.
 
-    Parameters
-    ----------
-    mean : (d,) float64
-        Of the columns.
-    scatter : (d, d) float64
-        Sums over rows of products of deviations from the mean.
-
     References
     ----------
     Kuipers, Moffa, Heckerman (2014), Addendum on the scoring of Gaussian directed acyclic graphical models,
@@ -91,8 +65,8 @@ class BGe:
     """
 
     n_rows: int
-    mean: Floats
-    scatter: Floats
+    mean: Floats  # (d,) float64: of the columns
+    scatter: Floats  # (d, d) float64: sums over rows of products of deviations from the mean
     prior: BGePrior = BGePrior()
 
     @property

@@ -8,9 +8,10 @@ import numpy as np
 
 from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.orders.scores.bdeu import BDeu
-from learners.orders.scores.bge import Advance, BGe
+from learners.orders.scores.bge import BGe
 from learners.orders.scores.candidate_kernels import best_bge_additions
 from learners.orders.scores.priors import StructurePrior
+from learners.passes.engine import Advance
 
 Additions = Callable[[list[int], list[int]], Floats]
 
@@ -23,18 +24,10 @@ def all_candidates(d: int, prior: StructurePrior) -> tuple[Integers, ...]:
 def greedy_candidates(
     score: BGe | BDeu, prior: StructurePrior, most_candidates: int, most: int, advance: Advance | None = None
 ) -> tuple[Integers, ...]:
-    """The candidates of each node: again and again the one with which the best parent set is best.
+    """The candidates of each node: again and again the one with which the best parent set, of at most `most`, is best.
 
-    The best set holds the new candidate and any of those already chosen; of nominal columns at most one of these. Required
-    parents come first.
-
-    Parameters
-    ----------
-    score : BGe or BDeu
-    most_candidates : int
-        Of each node.
-    most : int
-        Parents of a node.
+    The best set holds the new candidate and any of those already chosen; of nominal columns at most one of these.
+    Required parents come first.
 
     References
     ----------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 
@@ -23,13 +24,9 @@ class ImpossibleEdges(LearnerError, ValueError):
 
 @dataclass(frozen=True)
 class Edges:
-    """What is known of a graph.
+    """What is known of a graph."""
 
-    Parameters
-    ----------
-    present, absent : frozenset of (parent, child)
-    """
-
+    # present, absent: pairs of parent and child.
     present: frozenset[Edge] = frozenset()
     absent: frozenset[Edge] = frozenset()
 
@@ -50,25 +47,15 @@ def path_of(nodes: Iterable[int], names: Sequence[str]) -> str:
 
 def cycle_of(edges: Iterable[Edge]) -> list[int]:
     """A directed cycle among edges, its first node again at the end; empty if there is none."""
-    below: dict[int, list[int]] = {}
+    parents: dict[int, list[int]] = {}
     for parent, child in sorted(edges):
-        below.setdefault(parent, []).append(child)
-    done: set[int] = set()
-    for start in sorted(below):
-        path: list[int] = []
-        on_path: set[int] = set()
-        stack = [(start, False)]
-        while stack:
-            node, is_left = stack.pop()
-            if is_left:
-                on_path.discard(path.pop())
-                done.add(node)
-            elif node in on_path:
-                return [*path[path.index(node) :], node]
-            elif node not in done:
-                path.append(node)
-                on_path.add(node)
-                stack += [(node, True), *((child, False) for child in reversed(below.get(node, [])))]
+        parents.setdefault(child, []).append(parent)
+    try:
+        TopologicalSorter(parents).prepare()
+    except CycleError as error:
+        *cycle, _ = error.args[1]
+        first = cycle.index(min(cycle))
+        return [*cycle[first:], *cycle[: first + 1]]
     return []
 
 
@@ -80,10 +67,7 @@ def held(edges: Edges, scores: FamilyScores) -> Edges:
 def check_edges(edges: Edges, scores: FamilyScores, names: Sequence[str], can_add: bool = False) -> None:
     """Refuse what contradicts itself, the prior or, unless more can be added, the candidate parents.
 
-    Raises
-    ------
-    ImpossibleEdges
-        Naming the edges at fault.
+    Raises ImpossibleEdges, naming the edges at fault.
     """
     for edge in sorted(edges.present & edges.absent):
         raise ImpossibleEdges(f"{arrow(edge, names)} is both present and absent")

@@ -18,23 +18,19 @@ from learners.orders.scores.scores import FamilyScores, keep_sets
 class StructurePrior:
     """What is believed of a graph before the data.
 
-    Parameters
-    ----------
-    sizes : "fair" or "uniform"
-        Fair: all sizes of a parent set are equally probable, so a set of k parents has the inverse of the number of such
-        sets; uniform: all parent sets are.
-    required, forbidden : frozenset of (parent, child)
-    log_odds : mapping of (parent, child) to float
-        Added to the log prior of every graph that has the edge: the log odds of the edge, all else being equal.
-
     References
     ----------
     Eggeling, Viinikka, Vuoksenmaa, Koivisto (2019), On structure priors for learning Bayesian networks, section 3.
     """
 
+    # Fair: all sizes of a parent set are equally probable, so a set of k parents has the inverse of the number of such
+    # sets; uniform: all parent sets are.
     sizes: Literal["fair", "uniform"] = "fair"
+    # required, forbidden: pairs of parent and child.
     required: frozenset[Edge] = frozenset()
     forbidden: frozenset[Edge] = frozenset()
+    # Mapping of (parent, child) to float: added to the log prior of every graph that has the edge: the log odds of the
+    # edge, all else being equal.
     log_odds: Mapping[Edge, float] = field(default_factory=dict)
 
     def of_sizes(self, d: int) -> Floats:
@@ -56,10 +52,7 @@ class StructurePrior:
 def with_prior(tables: list[Floats], candidates: tuple[Integers, ...], prior: StructurePrior) -> FamilyScores:
     """Log scores with the log prior: required parents must be candidates, forbidden ones must not.
 
-    Parameters
-    ----------
-    tables : list of (2^k,) float64
-        Log marginal likelihoods; not changed.
+    The tables (2^k,) of log marginal likelihoods are not changed.
     """
     d = len(candidates)
     found = [table_with_prior(table, node, candidates[node], d, prior) for node, table in enumerate(tables)]

@@ -23,17 +23,11 @@ def keep_sets(logs: Floats, present: int, absent: int) -> None:
 
 @dataclass(frozen=True)
 class FamilyScores:
-    """log p_i(G_i) of every node i and every set G_i of its candidate parents.
+    """log p_i(G_i) of every node i and every set G_i of its candidate parents."""
 
-    Parameters
-    ----------
-    candidates : tuple of (k_i,) int64, ascending
-        The nodes that may be parents of each node.
-    logs : (sum of 2^k_i,) float64
-        The nodes' tables one after another; in each, bit j of the index stands for candidate j. -inf is impossible.
-    """
-
-    candidates: tuple[Integers, ...]
+    candidates: tuple[Integers, ...]  # tuple of (k_i,) int64, ascending: the nodes that may be parents of each node
+    # (sum of 2^k_i,) float64: the nodes' tables one after another; in each, bit j of the index stands for candidate j.
+    # -inf is impossible.
     logs: Floats
 
     def __post_init__(self) -> None:

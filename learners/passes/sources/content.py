@@ -73,10 +73,7 @@ def identified(file: SourceFile, content: Content) -> SourceFile:
 def content_sha256(filesystem: pafs.FileSystem, file: SourceFile, read: Callable[[int], object]) -> str:
     """SHA-256 of all bytes of a file; `read` is told how many more were read, and may raise.
 
-    Raises
-    ------
-    SourceError
-        If the file cannot be read, or has changed since it was opened.
+    Raises SourceError if the file cannot be read, or has changed since it was opened.
     """
     digest = hashlib.sha256()
     try:
@@ -98,10 +95,7 @@ def fragment_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one fragment of a file; the columns may come in another order.
 
-    Raises
-    ------
-    SourceError
-        If the file has vanished, has changed since it was opened, or is damaged.
+    Raises SourceError if the file has vanished, has changed since it was opened, or is damaged.
     """
     n_rows = 0
     try:
@@ -123,12 +117,7 @@ def fragment_rows(
 
 
 def require_unchanged(filesystem: pafs.FileSystem, file: SourceFile) -> None:
-    """Refuse a file that is not as it was when it was opened.
-
-    Raises
-    ------
-    SourceError
-    """
+    """Refuse a file that is not as it was when it was opened. Raises SourceError."""
     now = filesystem.get_file_info(file.path)
     if now.type != pafs.FileType.File:
         raise SourceError(file.path, "was removed while it was being read. Put it back, or register the data again.")
@@ -138,15 +127,9 @@ def require_unchanged(filesystem: pafs.FileSystem, file: SourceFile) -> None:
 
 @dataclass(frozen=True)
 class Wrapper:
-    """A file of which something is read otherwise than it holds it.
+    """A file of which something is read otherwise than it holds it."""
 
-    Parameters
-    ----------
-    inner : Content
-        Of the file itself.
-    """
-
-    inner: Content
+    inner: Content  # of the file itself
 
     @property
     def kind(self) -> str:
@@ -167,12 +150,8 @@ class Wrapper:
 class Partitioned(Wrapper):
     """A file with the columns that the names of its folders add.
 
-    Parameters
-    ----------
-    inner : Content
-        Of the file itself.
-    values : mapping of str to pyarrow.Scalar
-        The value that all its rows have in each such column.
+    `inner`: of the file itself.
+    `values`: the value that all its rows have in each such column.
     """
 
     values: Mapping[str, pa.Scalar]

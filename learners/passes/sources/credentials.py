@@ -23,10 +23,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 def place_of(uri: str) -> str:
     """The URI, with its secret, of `credentials://name/path`: it is for opening, and for nothing else.
 
-    Raises
-    ------
-    SourceError
-        If there are no credentials of that name, or the path could lead to another place.
+    Raises SourceError if there are no credentials of that name, or the path could lead to another place.
     """
     name, _, path = uri.partition("://")[2].partition("/")
     if NAME.fullmatch(name) is None:

@@ -155,10 +155,7 @@ def expanded(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | N
 
     In a folder these are its Parquet files; else the files of the one other format that it holds.
 
-    Raises
-    ------
-    SourceError
-        If there is nothing, or the files of a folder have several formats.
+    Raises SourceError if there is nothing, or the files of a folder have several formats.
     """
     try:
         info = filesystem.get_file_info(path)

@@ -21,13 +21,7 @@ SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
-    """The file system of a path or URI, and the path on it.
-
-    Raises
-    ------
-    SourceError
-        If the URI is none, or its scheme is not known.
-    """
+    """The file system of a path or URI, and the path on it. Raises SourceError if the URI is none, or its scheme is not known."""
     if "://" not in uri:
         return pafs.LocalFileSystem(), uri
     found = SCHEME.match(uri)
@@ -90,12 +84,7 @@ def _by_fsspec(uri: str, scheme: str, **options: Any) -> tuple[pafs.FileSystem, 
 
 
 def read_bytes(uri: str) -> bytes:
-    """The content of a small file.
-
-    Raises
-    ------
-    SourceError
-    """
+    """The content of a small file. Raises SourceError."""
     filesystem, path = filesystem_of(uri)
     try:
         with filesystem.open_input_file(path) as stream:

@@ -19,18 +19,10 @@ from learners.schema.overrides import DROP, ColumnOverride
 
 @dataclass(frozen=True)
 class NullClass(Condition):
-    """What becomes of rows without a class; a condition, so that statistics of them are not taken for others.
+    """What becomes of rows without a class; a condition, so that statistics of them are not taken for others."""
 
-    Parameters
-    ----------
-    column : str
-        The target.
-    instead : str or int
-        "drop" leaves such rows out; anything else is their class.
-    """
-
-    column: str
-    instead: str | int
+    column: str  # the target
+    instead: str | int  # "drop" leaves such rows out; anything else is their class
 
     @property
     def text(self) -> str:
@@ -52,13 +44,7 @@ class NullClass(Condition):
         return ~_is_null(_plain(rows.column(self.column))).to_numpy(zero_copy_only=False)
 
     def completed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with their class filled in.
-
-        Raises
-        ------
-        SchemaError
-            If the column cannot hold it.
-        """
+        """The rows with their class filled in. Raises SchemaError if the column cannot hold it."""
         if self.instead == DROP or self.column not in rows.schema.names:
             return rows
         column = _plain(rows.column(self.column))
@@ -74,12 +60,7 @@ class NullClass(Condition):
 
 
 def null_class_of(target: str | None, columns: Mapping[str, object] | None) -> NullClass | None:
-    """What is said of rows without a class, if anything is.
-
-    Raises
-    ------
-    InvalidParameter
-    """
+    """What is said of rows without a class, if anything is. Raises InvalidParameter."""
     entry = None if target is None else (columns or {}).get(target)
     instead = (
         None

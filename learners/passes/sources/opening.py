@@ -24,15 +24,7 @@ def opened_files(
 ) -> tuple[list[SourceFile], list[Content]]:
     """What identifies each file, and what it holds.
 
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    types : mapping of str to DataType
-        Types of columns of CSV and JSON lines, and how they are written.
-
-    Raises
-    ------
-    SourceError
+    `types`: types of columns of CSV and JSON lines, and how they are written. Raises SourceError.
     """
     found: list[tuple[SourceFile, Content]] = []
     for path in paths:

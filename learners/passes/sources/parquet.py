@@ -32,17 +32,10 @@ _NO_END = f"Of other formats the name must end so: {', '.join(end for ends in FO
 
 @dataclass(frozen=True)
 class ParquetContent:
-    """What the footer of a Parquet file says, and the rows of its row groups.
-
-    Parameters
-    ----------
-    metadata : pyarrow.parquet.FileMetaData
-    footer : bytes
-        The same as it is in the file.
-    """
+    """What the footer of a Parquet file says, and the rows of its row groups."""
 
     metadata: pq.FileMetaData
-    footer: bytes
+    footer: bytes  # the same as it is in the file
     kind: ClassVar[str] = "Parquet"
 
     @cached_property
@@ -119,13 +112,7 @@ class ParquetContent:
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of a row group.
-
-        Raises
-        ------
-        SourceError
-            If a page is damaged.
-        """
+        """Rows of a row group. Raises SourceError if a page is damaged."""
         with filesystem.open_input_file(file.path) as stream:
             parquet = pq.ParquetFile(
                 stream,
@@ -181,13 +168,7 @@ def _bytes_of(kind: pa.DataType) -> float:
 
 
 def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, ParquetContent]:
-    """What a file's footer says.
-
-    Raises
-    ------
-    SourceError
-        If it is no Parquet file, or is damaged.
-    """
+    """What a file's footer says. Raises SourceError if it is no Parquet file, or is damaged."""
     try:
         info = filesystem.get_file_info(path)
         size = file_size(path, info)
@@ -231,13 +212,7 @@ def sampled_sha256(stream: pa.NativeFile, size: int) -> str:
 
 
 def file_size(path: str, info: pafs.FileInfo) -> int:
-    """The size of a file.
-
-    Raises
-    ------
-    SourceError
-        If it is gone, or its server does not tell.
-    """
+    """The size of a file. Raises SourceError if it is gone, or its server does not tell."""
     if info.type == pafs.FileType.NotFound:
         raise SourceError(
             path,

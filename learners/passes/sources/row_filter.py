@@ -24,15 +24,9 @@ _FIRST_OF_NS = datetime.datetime(1677, 9, 22)  # a timestamp in nanoseconds cann
 
 @dataclass(frozen=True)
 class Since(Condition):
-    """Rows after a moment; rows without a time are not among them.
+    """Rows after a moment; rows without a time are not among them."""
 
-    Parameters
-    ----------
-    column : str
-        Of timestamps or dates.
-    """
-
-    column: str
+    column: str  # of timestamps or dates
     cut: datetime.datetime
 
     @property
@@ -174,17 +168,10 @@ def _condition_of(text: str, conditions: Sequence[Condition]) -> Condition | Non
 def window(source: Source, length: str, timestamp: str | None) -> Selection:
     """The newest rows.
 
-    Parameters
-    ----------
-    length : str
-        "30d" (also w, h, m): rows whose time is less than that before the newest row's; without a time column, files
-        that changed less than that before the newest file. "12f": the last 12 files in the order of their names.
-    timestamp : str or None
-        The column of times.
-
-    Raises
-    ------
-    InvalidParameter, UnknownColumn, SourceError
+    `length`: "30d" (also w, h, m): rows whose time is less than that before the newest row's; without a time column, files
+    that changed less than that before the newest file. "12f": the last 12 files in the order of their names.
+    `timestamp`: the column of times.
+    Raises InvalidParameter, UnknownColumn or SourceError.
     """
     match = re.fullmatch(r"([1-9]\d{0,8})([mhdwf])", length)
     if match is None:
@@ -226,11 +213,8 @@ def time_bounds(
 
     To microseconds: the earliest is rounded down, the last one up.
 
-    Raises
-    ------
-    UnknownColumn
-    SourceError
-        If the column does not hold timestamps or dates, or one of a year that Python does not know.
+    Raises UnknownColumn; SourceError if the column does not hold timestamps or dates, or one of a year that Python does
+    not know.
     """
     if column not in source.arrow_schema.names:
         raise UnknownColumn(column, source.arrow_schema.names)

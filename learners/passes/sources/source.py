@@ -76,7 +76,6 @@ class Source:
         self.fragments = tuple(
             Fragment(f, g, n_rows) for f, file in enumerate(files) for g, n_rows in enumerate(file.row_groups) if n_rows
         )
-        # Whether the content can be told by its files: then statistics of it can be stored and found again.
         self.is_identified = table is None
         # What must live as long as the source: the folder of a temporary file.
         self.keeps: object = None
@@ -178,10 +177,7 @@ class Source:
     def of_table(cls, table: pa.Table, identity: str = "") -> Source:
         """A table that is in memory already; `identity` is the key under which a store may keep its statistics.
 
-        Raises
-        ------
-        SourceError
-            If two columns have the same name.
+        Raises SourceError if two columns have the same name.
         """
         common_schema([("(table)", table.schema)])
         table = table.combine_chunks() if table.num_rows else table
@@ -195,31 +191,23 @@ class Source:
         """Some fragments, by their positions, with nothing but their files: a source small enough to be sent away."""
         chosen = [self.fragments[index] for index in fragments]
         places = {file: place for place, file in enumerate(dict.fromkeys(fragment.file for fragment in chosen))}
-        source = copy(self)
+        source = self._with_fragments([replace(fragment, file=places[fragment.file]) for fragment in chosen])
         source.snapshot, source.earlier = None, None
         source.files = tuple(self.files[file] for file in places)
         source._contents = tuple(self._contents[file] for file in places) if self._contents else ()
         source._conditions = {places[file]: own for file, own in self._conditions.items() if file in places}
-        source.fragments = tuple(replace(fragment, file=places[fragment.file]) for fragment in chosen)
-        source.n_rows = sum(fragment.n_rows for fragment in chosen)
         return source
 
     def thinned(self, max_rows: int) -> Source:
         """Evenly spaced fragments of at most about this many rows together, at least one."""
         step = -(-self.n_rows // max(1, max_rows))
-        source = copy(self)
-        source.fragments = self.fragments[::step] if step > 1 else self.fragments
-        source.n_rows = sum(fragment.n_rows for fragment in source.fragments)
-        return source
+        return self._with_fragments(self.fragments[:: max(1, step)])
 
     def restricted(self, conditions: Mapping[int, Sequence[Condition]]) -> Source:
         """Some files, each with the rows that fulfil all its conditions.
 
-        Parameters
-        ----------
-        conditions : mapping
-            Position of the file in `files` -> its conditions. Their words become part of the file's identity, so
-            statistics of a part of the rows can be stored and found again.
+        `conditions`: position of the file in `files` -> its conditions. Their words become part of the file's identity, so
+        statistics of a part of the rows can be stored and found again.
         """
         source = self.only(conditions)
         source.files = tuple(
@@ -240,9 +228,7 @@ class Source:
 
         Whoever asks restricts them by the weight, too, so that what was counted is not taken for what plain rows give.
 
-        Raises
-        ------
-        UnknownColumn
+        Raises UnknownColumn.
         """
         if weight.column not in self.arrow_schema.names:
             raise UnknownColumn(weight.column, self.arrow_schema.names)
@@ -284,10 +270,7 @@ class Source:
     def content_sha256(self, file: int, read: Callable[[int], object] = lambda _: None) -> str:
         """SHA-256 of all bytes of a file; `read` is told how many more were read, and may raise.
 
-        Raises
-        ------
-        SourceError
-            If the file cannot be read, or has changed since it was opened.
+        Raises SourceError if the file cannot be read, or has changed since it was opened.
         """
         assert self._filesystem is not None
         return content_sha256(self._filesystem, self.files[file], read)
@@ -309,9 +292,12 @@ class Source:
 
     def only(self, files: Collection[int]) -> Source:
         """Just the files at these positions of `files`."""
+        return self._with_fragments([fragment for fragment in self.fragments if fragment.file in files])
+
+    def _with_fragments(self, fragments: Sequence[Fragment]) -> Source:
         source = copy(self)
-        source.fragments = tuple(fragment for fragment in self.fragments if fragment.file in files)
-        source.n_rows = sum(fragment.n_rows for fragment in source.fragments)
+        source.fragments = tuple(fragments)
+        source.n_rows = sum(fragment.n_rows for fragment in fragments)
         return source
 
     def learnable(self) -> list[str]:

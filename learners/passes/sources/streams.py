@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line
-from learners.passes.memory import memory_limit
+from learners.passes.memory import TemporaryFolder, memory_limit
 from learners.passes.sources.source import Source
 
 SHARE = 4  # of the memory limit: the other three parts are for what passes count
-
-
-class Folder:
-    """A folder that is removed when nobody refers to this object any more."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
 
 
 def source_of_stream(
@@ -32,19 +20,10 @@ def source_of_stream(
 ) -> Source:
     """A source of rows that come once.
 
-    Parameters
-    ----------
-    arrow_schema : pyarrow.Schema
-    identity : str
-        The key under which a store may keep statistics of the rows.
-    held_bytes : int, optional
-        More than that goes to a temporary Parquet file, which is removed with the source; by default a quarter of the
-        memory limit.
-
-    Raises
-    ------
-    SourceError
-        If two columns have one name, or the disk does not take the file.
+    `identity`: the key under which a store may keep statistics of the rows.
+    `held_bytes`: more than that goes to a temporary Parquet file, which is removed with the source; by default a quarter of
+    the memory limit.
+    Raises SourceError if two columns have one name, or the disk does not take the file.
     """
     bound = memory_limit().n_bytes // SHARE if held_bytes is None else held_bytes
     held: list[pa.RecordBatch] = []
@@ -59,19 +38,18 @@ def source_of_stream(
 
 
 def _written(arrow_schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Source:
-    folder = tempfile.mkdtemp(prefix="fewpass-", dir=memory_limit().directory)
-    path = Path(folder) / "stream.parquet"
+    folder = TemporaryFolder(memory_limit().directory)
+    path = folder.path / "stream.parquet"
     try:
         with pq.ParquetWriter(path, arrow_schema, compression="zstd", compression_level=1) as writer:
             for batch in batches:
                 writer.write_batch(batch)
         source = Source.open(str(path))
-    except (OSError, pa.ArrowException) as error:
-        shutil.rmtree(folder, ignore_errors=True)
+    except BaseException as error:
+        folder.remove()
+        if not isinstance(error, OSError | pa.ArrowException):
+            raise
         raise SourceError(str(path), f"the rows of the stream cannot be kept there ({one_line(error)})") from error
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
     source.is_identified = False
-    source.keeps = Folder(folder)
+    source.keeps = folder
     return source

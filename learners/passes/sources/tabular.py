@@ -213,17 +213,9 @@ def inspected(
 ) -> tuple[SourceFile, TabularContent]:
     """Read a file once: its columns with their types, its rows, its SHA-256.
 
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    kind : "CSV", "JSON lines", "Feather" or "ORC"
-    types : mapping of str to DataType, optional
-        Types of columns of text files that are not to be found.
-
-    Raises
-    ------
-    SourceError
-        If the file is not what its name says, or is damaged.
+    `kind`: "CSV", "JSON lines", "Feather" or "ORC".
+    `types`: types of columns of text files that are not to be found.
+    Raises SourceError if the file is not what its name says, or is damaged.
     """
     look = {"CSV": _csv, "JSON lines": _json}.get(kind)
     try:

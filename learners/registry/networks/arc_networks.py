@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, Self
 
 import numpy as np
 
@@ -22,57 +21,20 @@ from learners.schema import Schema
 SET_VARIANCE = 1.0 / (2.0 * np.pi)
 
 
-class ArcNetwork(Protocol):
-    """Columns, the parents of each, and how each depends on them."""
-
-    @property
-    def parents(self) -> Graph:
-        """Of each variable."""
-
-    @property
-    def columns(self) -> Columns:
-        """How the columns are variables."""
-
-    def after(self, codes: Mapping[int, float]) -> Self:
-        """The network in which some variables are set to codes or numbers, whatever their parents were."""
-
-    def above(self, variables: Collection[int]) -> Self:
-        """A network of the same distribution of some variables, which may lack what is no ancestor of them."""
-
-    def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
-        """What answers queries to it.
-
-        Raises
-        ------
-        NetworkTooLarge
-        """
-
-
 def _without_parents(parents: Graph, codes: Mapping[int, float]) -> Graph:
     return tuple(() if v in codes else own for v, own in enumerate(parents))
 
 
 @dataclass(frozen=True, eq=False)
 class DiscreteNetwork:
-    """A Bayesian network of discrete variables.
+    """A Bayesian network of discrete variables."""
 
-    Parameters
-    ----------
-    schema : Schema
-        Variable i is attribute i; the last is the class, if there is one.
-    parents : tuple of tuple of int
-        Of each variable.
-    tables : tuple of float64 arrays
-        p(x | parents): one axis for each parent in order, the last for the variable.
-    left_out : set of int
-        Variables that the network does not have.
-    """
-
-    schema: Schema
-    parents: Graph
+    schema: Schema  # variable i is attribute i; the last is the class, if there is one
+    parents: Graph  # of each variable
+    # Tuple of float64 arrays: p(x | parents): one axis for each parent in order, the last for the variable.
     tables: tuple[Floats, ...]
     facts: Mapping[str, object] = field(default_factory=dict)
-    left_out: frozenset[int] = frozenset()
+    left_out: frozenset[int] = frozenset()  # variables that the network does not have
 
     @cached_property
     def columns(self) -> Columns:
@@ -113,35 +75,20 @@ class DiscreteNetwork:
         return replace(self, left_out=self.left_out | (frozenset(range(len(self.parents))) - kept))
 
     def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
-        """The network as a circuit.
-
-        Raises
-        ------
-        NetworkTooLarge
-        """
+        """The network as a circuit. Raises NetworkTooLarge."""
         circuit = tables_circuit(self.parents, self.tables, max_edges, self.left_out)
         return CircuitModel(self.schema, circuit, self.facts)
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianNetwork:
-    """A linear Gaussian network: each number is its intercept, the weighted sum of its parents, and noise.
-
-    Parameters
-    ----------
-    parents : tuple of tuple of int
-    intercepts : (d,) float64
-    weights : (d, d) float64
-        [i, j] the coefficient of j in i.
-    variances : (d,) float64
-        Of the noise.
-    """
+    """A linear Gaussian network: each number is its intercept, the weighted sum of its parents, and noise."""
 
     schema: Schema
     parents: Graph
-    intercepts: Floats
-    weights: Floats
-    variances: Floats
+    intercepts: Floats  # (d,) float64
+    weights: Floats  # (d, d) float64: [i, j] the coefficient of j in i
+    variances: Floats  # (d,) float64: of the noise
     facts: Mapping[str, object] = field(default_factory=dict)
 
     @cached_property
@@ -177,3 +124,6 @@ class GaussianNetwork:
         )
         attributes = tuple(replace(attribute, distribution="gaussian") for attribute in self.schema.attributes)
         return GaussianModel(replace(self.schema, attributes=attributes), mixture, self.facts)
+
+
+ArcNetwork = DiscreteNetwork | GaussianNetwork

@@ -50,26 +50,18 @@ def averaged(
     A graph weighs as much as it is probable, and as it finds the evidence probable. Intervals hold what graphs with drawn
     parameters answer.
 
-    Returns
-    -------
-    dict
-        As of one network, with `standard_error` of the draws of graphs, `interval` of probability `level`, `n` draws,
-        `n_graphs` different ones, and the posterior's `coverage`. `intervention` has probabilities: of each arc that is cut, that
-        a column is a cause, and that another one is to be adjusted for.
-
-    Raises
-    ------
-    InvalidParameter
-        Of a query that has no average.
-    UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges, ImpossibleEvidence
-    NoRows, NoTables, NetworkTooLarge
+    Returns dict: as of one network, with `standard_error` of the draws of graphs, `interval` of probability `level`, `n`
+    draws, `n_graphs` different ones, and the posterior's `coverage`. `intervention` has probabilities: of each arc that is
+    cut, that a column is a cause, and that another one is to be adjusted for.
+    Raises InvalidParameter of a query that has no average; UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges or
+    ImpossibleEvidence; NoRows, NoTables or NetworkTooLarge.
     """
     if not isinstance(query, Marginal | Conditional | Moments) or (isinstance(query, Conditional) and query.joint):
         raise InvalidParameter(
             "graph", query.kind, "only marginal, conditional (of single columns) and moments are averaged over graphs"
         )
     query = replace(query, sampling=None)  # whose error an average would not tell
-    drawn, coverage = model.asked.graphs_of(average, pause)
+    drawn, coverage = model.graph_queries.graphs_of(average, pause)
     rows, place = np.unique(drawn.graphs.parents, axis=0, return_inverse=True)
     place = place.ravel()
     graphs = [tuple(members(own) for own in row.tolist()) for row in rows]

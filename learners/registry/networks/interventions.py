@@ -9,7 +9,7 @@ from learners.circuits.columns import Columns
 from learners.circuits.queries.answer_types import Answer, Intervention
 from learners.circuits.queries.likelihoods import known_after
 from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
-from learners.models.query import Asked, Marginal, Query, Sample, Surprise
+from learners.models.query import InferenceQuery, Marginal, Query, Sample, Surprise
 from learners.orders.lattice.graphs import Graph
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork
 from learners.registry.networks.back_door import adjustment_set, descendants
@@ -23,10 +23,7 @@ def answer_after(
 
     If the network is too large to be summed, and the query asks for `sampling`, the answer is one of `sampled_answer`.
 
-    Raises
-    ------
-    UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence
-    NetworkTooLarge
+    Raises UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence or NetworkTooLarge.
     """
     codes = set_codes(network.columns, query)
     answer = answer_cut(network, codes, query, max_edges, pause)
@@ -56,25 +53,15 @@ def answer_cut(
     return answer
 
 
-def named(columns: Columns, query: Asked) -> set[int]:
-    """The variables that a query names.
-
-    Raises
-    ------
-    UnknownColumn
-    """
+def named(columns: Columns, query: InferenceQuery) -> set[int]:
+    """The variables that a query names. Raises UnknownColumn."""
     given = [name for name, value in known_after(query).items() if value is not None]
     names = () if isinstance(query, Marginal) else query.variables
     return set(columns.variables([*given, *query.likely, *names]))
 
 
 def set_codes(columns: Columns, query: Query) -> dict[int, float]:
-    """The codes, or numbers, to which a query sets variables.
-
-    Raises
-    ------
-    UnknownColumn, InvalidEvidence, SchemaError
-    """
+    """The codes, or numbers, to which a query sets variables. Raises UnknownColumn, InvalidEvidence or SchemaError."""
     if isinstance(query, Surprise):
         return {}
     known_after(query)
@@ -96,11 +83,8 @@ def after_cut(query: Query) -> Query:
 def intervention_of(columns: Columns, parents: Graph, codes: Mapping[int, float], query: Query) -> Intervention:
     """What setting columns does to the arcs.
 
-    Returns
-    -------
-    dict
-        `set`, the `cut` arcs, and, if one column is set, `back_door`: of each outcome whether the column is its cause, and the
-        columns to adjust for, by which observed rows alone would tell the same.
+    Returns dict: `set`, the `cut` arcs, and, if one column is set, `back_door`: of each outcome whether the column is its
+    cause, and the columns to adjust for, by which observed rows alone would tell the same.
     """
     names = columns.names
     values = {} if isinstance(query, Surprise) else dict(query.do)

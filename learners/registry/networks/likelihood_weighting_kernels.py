@@ -13,31 +13,18 @@ from learners.kernels.random import STEP, uniform
 
 
 class SampledNetwork(NamedTuple):
-    """A network as the kernel reads it.
+    """A network as the kernel reads it."""
 
-    Attributes
-    ----------
-    order : (m,) int64
-        The variables, parents first.
-    sizes : (n_variables,) int64
-    tables : (n_cells,) float64
-        One variable after the other: p(x | parents), the last parent's value varying fastest, then x.
-    table_starts : (n_variables,) int64
-    parents : (n_arcs,) int64
-    parent_starts : (n_variables + 1,) int64
-    likelihoods : (n_values,) float64
-        Of each variable's values, one variable after the other: one where nothing is known.
-    value_starts : (n_variables,) int64
-    """
-
-    order: Integers
-    sizes: Integers
+    order: Integers  # (m,) int64: the variables, parents first
+    sizes: Integers  # (n_variables,) int64
+    # (n_cells,) float64: one variable after the other: p(x | parents), the last parent's value varying fastest, then x.
     tables: Floats
-    table_starts: Integers
-    parents: Integers
-    parent_starts: Integers
+    table_starts: Integers  # (n_variables,) int64
+    parents: Integers  # (n_arcs,) int64
+    parent_starts: Integers  # (n_variables + 1,) int64
+    # (n_values,) float64: of each variable's values, one variable after the other: one where nothing is known.
     likelihoods: Floats
-    value_starts: Integers
+    value_starts: Integers  # (n_variables,) int64
 
 
 # x of a variable is drawn from p(x | parents) λ(x), and the sum of these over x goes into the weight. Hard evidence is a λ that is

@@ -91,10 +91,7 @@ class NetworkModel(ArcModel):
 class LinearModel(ArcModel, GaussianModel):
     """A linear Gaussian network, as the joint Gaussian of its numbers.
 
-    Raises
-    ------
-    InvalidCircuit
-        If the covariance is not positive definite in floating point.
+    Raises InvalidCircuit if the covariance is not positive definite in floating point.
     """
 
     kind: ClassVar[str] = "linear network"
@@ -138,9 +135,7 @@ def _parents_of(arrays: Arrays) -> Graph:
 def check_linear(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse arrays that are no linear Gaussian network; numbers that make no Gaussian, its mixture refuses.
 
-    Raises
-    ------
-    LearnerError
+    Raises LearnerError.
     """
     d = len(Schema.from_json(cast("CircuitHeader", header)["schema"]).attributes)
     _check_parents(arrays, d)
@@ -150,12 +145,7 @@ def check_linear(header: Mapping[str, object], arrays: Arrays) -> None:
 
 
 def check_network(header: Mapping[str, object], arrays: Arrays) -> None:
-    """Refuse arrays that are no network of the circuit beside them.
-
-    Raises
-    ------
-    LearnerError
-    """
+    """Refuse arrays that are no network of the circuit beside them. Raises LearnerError."""
     del header
     sizes = np.asarray(arrays["n_values"])
     _check_parents(arrays, sizes.size)

@@ -81,9 +81,7 @@ def is_plain(query: Query) -> bool:
 def check_all(model: Model, queries: Sequence[Query]) -> None:
     """Refuse what `answer_all` would refuse without looking at columns and probabilities.
 
-    Raises
-    ------
-    NoArcs, NoGraphs, UnknownColumn, InvalidParameter, ImpossibleEdges
+    Raises NoArcs, NoGraphs, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
     for query in queries:
         if is_plain(query) or isinstance(query, Surprise):
@@ -94,9 +92,9 @@ def check_all(model: Model, queries: Sequence[Query]) -> None:
             if isinstance(model, CircuitModel) and not isinstance(model, ArcModel):
                 check_plain([query])
         elif isinstance(query.graph, Average):
-            model.asked.known(query.graph)
+            model.graph_queries.known(query.graph)
         elif query.graph != "best":
-            model.asked.parents_of(query.graph, "graph")
+            model.graph_queries.parents_of(query.graph, "graph")
 
 
 def _special(model: Model, query: Query, max_edges: int, pause: Callable[[], None] | None) -> Mapping[str, Any]:
@@ -107,7 +105,7 @@ def _special(model: Model, query: Query, max_edges: int, pause: Callable[[], Non
         raise NoGraphs
     if isinstance(query.graph, Average):
         return averaged(model, query, query.graph, max_edges, pause)
-    network = GraphParameters(model).mean(model.asked.parents_of(query.graph, "graph"))
+    network = GraphParameters(model).mean(model.graph_queries.parents_of(query.graph, "graph"))
     return answer_after(network, query, max_edges, pause)
 
 

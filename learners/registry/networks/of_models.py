@@ -57,11 +57,7 @@ def has_arcs(model: Model) -> bool:
 def network_of(model: Model, most_cells: int = MOST_CELLS) -> ArcNetwork:
     """The network of a classifier, of an ensemble's joint member or a file; of a posterior over structures its best graph.
 
-    Raises
-    ------
-    NoArcs
-        If it has none.
-    TablesTooLarge, NoTables
+    Raises NoArcs if it has none; TablesTooLarge or NoTables.
     """
     if isinstance(model, EnsembleModel):
         model = model.joint
@@ -77,11 +73,7 @@ def network_of(model: Model, most_cells: int = MOST_CELLS) -> ArcNetwork:
 def compiled(model: Model, max_edges: int = MAX_EDGES) -> CircuitModel:
     """What answers the plain queries to a model: of an ensemble its joint member, of a posterior over structures its best graph.
 
-    Raises
-    ------
-    NoArcs
-        If it is neither a network nor a circuit.
-    NetworkTooLarge, NoTables
+    Raises NoArcs if it is neither a network nor a circuit; NetworkTooLarge or NoTables.
     """
     if isinstance(model, EnsembleModel):
         model = model.joint
@@ -100,9 +92,7 @@ def network_circuit(model: LookupModel, max_edges: int = MAX_EDGES) -> Circuit:
     Variable i is attribute i of the schema with all its codes, missing included; the last variable is the class.
     Attributes that the classifier selected away have no leaf.
 
-    Raises
-    ------
-    NetworkTooLarge
+    Raises NetworkTooLarge.
     """
     n_values, target = [*model.schema.domain_sizes.tolist(), model.schema.n_classes], model.schema.n_attributes
     families = [(target,), *(family for family, _ in _families(model))]
@@ -144,13 +134,7 @@ def _of_classifier(model: LookupModel, most_cells: int) -> DiscreteNetwork:
 
 
 def best_graph_network(model: OrderModel) -> ArcNetwork:
-    """The most probable graph of a posterior with its expected parameters.
-
-    Raises
-    ------
-    NoTables
-        If they were too large to be kept.
-    """
+    """The most probable graph of a posterior with its expected parameters. Raises NoTables if they were too large to be kept."""
     if model.posterior.bge is not None:
         return GraphParameters(model).mean(model.best.parents)
     if not model.conditional_tables:
@@ -168,12 +152,7 @@ class GraphParameters:
     def mean(self, parents: Graph) -> ArcNetwork:
         """A graph with its expected parameters.
 
-        Raises
-        ------
-        NoRows
-            If the model keeps no rows to count them from.
-        NoTables
-            If the tables are too large.
+        Raises NoRows if the model keeps no rows to count them from; NoTables if the tables are too large.
         """
         bge = self.model.posterior.bge
         if bge is not None:
@@ -181,12 +160,7 @@ class GraphParameters:
         return _of_tables(self.model, parents, [_shares(counts) for counts in self._counts_of(parents)])
 
     def drawn(self, parents: Graph, rng: np.random.Generator) -> ArcNetwork:
-        """A graph with parameters drawn from their posterior.
-
-        Raises
-        ------
-        NoRows, NoTables
-        """
+        """A graph with parameters drawn from their posterior. Raises NoRows or NoTables."""
         bge = self.model.posterior.bge
         if bge is not None:
             return _gaussian(self.model, parents, drawn_coefficients(parents, bge, rng))
@@ -194,7 +168,7 @@ class GraphParameters:
         return _of_tables(self.model, parents, tables)
 
     def _counts_of(self, parents: Graph) -> list[Floats]:
-        score = self.model.asked.bdeu
+        score = self.model.graph_queries.bdeu
         if score is None:
             raise NoRows
         families = list(enumerate(parents))

@@ -163,12 +163,7 @@ DIALECTS = {
 
 
 def dialect_of(name: str) -> Dialect:
-    """A dialect by its name.
-
-    Raises
-    ------
-    UnknownDialect
-    """
+    """A dialect by its name. Raises UnknownDialect."""
     if name not in DIALECTS:
         raise UnknownDialect(name)
     return DIALECTS[name]

@@ -8,7 +8,7 @@ from learners.errors import LearnerError
 from learners.registry.sql.dialects import Dialect
 from learners.registry.sql.query import MOST_JOINS, Query
 from learners.schema import Attribute, Schema
-from learners.schema.clocks import DICTIONARY
+from learners.schema.clocks import DICTIONARY, is_moment
 
 
 class UnsupportedColumn(LearnerError, ValueError):
@@ -27,18 +27,10 @@ def add_codes(
 ) -> str:
     """The step with the columns c0, c1, …: codes of the attributes in use, by their places in the schema.
 
-    Parameters
-    ----------
-    source : str
-        Quoted name of the table.
-    kept : sequence of str
-        What else to select from it, each with a new name.
-    absent : collection of str
-        Columns that the table does not have.
-
-    Raises
-    ------
-    UnsupportedColumn
+    `source`: quoted name of the table.
+    `kept`: what else to select from it, each with a new name.
+    `absent`: columns that the table does not have.
+    Raises UnsupportedColumn.
     """
     there = [i for i in used if schema.attributes[i].name not in absent]
     raw = [f"{_raw(schema.attributes[i], query.dialect)} AS x{i}" for i in there]
@@ -93,16 +85,15 @@ def _raw(attribute: Attribute, dialect: Dialect) -> str:
     """A column as it is compared: numbers as doubles, moments as seconds since 1970, booleans as whole numbers, NaN as NULL."""
     column = "t." + dialect.identifier(attribute.name)
     arrow_type = attribute.arrow_type.removeprefix(DICTIONARY)
-    is_moment = arrow_type.startswith(("timestamp", "date"))
     if arrow_type.startswith(("time32", "time64", "duration")):
         raise UnsupportedColumn(attribute.name, attribute.arrow_type, attribute.kind)
     if arrow_type == "bool":  # PostgreSQL casts none to doubles or whole numbers of 64 bits
         column = f"CASE WHEN {column} THEN 1 WHEN NOT {column} THEN 0 END"
     if attribute.kind == "numeric":
-        if is_moment:
+        if is_moment(arrow_type):
             return dialect.seconds.format(column)
         return _without_nan(f"CAST({column} AS {dialect.real})", dialect)
-    if is_moment:
+    if is_moment(arrow_type):
         if not arrow_type.startswith("date32"):
             raise UnsupportedColumn(attribute.name, attribute.arrow_type, attribute.kind)
         return f"CAST({column} AS {dialect.text})"

@@ -19,33 +19,16 @@ OPEN_COMBINATIONS = 256
 
 @dataclass(frozen=True, eq=False)
 class Families:
-    """Look-ups of some families, each of an attribute and its parents.
+    """Look-ups of some families, each of an attribute and its parents."""
 
-    Parameters
-    ----------
-    order : tuple of int
-        The attribute of each family.
-    above : tuple of tuple of int
-        Its parents.
-    sizes : tuple of int
-        Domains of all attributes.
-    logs : callable
-        Of a family (n_cells, n_classes) log P(value | class, parents), the attribute's code fastest.
-    first : int
-        Number of the first family in the table of logarithms.
-    first_code : int
-        Number of the first attribute in the table of codes.
-    takes_unseen : bool
-        Whether `logs` has the unseen codes of all members, too, the attribute's own included.
-    """
-
-    order: tuple[int, ...]
-    above: tuple[tuple[int, ...], ...]
-    sizes: tuple[int, ...]
+    order: tuple[int, ...]  # the attribute of each family
+    above: tuple[tuple[int, ...], ...]  # its parents
+    sizes: tuple[int, ...]  # domains of all attributes
+    # Of a family (n_cells, n_classes) log P(value | class, parents), the attribute's code fastest.
     logs: Callable[[int], Floats]
-    first: int = 0
-    first_code: int = 0
-    takes_unseen: bool = False
+    first: int = 0  # number of the first family in the table of logarithms
+    first_code: int = 0  # number of the first attribute in the table of codes
+    takes_unseen: bool = False  # whether `logs` has the unseen codes of all members, too, the attribute's own included
 
     @property
     def parents(self) -> tuple[int, ...]:

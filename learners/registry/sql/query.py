@@ -15,10 +15,7 @@ LOG_ZERO, IMPOSSIBLE = -1e300, "-1e200"
 class Query:
     """Common table expressions, one after the other.
 
-    Parameters
-    ----------
-    prefix : str
-        Of the names of the tables that hold the model.
+    `prefix`: of the names of the tables that hold the model.
     """
 
     def __init__(self, dialect: Dialect, n_classes: int, prefix: str) -> None:

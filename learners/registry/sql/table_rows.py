@@ -15,14 +15,9 @@ from learners.registry.sql.writable import Writable
 def add_answers(query: Query, writable: Writable, table: str, shown: Sequence[str], absent: Collection[str]) -> str:
     """The step with k0, k1, … and p0, p1, … of every row of a table: the columns that are shown, and class probabilities.
 
-    Parameters
-    ----------
-    table : str
-        In quotes.
-    shown : sequence of str
-        Columns of the table.
-    absent : collection of str
-        Columns of the model that it does not have.
+    `table`: in quotes.
+    `shown`: columns of the table.
+    `absent`: columns of the model that it does not have.
     """
     dialect, schema, used = query.dialect, writable.schema, writable.used
     sizes = schema.domain_sizes.tolist()

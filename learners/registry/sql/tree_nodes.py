@@ -41,10 +41,7 @@ class _Node(NamedTuple):
 class TreesInSQL:
     """Trees whose splits look at codes; subtrees that end in one score are one leaf.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Domains of the attributes; a code that is not below its size is missing.
+    `sizes`: domains of the attributes; a code that is not below its size is missing.
     """
 
     def __init__(self, forest: Forest, sizes: Sequence[int]) -> None:
@@ -114,10 +111,7 @@ class TreesInSQL:
 
         A row whose attribute is missing goes both ways at a split, in the shares of the training rows.
 
-        Parameters
-        ----------
-        source : str
-            The step with `row_key` and the codes c0, c1, … of rows that differ.
+        `source`: the step with `row_key` and the codes c0, c1, … of rows that differ.
         """
         codes = [f"c{i}" for i in self._attributes]
         own = ["s.row_key", *(f"s.{code}" for code in codes)]

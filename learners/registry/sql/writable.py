@@ -20,32 +20,16 @@ from learners.schema.encoding.views import Views
 
 
 class Writable(Protocol):
-    """A model as steps of a query over its codes c0, c1, …
-
-    Attributes
-    ----------
-    schema : Schema
-    used : tuple of int
-        Attributes that the model looks at; a null among them is a value or hides one.
-    needed : tuple of int
-        Attributes without which `add_scores` is not right.
-    summing : tuple of Families
-        Of each network that sums out what is missing; its attributes are those of the schema.
-    families : tuple of Families
-        All that the table of logarithms holds.
-    trees : TreesInSQL or None
-        With them, `add_scores` takes rows that differ and have a `row_key`.
-    prior : list of float
-        Of the classes, where no class can produce a row.
-    """
+    """A model as steps of a query over its codes c0, c1, …"""
 
     schema: Schema
-    used: tuple[int, ...]
-    needed: tuple[int, ...]
+    used: tuple[int, ...]  # attributes that the model looks at; a null among them is a value or hides one
+    needed: tuple[int, ...]  # attributes without which `add_scores` is not right
+    # Of each network that sums out what is missing; its attributes are those of the schema.
     summing: tuple[Families, ...]
-    families: tuple[Families, ...]
-    trees: TreesInSQL | None
-    prior: list[float]
+    families: tuple[Families, ...]  # all that the table of logarithms holds
+    trees: TreesInSQL | None  # with them, `add_scores` takes rows that differ and have a `row_key`
+    prior: list[float]  # of the classes, where no class can produce a row
 
     def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
         """The step with l0, l1, …: log P(class, row) but for a constant, of rows of which nothing that is needed is missing."""

@@ -34,29 +34,19 @@ FINE, FOREIGN, STRANGE = range(3)  # FOREIGN: unseen text that is not ASCII, and
 
 
 class Plan(NamedTuple):
-    """Where each of m columns is and what becomes of it, all (m,) int64.
+    """Where each of m columns is and what becomes of it, all (m,) int64."""
 
-    Attributes
-    ----------
-    children, rows
-        Its place in the batch, and in the codes.
-    kinds
-        Of its values: one of the kinds above.
-    indices
-        Of a dictionary: the kind of the indices into it; else NOTHING.
-    missing, unseen, first
-        Codes: of null, of a text outside the domain, and of the first interval.
-    starts, sizes
-        Text: the first slot and the mask of its table; bytes: the number of its table; numbers: its cut points.
-    """
-
+    # `children`, `rows`: its place in the batch, and in the codes.
     children: Integers
     rows: Integers
-    kinds: Integers
-    indices: Integers
+    kinds: Integers  # of its values: one of the kinds above
+    indices: Integers  # of a dictionary: the kind of the indices into it; else NOTHING
+    # `missing`, `unseen`, `first`: codes: of null, of a text outside the domain, and of the first interval.
     missing: Integers
     unseen: Integers
     first: Integers
+    # `starts`, `sizes`: text: the first slot and the mask of its table; bytes: the number of its table; numbers: its
+    # cut points.
     starts: Integers
     sizes: Integers
 
@@ -341,11 +331,11 @@ def bit_codes(array, lut, missing, codes):  # codes of False and True first; OUT
 
 
 @kernel
-def batch_codes(batch, plan, words, of_bytes, cuts, x, rows, found, most):  # OUT x, (m,) uint8 found, (m,) int64 most
+def batch_codes(batch, plan, words, of_bytes, cuts, x, found, most):  # OUT x, (m,) uint8 found, (m,) int64 most
     """Codes of the columns of a plan, how each of them was found, and its largest code; what is STRANGE has no codes.
 
     batch: address of a struct ArrowArray; of_bytes: tables (., 256) codes and the largest code of each; cuts: of all
-    columns; OUT x (n_attributes, n) codes, in its columns from rows[0] to before rows[1].
+    columns; OUT x (n_attributes, n) codes.
     """
     byte_tables, largest = of_bytes
     children = load(batch + CHILDREN, np.uint64)
@@ -353,7 +343,7 @@ def batch_codes(batch, plan, words, of_bytes, cuts, x, rows, found, most):  # OU
     for j in range(plan.children.size):
         array = load(children + POINTER * np.uint64(plan.children[j]), np.uint64)
         codes, kind, start, size, missing = (
-            x[plan.rows[j], rows[0] : rows[1]],
+            x[plan.rows[j]],
             plan.kinds[j],
             plan.starts[j],
             plan.sizes[j],

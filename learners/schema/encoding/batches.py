@@ -14,7 +14,7 @@ from learners.errors import InvalidBuffers, SourceError
 from learners.kernels.arrays import Codes, Floats, Integers, Mask
 from learners.schema.clocks import what_time
 from learners.schema.encoding import batch_kernels as kernels
-from learners.schema.encoding.string_tables import joined, word_table
+from learners.schema.encoding.string_kernels import BEGIN, LENGTH, Words, fill_slots
 from learners.schema.schema import Attribute
 
 MAX_PLANS = 8  # Arrow schemas remembered; a training has one, a served model as many as its clients
@@ -33,36 +33,23 @@ NUMBERS = {
 TIMES = {pa.date32(): kernels.DAYS, pa.timestamp("us"): kernels.MICROSECONDS}  # others by pyarrow, slower
 TEXT = {pa.string(): kernels.TEXT32, pa.large_string(): kernels.TEXT64}
 BYTES = (pa.uint8(), pa.int8())
+MAX_ROOMY_SLOTS = 1024  # of a table of words
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
 class BatchPlan(NamedTuple):
-    """What to do with the columns of batches of one Arrow schema.
-
-    Attributes
-    ----------
-    arrow_schema : pa.Schema
-    columns : kernels.Plan
-        For the kernel.
-    byte_tables : (., 256) codes
-    largest : (.,) int64
-    slow : list of (attribute, column)
-        For whoever makes codes of columns that the kernel does not read.
-    absent : list of int
-        Attributes without a column.
-    others : list of int
-        Columns without an attribute.
-    """
+    """What to do with the columns of batches of one Arrow schema."""
 
     arrow_schema: pa.Schema
-    columns: kernels.Plan
-    byte_tables: Codes
-    largest: Codes
+    columns: kernels.Plan  # for the kernel
+    byte_tables: Codes  # (., 256) codes
+    largest: Codes  # (.,) int64
+    # List of (attribute, column): for whoever makes codes of columns that the kernel does not read.
     slow: list[tuple[int, int]]
-    absent: list[int]
-    others: list[int]
+    absent: list[int]  # attributes without a column
+    others: list[int]  # columns without an attribute
 
 
 class BatchEncoder:
@@ -70,7 +57,6 @@ class BatchEncoder:
 
     Parameters
     ----------
-    attributes : sequence of Attribute
     dtype : type
         Of the codes.
     slowly : callable
@@ -102,34 +88,20 @@ class BatchEncoder:
         """Codes (n_attributes, n_rows) of a batch; absent columns get the unseen code. See `codes_and_most`."""
         return self.codes_and_most(batch, is_trusted)[0]
 
-    def codes_and_most(
-        self, batch: pa.RecordBatch, is_trusted: bool = True, room: Codes | None = None, start: int = 0
-    ) -> tuple[Codes, Integers]:
+    def codes_and_most(self, batch: pa.RecordBatch, is_trusted: bool = True) -> tuple[Codes, Integers]:
         """Codes (n_attributes, n_rows) of a batch, and the largest of each attribute (n_attributes,) int64.
 
-        Parameters
-        ----------
-        is_trusted : bool
-            False if it comes from outside: it is then checked as `batch.validate(full=True)` does. Indices into dictionaries
-            are checked in any case: Parquet's pages may be damaged.
-        room : (n_attributes, at least start + n_rows) codes, C-contiguous, optional
-            Where they are written, from the column `start` on; what is returned is a part of it.
-
-        Raises
-        ------
-        SchemaError
-            If the type of a column does not fit.
-        InvalidBuffers
-            If a buffer holds what it must not.
+        `is_trusted`: false if it comes from outside: it is then checked as `batch.validate(full=True)` does. Indices into
+        dictionaries are checked in any case: Parquet's pages may be damaged.
+        Raises SchemaError if the type of a column does not fit; InvalidBuffers if a buffer holds what it must not.
         """
         plan = self.plan_of(batch.schema)
         if not is_trusted:
             check(batch, full=False)
             for place in plan.others:
                 check_column(batch, place)
-        whole = np.empty((len(self.attributes), batch.num_rows), self.dtype) if room is None else room
-        stop = start + batch.num_rows
-        x, most = whole[:, start:stop], np.zeros(len(self.attributes), np.int64)
+        x: Codes = np.empty((len(self.attributes), batch.num_rows), self.dtype)
+        most = np.zeros(len(self.attributes), np.int64)
         for i in plan.absent:
             x[i] = most[i] = self.attributes[i].n_values
         for i, place in plan.slow:
@@ -146,8 +118,7 @@ class BatchEncoder:
             lent = batch.__arrow_c_array__()  # given back when the capsules are forgotten
             address = np.uint64(_pointer(lent[1], b"arrow_array"))
             tables = (plan.byte_tables, plan.largest)
-            rows = (start, stop)
-            kernels.batch_codes(address, plan.columns, self.words, tables, self.cuts, whole, rows, found, largest)
+            kernels.batch_codes(address, plan.columns, self.words, tables, self.cuts, x, found, largest)
             del lent
             if found.any():
                 self._look_closer(batch, plan, found, x, is_trusted)
@@ -253,12 +224,7 @@ class IndexCheck:
         self._indexed: tuple[pa.Schema, Integers, Integers] | None = None
 
     def require_sound(self, batch: pa.RecordBatch, path: str) -> None:
-        """Refuse a batch of the file at a path with such indices.
-
-        Raises
-        ------
-        SourceError
-        """
+        """Refuse a batch of the file at a path with such indices. Raises SourceError."""
         place = self.unsound_column(batch)
         if place >= 0:
             raise SourceError(
@@ -285,12 +251,7 @@ class IndexCheck:
 
 
 def check(values: pa.RecordBatch | pa.Array, full: bool = True) -> None:
-    """Let Arrow look at a batch or a column: only at lengths, or at every value.
-
-    Raises
-    ------
-    InvalidBuffers
-    """
+    """Let Arrow look at a batch or a column: only at lengths, or at every value. Raises InvalidBuffers."""
     try:
         values.validate(full=full)
     except pa.ArrowInvalid as error:
@@ -298,13 +259,7 @@ def check(values: pa.RecordBatch | pa.Array, full: bool = True) -> None:
 
 
 def check_column(batch: pa.RecordBatch, place: int) -> None:
-    """Let Arrow look at every value of a column.
-
-    Raises
-    ------
-    InvalidBuffers
-        Naming the column.
-    """
+    """Let Arrow look at every value of a column. Raises InvalidBuffers naming the column."""
     try:
         check(batch.column(place))
     except InvalidBuffers as error:
@@ -312,12 +267,7 @@ def check_column(batch: pa.RecordBatch, place: int) -> None:
 
 
 def sound_column(batch: pa.RecordBatch, place: int) -> pa.Array:
-    """A column, whose indices into a dictionary, if it has any, have been looked at.
-
-    Raises
-    ------
-    InvalidBuffers
-    """
+    """A column, whose indices into a dictionary, if it has any, have been looked at. Raises InvalidBuffers."""
     column = batch.column(place)
     if isinstance(column, pa.DictionaryArray):
         check_column(batch, place)
@@ -328,3 +278,32 @@ def is_textual(attribute: Attribute) -> bool:
     """Whether the values of an attribute are words, and no times, which may be written otherwise."""
     is_text = attribute.kind == "nominal" and bool(attribute.values) and isinstance(attribute.values[0], str)
     return is_text and what_time(attribute.arrow_type) is None
+
+
+def word_table(values: Sequence[str], first_code: int) -> Words:
+    """The table of distinct texts, whose codes ascend from `first_code` on; it has a power of two of slots."""
+    encoded = [value.encode() for value in values]
+    text = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
+    starts = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    n_slots = 1 << max(3, (2 * len(values)).bit_length())
+    # A second probe is a branch that nobody can foretell, so a small table grows until there is none.
+    most = max(n_slots, min(MAX_ROOMY_SLOTS, 16 * n_slots))
+    while True:
+        slots = np.zeros((n_slots, 4), np.int64)
+        slots[:, LENGTH] = -1
+        words = Words(slots, np.zeros(sum(len(word) // 8 for word in encoded) + 1, np.int64))
+        n_displaced = fill_slots(np.uint64(text.ctypes.data), starts, first_code, n_slots - 1, words)
+        if not n_displaced or n_slots >= most:
+            return words
+        n_slots *= 2
+
+
+def joined(tables: Sequence[Words]) -> tuple[Words, Integers, Integers]:
+    """Several tables in one, and the first slot and the mask of each."""
+    if not tables:
+        tables = [word_table([], 0)]
+    n_slots = np.array([len(table.slots) for table in tables], np.int64)
+    shifts = np.cumsum([0, *(table.more.size for table in tables)])
+    slots = np.concatenate([table.slots for table in tables])
+    slots[:, BEGIN] += np.repeat(shifts[:-1], n_slots)
+    return Words(slots, np.concatenate([table.more for table in tables])), np.cumsum(n_slots) - n_slots, n_slots - 1

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.errors import MOST_NAMED, SchemaError, UnknownColumn
+from learners.errors import MOST_NAMED, InvalidParameter, SchemaError, UnknownColumn
 from learners.kernels.arrays import Codes, Floats, freeze, frozen
 from learners.schema.chunk import Chunk
 from learners.schema.clocks import TICKS, as_seconds, clock_of, is_moment, what_time
@@ -23,15 +23,8 @@ ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
     """A column as (n,) float64: null becomes NaN, times become seconds since 1970.
 
-    Parameters
-    ----------
-    arrow_type : str
-        Of the column in training, in whose unit times of day and durations are told; by default in their own.
-
-    Raises
-    ------
-    SchemaError
-        If the column is not numeric.
+    `arrow_type`: of the column in training, in whose unit times of day and durations are told; by default in their own.
+    Raises SchemaError if the column is not numeric.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -200,25 +193,10 @@ class Encoder:
         # The code after the last stands for classes that training never saw. One type for all needs one form of the kernels.
         self.target = batch_encoder((Attribute(schema.target or "", "nominal", values),), schema.code_dtype)
 
-    def attributes(self, batch: pa.RecordBatch, is_trusted: bool = True) -> Codes:
-        """Codes (n_attributes, n_rows) of a record batch; absent columns get the unseen code. See `BatchEncoder.codes`.
-
-        Raises
-        ------
-        SchemaError
-            If the type of a column does not fit.
-        InvalidBuffers
-            If a batch that is not trusted is not valid.
-        """
-        return self.inputs.codes(batch, is_trusted)
-
     def numbers(self, batch: pa.RecordBatch) -> Floats | None:
         """The numbers that a chunk of the schema has beside the codes, if any.
 
-        Raises
-        ------
-        SchemaError
-            If the type of a column does not fit.
+        Raises SchemaError if the type of a column does not fit.
         """
         if not self.schema.continuous:
             return None
@@ -234,10 +212,7 @@ class Encoder:
     def classes(self, batch: pa.RecordBatch) -> Codes:
         """Codes (n_rows,) of the class, of the type that those of the attributes have.
 
-        Raises
-        ------
-        SchemaError
-            If a row has no class, or one that the model does not know.
+        Raises SchemaError if a row has no class, or one that the model does not know.
         """
         if self.schema.target is None:
             return np.zeros(batch.num_rows, self.schema.code_dtype)
@@ -259,32 +234,16 @@ class Encoder:
     def training_chunk(self, batch: pa.RecordBatch, where: str) -> Chunk:
         """A chunk all of whose values are in the domains, as counting needs.
 
-        Raises
-        ------
-        SchemaError
-            If a value is not in its domain, naming column and file.
-        UnknownColumn
-            If a column is absent.
+        Raises SchemaError if a value is not in its domain, naming column and file; UnknownColumn if a column is absent.
         """
-        y = self.training_classes(batch, where)
-        return Chunk(self.training_codes(batch, where), y, self.numbers(batch))
-
-    def training_classes(self, batch: pa.RecordBatch, where: str) -> Codes:
-        """The classes of a training chunk, once all columns are there; raises as `training_chunk` does."""
         if self.inputs.plan_of(batch.schema).absent or self.target.plan_of(batch.schema).absent:
             known = set(batch.schema.names)
             for name in self.schema.columns:
                 if name not in known:
                     raise UnknownColumn(name, batch.schema.names)
         try:
-            return self.classes(batch)
-        except SchemaError as error:
-            raise SchemaError(f"{where}: {error}", error.column) from error
-
-    def training_codes(self, batch: pa.RecordBatch, where: str, room: Codes | None = None, start: int = 0) -> Codes:
-        """The codes of a training chunk, in a room if one is given; raises as `training_chunk` does."""
-        try:
-            x, most = self.inputs.codes_and_most(batch, room=room, start=start)
+            y = self.classes(batch)
+            x, most = self.inputs.codes_and_most(batch)
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}", error.column) from error
         too_large = most >= self.schema.domain_sizes
@@ -297,7 +256,7 @@ class Encoder:
                 f"{where}: column {name!r} holds {value}, which the given schema does not know. Fit the schema again.",
                 name,
             )
-        return x
+        return Chunk(x, y, self.numbers(batch))
 
 
 def encoder_of(schema: Schema) -> Encoder:
@@ -330,6 +289,9 @@ def encode(
     InvalidBuffers
         If what is not trusted is not valid.
     """
+    if not isinstance(batch, pa.RecordBatch | pa.Table) or not isinstance(schema, Schema):
+        kinds = f"{type(batch).__name__}, {type(schema).__name__}"
+        raise InvalidParameter("batch, schema", kinds, "give a RecordBatch or a Table, and a Schema")
     encoder = encoder_of(schema)
     with_class = with_class and schema.target is not None and schema.target in batch.schema.names
     batches = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
@@ -344,16 +306,13 @@ def encode(
             np.concatenate(y) if with_class else None,
             np.concatenate(own, axis=1) if own else None,
         )
-    codes = encoder.attributes(batches[0], is_trusted)  # first, as it checks every column
+    codes = encoder.inputs.codes(batches[0], is_trusted)  # first, as it checks every column
     return Chunk(codes, encoder.classes(batches[0]) if with_class else None, encoder.numbers(batches[0]))
 
 
 def class_codes(batch: pa.RecordBatch, schema: Schema) -> Codes:
     """Codes (n_rows,) of the class, `n_classes` or more where it is null or was never seen in training.
 
-    Raises
-    ------
-    SchemaError
-        If the type of the class column does not fit.
+    Raises SchemaError if the type of the class column does not fit.
     """
     return np.asarray(encoder_of(schema).target.codes(batch)[0])

@@ -23,10 +23,7 @@ def nominal_forms(column: pa.Array, name: str) -> tuple[pa.Array, Mask]:
     These are fractions, whole numbers that need more than 64 bits with a sign, and moments outside the years 1 to 9999. A form
     stands for one value only: nothing is rounded.
 
-    Raises
-    ------
-    SchemaError
-        If the type has no such form.
+    Raises SchemaError if the type has no such form.
     """
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
@@ -59,10 +56,7 @@ def nominal_forms(column: pa.Array, name: str) -> tuple[pa.Array, Mask]:
 def plain_values(column: pa.Array, name: str) -> pa.Array:
     """A nominal column as strings, int64 or booleans, NaN as null.
 
-    Raises
-    ------
-    SchemaError
-        If the type, or one of the values, has no such form.
+    Raises SchemaError if the type, or one of the values, has no such form.
     """
     values, is_other = nominal_forms(column, name)
     if is_other.any():
@@ -74,10 +68,7 @@ def plain_values(column: pa.Array, name: str) -> pa.Array:
 def distinct(column: pa.Array, name: str) -> tuple[pa.Array, Codes, Mask]:
     """Distinct values of a nominal column, the index of each row's value, and where it is null.
 
-    Raises
-    ------
-    SchemaError
-        As `plain_values`.
+    Raises SchemaError as `plain_values` does.
     """
     column = dictionary_of(column, name)
     values = plain_values(column.dictionary, name)
@@ -85,13 +76,7 @@ def distinct(column: pa.Array, name: str) -> tuple[pa.Array, Codes, Mask]:
 
 
 def dictionary_of(column: pa.Array, name: str) -> pa.DictionaryArray:
-    """A column with its distinct values apart.
-
-    Raises
-    ------
-    SchemaError
-        If the type has no nominal form.
-    """
+    """A column with its distinct values apart. Raises SchemaError if the type has no nominal form."""
     if pa.types.is_dictionary(column.type):
         return column
     try:

@@ -219,10 +219,7 @@ def _value_code(attribute: Attribute) -> Callable[[object], int]:
 def encode_records(records: Sequence[Mapping[str, object]], schema: Schema) -> Chunk:
     """Encode rows given as mappings from column to raw value; absent columns get the unseen code.
 
-    Raises
-    ------
-    SchemaError
-        Naming the row and the column of a value of the wrong type.
+    Raises SchemaError naming the row and the column of a value of the wrong type.
     """
     x = np.empty((schema.n_attributes, len(records)), schema.code_dtype)
     for i, (name, code, absent) in enumerate(value_encoders(schema)):
@@ -270,10 +267,7 @@ def _all_at_once(attribute: Attribute, values: Sequence[object], codes: Codes) -
 def encode_columns(columns: Mapping[str, Sequence[object]], schema: Schema) -> Chunk:
     """Encode rows given as mappings from column to the list of its raw values.
 
-    Raises
-    ------
-    SchemaError
-        If lengths differ, or naming the row and the column of a value of the wrong type.
+    Raises SchemaError if lengths differ, or naming the row and the column of a value of the wrong type.
     """
     n_rows = check_lengths({name: len(values) for name, values in columns.items()})
     x = np.empty((schema.n_attributes, n_rows), schema.code_dtype)
@@ -322,7 +316,6 @@ def record_classifier(
 
     Parameters
     ----------
-    model : Model
     observing : Observing, optional
         Is given each record with its codes and probabilities.
 

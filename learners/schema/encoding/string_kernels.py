@@ -20,19 +20,12 @@ SLOT_BYTES = 32
 
 
 class Words(NamedTuple):
-    """The hash tables of several domains, one behind the other, with open addressing.
+    """The hash tables of several domains, one behind the other, with open addressing."""
 
-    Attributes
-    ----------
-    slots : (n_slots, 4) int64
-        A text in each: its bytes (-1: the slot is empty), the first eight of them as a little-endian number filled up with
-        zeros, where the rest of a longer one begins in `more`, and its code.
-    more : (n_words,) int64
-        The numbers of longer texts from the second on.
-    """
-
+    # (n_slots, 4) int64: a text in each: its bytes (-1: the slot is empty), the first eight of them as a little-endian
+    # number filled up with zeros, where the rest of a longer one begins in `more`, and its code.
     slots: Integers
-    more: Integers
+    more: Integers  # (n_words,) int64: the numbers of longer texts from the second on
 
 
 @inner_kernel

@@ -30,7 +30,6 @@ class Views:
     ----------
     schema : Schema
         With one attribute for each view, those of a column side by side; names repeat.
-    base : Schema
     attribute : (n_views,) int64
         The attribute that each view is of.
     """

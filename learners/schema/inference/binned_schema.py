@@ -20,19 +20,10 @@ def binned_schema(summaries: ColumnSummaries, max_bin: int, known: Mapping[str, 
     Histogram boosting bins numbers by their quantiles before it looks for splits. Doing that in the schema gives trees
     over codes that any model file, job or request can carry.
 
-    Parameters
-    ----------
-    summaries : ColumnSummaries
-        With a target.
-    max_bin : int
-        A column with no more distinct values keeps them all apart; cut points that the user gave stay.
-    known : mapping of str to tuple of float, optional
-        Cut points of columns that have them from elsewhere.
-
-    Raises
-    ------
-    EmptyData, SchemaError
-        As `ColumnSummaries.build_schema`.
+    `summaries`: with a target.
+    `max_bin`: a column with no more distinct values keeps them all apart; cut points that the user gave stay.
+    `known`: cut points of columns that have them from elsewhere.
+    Raises EmptyData or SchemaError as `ColumnSummaries.build_schema` does.
     """
     return summaries.build_schema(lambda name, histogram: known.get(name) or quantile_cut_points(histogram, max_bin))
 

@@ -94,13 +94,7 @@ class Column:
         return {int(x): int(n) for x, n in zip(numbers, self.histogram.counts.sum(axis=1), strict=True)}
 
     def as_states(self, name: str) -> Column:
-        """The same column as nominal.
-
-        Raises
-        ------
-        SchemaError
-            If there are numbers that are not whole.
-        """
+        """The same column as nominal. Raises SchemaError if there are numbers that are not whole."""
         if self.kind != "numeric":
             return self
         if not self.has_states(self.histogram.keys.size):
@@ -116,10 +110,7 @@ class Column:
     def has_type(self, arrow_type: str, kind: str, name: str) -> None:
         """Note the type; of several that files may have (int32, double) one that does not depend on their order.
 
-        Raises
-        ------
-        SchemaError
-            If they count time in different units, as their numbers do not compare.
+        Raises SchemaError if they count time in different units, as their numbers do not compare.
         """
         if kind == self.kind == "numeric" and clock_of(arrow_type) != clock_of(self.arrow_type):
             raise SchemaError(
@@ -192,10 +183,7 @@ def nominal_attribute(
 ) -> Attribute | LeftOut:
     """The attribute of a nominal column; a constant or an identifier is left out.
 
-    Raises
-    ------
-    InvalidParameter
-        If the user gives more values than an attribute may have.
+    Raises InvalidParameter if the user gives more values than an attribute may have.
     """
     has_missing = column.n_missing > 0
     if column.is_overfull:
@@ -227,10 +215,7 @@ def in_order(found: Mapping[str, Column], names: Iterable[str]) -> dict[str, Col
 def with_overrides(schema: Schema, overrides: Mapping[str, ColumnOverride]) -> Schema:
     """The schema with what is said of its files and of rows without a class.
 
-    Raises
-    ------
-    InvalidParameter
-        If rows of a class count that there is not.
+    Raises InvalidParameter if rows of a class count that there is not.
     """
     of_target = overrides.get(schema.target or "")
     null_class, weight = (None, None) if of_target is None else (of_target.null_class, of_target.weight)
@@ -251,10 +236,7 @@ def refreshed(
 ) -> Schema:
     """The kept attributes with the domains that their columns have now.
 
-    Raises
-    ------
-    SchemaError
-        If a column has too many values to count them.
+    Raises SchemaError if a column has too many values to count them.
     """
     attributes = []
     for attribute in kept.attributes:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Array, Integers
-from learners.kernels.jit import bits_of_float64, inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 ODD = np.uint64(0x9E3779B97F4A7C15)
 EMPTY = -1
@@ -16,19 +16,11 @@ REVERSED = 0x7FFF_FFFF_FFFF_FFFF
 
 
 class Slots(NamedTuple):
-    """A hash table of keys with open addressing.
+    """A hash table of keys with open addressing."""
 
-    Attributes
-    ----------
-    places : (2^bits,) int32
-        The place of a key among `keys`, or EMPTY.
-    keys : (capacity,) int64
-    counts : (capacity, n_classes) int64
-    """
-
-    places: Array
-    keys: Integers
-    counts: Integers
+    places: Array  # (2^bits,) int32: the place of a key among `keys`, or EMPTY
+    keys: Integers  # (capacity,) int64
+    counts: Integers  # (capacity, n_classes) int64
 
 
 @inner_kernel
@@ -60,7 +52,7 @@ def count_numbers(x, y, start, level, slots, n):
         if np.isnan(number):
             n_missing += 1
             continue
-        key = bits_of_float64(number + 0.0)  # + 0.0 makes one zero of the two
+        key = np.float64(number + 0.0).view(np.int64)  # + 0.0 makes one zero of the two
         if key < 0:
             key ^= REVERSED
         key >>= level

@@ -16,10 +16,7 @@ class Tally:
 
     Sorting every batch for a histogram of its own, and merging these, took most of the time of a schema pass.
 
-    Parameters
-    ----------
-    level : int
-        Bits of the keys that are dropped from the beginning.
+    `level`: bits of the keys that are dropped from the beginning.
     """
 
     def __init__(self, level: int = 0) -> None:

@@ -16,7 +16,7 @@ from learners.schema.classes import check_classes, check_rows_of_classes, distin
 from learners.schema.clocks import in_one_form
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encoding.encode import numbers
-from learners.schema.inference.category_counts import ValueTally, plain
+from learners.schema.inference.category_counts import ValueTally, plain, value_counts
 from learners.schema.inference.column_summary import (
     Column,
     are_whole,
@@ -30,7 +30,6 @@ from learners.schema.inference.column_summary import (
     refreshed,
     with_overrides,
 )
-from learners.schema.inference.value_counts import value_counts
 from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, reading_of
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
@@ -134,12 +133,7 @@ class ColumnSummaries:
         return ColumnSummaries(self.target, self.overrides, kept=self.kept, max_states=self.max_states, **limits)
 
     def update(self, rows: pa.RecordBatch) -> None:
-        """Add a record batch.
-
-        Raises
-        ------
-        UnknownColumn, SchemaError
-        """
+        """Add a record batch. Raises UnknownColumn or SchemaError."""
         required = [name for name in self.overrides if name != ALL] if self.kept is None else []
         for name in [*required, *([self.target] if self.target is not None else [])]:
             if name not in rows.schema.names:
@@ -245,17 +239,9 @@ class ColumnSummaries:
     def build_schema(self, cut_points: CutPoints | None = None) -> Schema:
         """The schema: domains sorted, cut points found, useless columns left out with the reason.
 
-        Parameters
-        ----------
-        cut_points : callable, optional
-            Finds those of a numeric column from its name and histogram; by default MDL's with a target, and equal frequencies without.
-
-        Raises
-        ------
-        EmptyData
-            If there were no rows.
-        SchemaError
-            If the target has a single value, or no column is left.
+        `cut_points`: finds those of a numeric column from its name and histogram; by default MDL's with a target, and equal
+        frequencies without. Raises EmptyData if there were no rows; SchemaError if the target has a single value, or no
+        column is left.
         """
         if not self.n_rows:
             raise EmptyData("There are no rows to learn from.")

@@ -4,13 +4,11 @@ from starlette.requests import Request
 
 from learners.schema import Schema
 from service import product
-from service.console.pages import page, whole_number, workspace_of
+from service.console.pages import page, part_of_list, workspace_of
 from service.console.rendering import Call
 from service.product.inference.metric_words import interval
 from service.requests.json_values import JSONObject
 
-PER_PAGE = 50
-MOST = 500
 N_SERIES = 4
 FEW_CLASSES = 20  # of a column that may be meant as the one to predict
 
@@ -19,8 +17,7 @@ FEW_CLASSES = 20  # of a column that may be meant as the one to predict
 def datasets(request: Request) -> JSONObject:
     """By name."""
     workspace = workspace_of(request)
-    limit = whole_number(request.query_params.get("limit"), PER_PAGE, MOST)
-    listed = product.list_datasets(workspace, limit, request.query_params.get("cursor"))
+    listed = product.list_datasets(workspace, *part_of_list(request))
     return {"datasets": listed.items, "next_cursor": listed.next_cursor, "calls": [Call("GET", "/v1/datasets")]}
 
 

@@ -6,13 +6,11 @@ from typing import cast, get_args
 from starlette.requests import Request
 
 from service import product
-from service.console.pages import page, whole_number, workspace_of
+from service.console.pages import page, part_of_list, workspace_of
 from service.console.rendering import Call
 from service.jobs.queue import State
 from service.requests.json_values import JSONObject
 
-PER_PAGE = 50
-MOST = 500
 N_LINES = 200
 STATES = get_args(State)
 # Of a line: what the page of the job says already, or shows elsewhere.
@@ -24,8 +22,8 @@ def jobs(request: Request) -> JSONObject:
     """Newest first, of one state if asked."""
     workspace, parameters = workspace_of(request), request.query_params
     state = cast("State", parameters["state"]) if parameters.get("state") in STATES else None
-    limit = whole_number(parameters.get("limit"), PER_PAGE, MOST)
-    listed = product.job_queue(workspace).list(state=state, limit=limit, cursor=parameters.get("cursor"))
+    limit, cursor = part_of_list(request)
+    listed = product.job_queue(workspace).list(state=state, limit=limit, cursor=cursor)
     return {
         "jobs": listed.items,
         "next_cursor": listed.next_cursor,

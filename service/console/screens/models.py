@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from learners.schema.labels import choices
 from service import product
-from service.console.pages import page, whole_number, workspace_of
+from service.console.pages import MOST, page, part_of_list, workspace_of
 from service.console.rendering import Call
 from service.product.views.reports import LOSSES
 from service.requests.json_values import JSONMapping, JSONObject
@@ -17,8 +17,6 @@ from service.workspace import Workspace
 from storage.errors import StorageError
 from storage.models.models import ModelVersion
 
-PER_PAGE = 50
-MOST = 500
 N_DECISIONS = 20
 MOST_SHARES = 12
 MOST_EXAMPLE = 20
@@ -34,8 +32,7 @@ def model(request: Request) -> JSONObject:
     workspace, reference = workspace_of(request), request.path_params["reference"]
     shown = product.find_version(workspace, reference)
     name = shown.name
-    limit = whole_number(request.query_params.get("limit"), PER_PAGE, MOST)
-    listed = product.list_versions(workspace, name, limit, request.query_params.get("cursor"))
+    listed = product.list_versions(workspace, name, *part_of_list(request))
     metrics = [each for each in metric_names(listed.items) if each in FIRST_METRICS]
     report, predict, damage = None, None, None
     try:

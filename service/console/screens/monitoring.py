@@ -91,12 +91,7 @@ def of_model(request: Request) -> JSONObject:
 
 
 def moment_of(text: str | None) -> datetime | None:
-    """The moment that an address names; now if it names none.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """The moment that an address names, now if it names none; InvalidRequest if it is no moment."""
     if not text:
         return None
     try:

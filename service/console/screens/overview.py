@@ -9,7 +9,7 @@ from itertools import islice
 from starlette.requests import Request
 
 from service import product
-from service.console.pages import page, whole_number, workspace_of
+from service.console.pages import MOST, page, part_of_list, workspace_of
 from service.console.rendering import Call
 from service.requests.json_values import JSONObject
 from service.workspace import Workspace
@@ -17,8 +17,6 @@ from storage.control.paging import pages
 from storage.errors import NotFound
 from storage.models.models import CHAMPION, RegisteredModel
 
-PER_PAGE = 50
-MOST = 500
 N_JOBS = 10
 
 
@@ -38,13 +36,13 @@ def overview(request: Request) -> JSONObject:
     """Models by name, with what is served of each; jobs that run or wait."""
     workspace, parameters = workspace_of(request), request.query_params
     search, sort = parameters.get("q", "").strip(), parameters.get("sort", "")
-    cursor = parameters.get("cursor")
+    limit, cursor = part_of_list(request)
     if search or sort in SORTS:  # of all models, not of one page
         found = islice(pages(partial(product.list_models, workspace)), MOST)
         lines = [line for model in found if matches(line := line_of(workspace, model), search)]
         next_cursor = None
     else:
-        listed = product.list_models(workspace, whole_number(parameters.get("limit"), PER_PAGE, MOST), cursor)
+        listed = product.list_models(workspace, limit, cursor)
         lines, next_cursor = [line_of(workspace, model) for model in listed.items], listed.next_cursor
     queue = product.job_queue(workspace)
     return {

@@ -6,14 +6,13 @@ from starlette.requests import Request
 
 from learners.registry import recipes
 from service import product
-from service.console.pages import columns_to_choose, page, workspace_of
+from service.console.pages import MOST, columns_to_choose, page, workspace_of
 from service.console.rendering import Call, role_of
 from service.jobs.cron import Cron
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from storage.control.keys import Role
 
-MOST = 500
 N_RUNS = 5
 N_NEXT = 3
 NIGHTLY = "0 3 * * *"
@@ -65,12 +64,7 @@ def settings(request: Request) -> JSONObject:
 
 
 def next_runs(cron: str, timezone: str) -> list[datetime]:
-    """When a schedule is due next, in UTC.
-
-    Raises
-    ------
-    InvalidRequest
-    """
+    """When a schedule is due next, in UTC; InvalidRequest if its times cannot be read."""
     times, found = Cron(cron, timezone), [datetime.now(UTC)]
     while len(found) <= N_NEXT:
         found.append(times.after(found[-1]))

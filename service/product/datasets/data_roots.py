@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from learners.errors import redacted
-from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.csv.types import declared_types
 from learners.passes.sources.lake.finding import named
 from learners.passes.sources.source import Source
 from learners.schema import Schema
@@ -32,30 +32,22 @@ def open_source(
     schema: Schema | None = None,
     at: str | None = None,
 ) -> Source:
-    """The rows of files, or of a registered data set.
+    """The rows of files, globs, folders or URIs, or else of a registered data set.
+
+    Raises OutsideRoots, SourceError or NotFound.
 
     Parameters
     ----------
-    uris : sequence of str, optional
-        Files, globs, folders or URIs; else those of `dataset`.
-    is_remote : bool
-        Whether they came over REST: then they, and the files that they lead to, must lie in the data roots.
-    columns : mapping, optional
-        What the request says of columns, beside what is registered with the data set.
-    schema : Schema, optional
-        Of the model that is to read the rows; it and `columns` tell which columns of CSV and JSON lines are text.
-    at : str, optional
-        Version or time of a lake table.
-
-    Raises
-    ------
-    OutsideRoots, SourceError, NotFound
+    is_remote : whether they came over REST: then they, and the files that they lead to, must lie in the data roots
+    columns : what the request says of columns, beside what is registered with the data set
+    schema : of the model that is to read the rows; it and `columns` tell which columns of CSV and JSON lines are text
+    at : version or time of a lake table
     """
     refuse_secrets(uris or ())
     registered = None if uris is not None else datasets.get_dataset(workspace.control, str(dataset))
     found = list(uris or ()) if registered is None else list(registered.uris)
     known = {} if registered is None else dict(registered.columns)
-    types = told_types(schema, known | dict(columns or {}))
+    types = declared_types(schema, known | dict(columns or {}))
     order = [] if registered is None else column_order(workspace, registered.name)
     if not is_remote:
         return Source.open(found, types=types, at=at).ordered(order)
@@ -69,9 +61,7 @@ def open_source(
 def refuse_secrets(uris: Sequence[str]) -> None:
     """Refuse URIs that carry a password or a signature: they are stored with jobs, data sets and models, and shown.
 
-    Raises
-    ------
-    InvalidRequest
+    Raises InvalidRequest.
     """
     for uri in uris:
         shown = redacted(uri)
@@ -122,12 +112,7 @@ def plain_parameters(parameters: JSONMapping) -> JSONObject:
 
 
 def check_roots(uris: Sequence[str], settings: Settings) -> None:
-    """Refuse URIs outside the configured data roots, and files of the system wherever the roots are.
-
-    Raises
-    ------
-    OutsideRoots
-    """
+    """Refuse URIs outside the configured data roots, and files of the system wherever the roots are (OutsideRoots)."""
     if uris and settings.needs_keys and not settings.data_roots:
         raise OutsideRoots(
             "This server may not read any data set yet: set FEWPASS_DATA_ROOTS to the folders or URI prefixes, "

@@ -31,14 +31,9 @@ _METADATA = b"fewpass.database"
 
 @dataclass(frozen=True)
 class DatabaseQuery:
-    """A query on a database, as a URI names it.
+    """A query on a database, as a URI names it; the URI is as it is shown and kept, without secrets.
 
-    Parameters
-    ----------
-    uri : str
-        As it is shown and kept, without secrets.
-    place : str
-        What is opened: the path of a DuckDB file, or the URI of a PostgreSQL server with its secret.
+    `place` is what is opened: the path of a DuckDB file, or the URI of a PostgreSQL server with its secret.
     """
 
     uri: str
@@ -71,12 +66,7 @@ def database_query(uri: str) -> DatabaseQuery:
     `duckdb://shop.db?table=orders`, `duckdb:///data/shop.db?query=SELECT …`, `postgresql://ana@host/shop?query=SELECT …`, and
     `credentials://shop?query=SELECT …` with such a URI in FEWPASS_CREDENTIALS_SHOP. A query with spaces is taken as it stands, one without
     is percent-decoded.
-
-    Raises
-    ------
-    InvalidRequest
-        If the URI carries a secret.
-    SourceError
+    Raises InvalidRequest if the URI carries a secret, SourceError.
     """
     refuse_secrets([uri])
     match = _QUESTION.search(uri)
@@ -99,14 +89,9 @@ def database_query(uri: str) -> DatabaseQuery:
 def with_rows_of_databases(workspace: Workspace, uris: Sequence[str]) -> list[str]:
     """The URIs, with a Parquet file in place of each that names a database.
 
-    The query runs once, now; the file in the workspace's folder `queries` replaces that of an earlier run. So all passes see the same
-    rows, and a refresh counts the file anew if they have changed.
-
-    Raises
-    ------
-    InvalidRequest, SourceError
-    Unwritable
-        If the disk does not take the rows.
+    The query runs once, now; the file in the workspace's folder `queries` replaces that of an earlier run. So all
+    passes see the same rows, and a refresh counts the file anew if they have changed. Raises InvalidRequest or
+    SourceError, Unwritable if the disk does not take the rows.
     """
     return [str(_written(workspace, database_query(uri))) if is_database(uri) else uri for uri in uris]
 

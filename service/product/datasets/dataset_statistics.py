@@ -26,12 +26,7 @@ SNAPSHOT = "snapshot.json"  # of a lake table, that the last training counted
 class Ledger:
     """The statistics of one data set and what belongs to them.
 
-    Parameters
-    ----------
-    directory : Path
-        Where rules and schemas are, whether or not statistics are kept.
-    checkpoints : JobCheckpoints or None
-        Of the job that trains.
+    Rules and schemas are in `directory`, whether or not statistics are kept; the checkpoints are of the job that trains.
     """
 
     def __init__(
@@ -52,9 +47,7 @@ class Ledger:
     def schema(self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object]) -> Kept | None:
         """That of the last training for this target and these columns, by a learner that cuts numbers alike.
 
-        Raises
-        ------
-        CorruptFile
+        Raises CorruptFile if it is damaged.
         """
         path = self._schema_path(target, overrides, cuts_by)
         if not path.exists():

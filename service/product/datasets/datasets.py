@@ -8,7 +8,7 @@ from typing import Literal
 from learners.errors import UnknownColumn
 from learners.passes.engine import collect
 from learners.passes.row_weights import with_weights
-from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.csv.types import declared_types
 from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source, SourceFile
 from learners.schema import Schema
@@ -41,10 +41,8 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
 
     Parameters
     ----------
-    request : DatasetRequest
-        Name, URIs, target and overrides.
-    is_remote : bool
-        Whether the request came over REST, where the data roots bind.
+    request : name, URIs, target and overrides
+    is_remote : whether the request came over REST, where the data roots bind
 
     Raises
     ------
@@ -106,11 +104,8 @@ def dataset_columns(workspace: Workspace, name: str) -> Sequence[str]:
 def check_columns(workspace: Workspace, name: str, columns: Sequence[str], at: str | None, *, is_remote: bool) -> None:
     """Refuse columns that a registered data set has not.
 
-    Its files may have changed since its columns were noted, so they are opened before a column is refused.
-
-    Raises
-    ------
-    NotFound, CorruptFile, OutsideRoots, SourceError, UnknownColumn
+    Its files may have changed since its columns were noted, so they are opened before a column is refused. Raises
+    NotFound, CorruptFile, OutsideRoots, SourceError or UnknownColumn.
     """
     if set(columns) <= set(dataset_columns(workspace, name)):
         return
@@ -159,7 +154,7 @@ def summarise(workspace: Workspace, run: Run) -> JSONObject:
 
 def schema_of_files(uris: Sequence[str], target: str | None, columns: JSONMapping, report: Report) -> Schema:
     """The schema of files that are not registered."""
-    source = Source.open(list(uris), types=told_types(None, columns))
+    source = Source.open(list(uris), types=declared_types(None, columns))
     return schema_of(source, target, columns, None, report)
 
 

@@ -9,9 +9,7 @@ TARGET = "customer"
 def customers(n_rows: int, seed: int) -> pa.Table:
     """Customers who leave or stay, a row each, drawn by `seed`.
 
-    Returns
-    -------
-    Table of the columns contract, months, internet, calls, payment, price and the class `customer`
+    The columns are contract, months, internet, calls, payment, price and the class `customer`.
     """
     rng = np.random.default_rng(seed)
     contract = rng.choice(["monthly", "one year", "two years"], n_rows, p=[0.5, 0.3, 0.2])

@@ -14,16 +14,8 @@ from learners.passes.sources.source import Condition, Fragment, Mask, SourceFile
 class Share(Condition):
     """One of the two parts of the rows.
 
-    A row's part depends on the seed, its file and its number in it: adding files moves no row to the other part.
-
-    Parameters
-    ----------
-    share : float
-        To keep back, 0 <= share < 1.
-    seed : int
-        Another seed keeps back other rows.
-    is_kept_back : bool
-        Which part.
+    A row's part depends on the seed, its file and its number in it: adding files moves no row to the other part. `share`
+    is kept back, 0 <= share < 1.
     """
 
     share: float

@@ -7,33 +7,22 @@ from pathlib import Path
 from learners.passes.sources.file_sets import whole_and_part
 from learners.passes.sources.lake.lake_tables import KnownSnapshot
 from learners.passes.sources.source import Source, SourceFile, file_identity
-from service.product.datasets.dataset_statistics import COLUMNS, CONTENTS, SNAPSHOT, Ledger
+from service.product.datasets.dataset_statistics import COLUMNS, CONTENTS, DATA, SCHEMAS, SNAPSHOT, STATISTICS, Ledger
 from service.product.progress import Report
 from service.workspace import Workspace
 from storage.errors import CorruptFile
 from storage.files.checksums import checked_document, with_sum
 from storage.files.workspace_layout import publish
 
+_OF_DATA = (COLUMNS, CONTENTS, SNAPSHOT, f"{SCHEMAS}/*.json", f"{STATISTICS}/*.json")
+
 
 def verify_files(source: Source, ledger: Ledger, report: Report) -> None:
     """Read all bytes of all files and note their SHA-256, so that from now on a rewritten file is another one.
 
     Statistics that were counted of these files before anybody had read them whole are removed: nobody knows what the files
-    held then. Formats whose every opening reads all bytes need none of this.
-
-    Parameters
-    ----------
-    source : Source
-        Of files.
-    ledger : Ledger
-        Of the data; keeps the notes.
-    report : callable
-        Gets the progress after each block, and may raise.
-
-    Raises
-    ------
-    SourceError
-        If a file cannot be read, or changes meanwhile.
+    held then. Formats whose every opening reads all bytes need none of this. `report` gets the progress after each block,
+    and may raise. Raises SourceError if a file cannot be read, or changes meanwhile.
     """
     noted = _contents(ledger)
     n_total, n_done, found = sum(file.size for file in source.files), 0, dict[str, str]()
@@ -111,21 +100,28 @@ def keep_column_order(workspace: Workspace, dataset: str, source: Source) -> Non
 
 
 def column_order(workspace: Workspace, dataset: str) -> Sequence[str]:
-    """The order that is noted; none if there is no note.
-
-    Raises
-    ------
-    CorruptFile
-    """
+    """The order that is noted, none if there is no note; CorruptFile if it is damaged."""
     names = _read(workspace.layout.dataset_directory(dataset) / COLUMNS).get("columns", [])
     return [str(name) for name in names] if isinstance(names, list) else []
 
 
+def damaged_notes(workspace: Workspace) -> list[CorruptFile]:
+    """The notes that are not what was written; each is read whole. Rules of forgotten rows have a check of their own."""
+    root, found = workspace.layout.root, []
+    patterns = [f"{folder}/{name}" for folder in (f"models/*/{DATA}", "datasets/*") for name in _OF_DATA]
+    for path in sorted(path for pattern in patterns for path in root.glob(pattern)):
+        try:
+            _read(path)
+        except CorruptFile as error:
+            found.append(error)
+    return found
+
+
 def _read(path: Path) -> dict[str, object]:
-    if not path.exists():
-        return {}
     try:
         return checked_document(path, path.read_bytes())
+    except FileNotFoundError:
+        return {}
     except (OSError, ValueError, TypeError) as error:
         raise CorruptFile(path, f"it cannot be read ({error}). Restore it from a backup.") from error
 

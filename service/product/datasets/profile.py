@@ -33,17 +33,14 @@ def dataset_profile(workspace: Workspace, name: str, target: str | None = None, 
 
     Parameters
     ----------
-    target : str, optional
-        The column of classes; else that of the data set, if it has one.
-    search : str
-        Only columns with this in their names.
+    target : the column of classes; else that of the data set, if it has one
+    search : only columns with this in their names
 
     Returns
     -------
-    dict
-        `rows`, the first `SHOWN_ROWS`, of `n_rows` that were looked at: the first of parts spread evenly over the files, without
-        forgotten ones. `columns`, at most `MOST_COLUMNS` of `n_columns`: `missing`, a share; `labels` and `counts`, rows by class and
-        label. `classes`; `left_out` with the reason of each column.
+    `rows`, the first `SHOWN_ROWS`, of `n_rows` that were looked at: the first of parts spread evenly over the files,
+    without forgotten ones. `columns`, at most `MOST_COLUMNS` of `n_columns`: `missing`, a share; `labels` and `counts`,
+    rows by class and label. `classes`; `left_out` with the reason of each column
 
     Raises
     ------

@@ -22,10 +22,7 @@ def rule_files(workspace: Workspace) -> list[Path]:
 def read_rules(workspace: Workspace, path: Path) -> Forgotten:
     """The rules in a file, if it has all that were made.
 
-    Raises
-    ------
-    CorruptFile
-        If the file was removed, or is older than its newest rule.
+    Raises CorruptFile if the file was removed, or is older than its newest rule.
     """
     forgotten = Forgotten(path)
     if lost := known_rules(workspace.control).get(path, frozenset()) - forgotten.conditions():
@@ -52,11 +49,9 @@ def rules_of_files(workspace: Workspace, source: Source, own: Path) -> Forgotten
 
 
 def keep_rules(workspace: Workspace, forgotten: Forgotten) -> None:
-    """Write what has changed, and note the rules in the control database; also those of a release that did not.
+    """Write what has changed, and note the rules in the control database, also those of a release that did not.
 
-    Raises
-    ------
-    Unwritable, CorruptFile
+    Raises Unwritable or CorruptFile.
     """
     forgotten.save()
     note_rules(workspace.control, forgotten.path, forgotten.conditions())

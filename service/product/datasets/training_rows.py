@@ -53,16 +53,9 @@ class Not(Condition):
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The rows of one training.
+    """The rows of one training: to learn from, and kept back to be measured on.
 
-    Parameters
-    ----------
-    learned : Selection
-        To learn from.
-    kept_back : Source or None
-        To be measured on.
-    rules : tuple of str
-        By which rows were left out as forgotten.
+    `rules` are those by which rows were left out as forgotten.
     """
 
     learned: Selection
@@ -73,9 +66,7 @@ class TrainingRows:
 def training_source(workspace: Workspace, request: TrainRequest, run: Run, schema: Schema | None = None) -> Source:
     """All rows of a training's files, read as its model reads them if there is one.
 
-    Raises
-    ------
-    OutsideRoots, SourceError, NotFound
+    Raises OutsideRoots, SourceError or NotFound.
     """
     return open_source(
         workspace,
@@ -93,29 +84,18 @@ def measuring_source(
 ) -> Source:
     """Rows to measure a model on: read as it reads them, and without a class what its training made of such rows.
 
-    Raises
-    ------
-    OutsideRoots, SourceError, NotFound
+    Raises OutsideRoots, SourceError or NotFound.
     """
     rows = open_source(workspace, uris, dataset=dataset, is_remote=not run.is_local, schema=schema)
     return rows if schema is None else as_trained(rows, schema)
 
 
 def training_rows(workspace: Workspace, source: Source, request: TrainRequest, run: Run) -> TrainingRows:
-    """Choose the rows of a request: those of the window, without those that are forgotten.
+    """Choose the rows of a request from all files of the data set: those of the window, without those that are forgotten.
 
-    Parameters
-    ----------
-    workspace : Workspace
-        Its rules follow the files: one that was made for other data with the same files becomes a rule of these too.
-    source : Source
-        All files of the data set.
-    run : Run
-        Gets the progress of a search for forgotten rows in files that are new.
-
-    Raises
-    ------
-    InvalidParameter, UnknownColumn, SourceError, EmptyData, InvalidPredicate, Conflict, CorruptFile
+    The rules of the workspace follow the files: one that was made for other data with the same files becomes a rule of
+    these too. New files are searched for forgotten rows, with progress. Raises InvalidParameter, UnknownColumn, SourceError,
+    EmptyData, InvalidPredicate, Conflict or CorruptFile.
     """
     ledger = ledger_of(workspace, request, run)
     source = with_earlier(as_verified(source, ledger), ledger)
@@ -169,12 +149,7 @@ def rules_of(workspace: Workspace, source: Source, ledger: Ledger) -> Forgotten:
 
 
 def check_rules(forgotten: Forgotten, name: str, source: Source) -> None:
-    """Refuse data under a name whose rules of forgotten rows cannot be applied to it.
-
-    Raises
-    ------
-    Conflict
-    """
+    """Refuse data under a name whose rules of forgotten rows cannot be applied to it (Conflict)."""
     for rule in forgotten.rules():
         for column in RowPredicate(rule.where).columns:
             if column not in source.arrow_schema.names:
@@ -222,12 +197,7 @@ class ForgottenMeanwhile(Conflict):
 
 
 def check_forgotten(workspace: Workspace, request: TrainRequest, learned: JSONMapping, run: Run) -> None:
-    """Refuse to publish a model that was learned before the last rule was made.
-
-    Raises
-    ------
-    ForgottenMeanwhile
-    """
+    """Refuse to publish a model that was learned before the last rule was made (ForgottenMeanwhile)."""
     ledger = ledger_of(workspace, request, run)
     rules = read_rules(workspace, ledger.rules_path).rules()
     if missed := {rule.where for rule in rules} - set(learned.get("forgotten", ())):

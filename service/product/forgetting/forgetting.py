@@ -68,16 +68,15 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
     matching_rows(source, predicate, range(min(1, len(source.files))), report=run.report, is_strict=True)
     if request.prediction_key is not None and request.prediction_key not in source.arrow_schema.names:
         raise UnknownColumn(request.prediction_key, source.arrow_schema.names)
+    if not request.dry_run:
+        forgotten.add(predicate.text)
+    counts = matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
+    found = {source.files[index].path: n for index, n in counts.items() if n}
     if request.dry_run:
-        counts = matching_rows(source, predicate, range(len(source.files)), report=run.report)
-        found = {source.files[index].path: n for index, n in counts.items() if n}
         served = _served(workspace, request, affected, source, predicate)
         holding = _holding(workspace, request, {source.files[i].footer_sha256: n for i, n in counts.items()})
         head = {"n_rows": sum(found.values()), "files": found, "models": []}
         return head | {"served": served, "holding": list(holding)}
-    forgotten.add(predicate.text)
-    counts = matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
-    found = {source.files[index].path: n for index, n in counts.items() if n}
     if found and sum(found.values()) == source.n_rows:
         raise InvalidRequest(
             "The condition matches every row, so no rows would be left to train on. Narrow it; or delete the models and "
@@ -112,12 +111,9 @@ def _served(
 def check_condition(workspace: Workspace, request: ForgetRequest, *, is_remote: bool) -> None:
     """Refuse a condition that is none, may fail on some values, or names a column that the data lacks.
 
-    Schemas of earlier trainings tell the columns; only what they lack is looked for in the files, and not in object stores: no
-    request shall wait for them.
-
-    Raises
-    ------
-    InvalidPredicate, InvalidRequest, NotFound, OutsideRoots, SourceError
+    Schemas of earlier trainings tell the columns; only what they lack is looked for in the files, and not in object
+    stores: no request shall wait for them. Raises InvalidPredicate, InvalidRequest, NotFound, OutsideRoots or
+    SourceError.
     """
     affected = affected_models(workspace, request)
     predicate = RowPredicate(request.where, is_new=True)
@@ -208,12 +204,7 @@ def prove(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def affected_models(workspace: Workspace, request: ForgetRequest) -> list[ModelVersion]:
-    """The newest versions that were trained on the data.
-
-    Raises
-    ------
-    NotFound
-    """
+    """The newest versions that were trained on the data; NotFound if there is no data of that name."""
     if request.model is not None:
         return [find_version(workspace, f"{_name(request.model)}@latest")]
     get_dataset(workspace, str(request.dataset))

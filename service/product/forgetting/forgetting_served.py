@@ -27,21 +27,9 @@ def forget_served(
     *,
     dry_run: bool = False,
 ) -> dict[str, int]:
-    """Forget the predictions of rows of data, by the column that holds the keys of the clients.
+    """Forget the predictions of rows of data that models may have made, by the column that holds the keys of the clients.
 
-    Parameters
-    ----------
-    models : sequence of str
-        That may have predicted them.
-    predicate : RowPredicate
-        Which rows.
-    dry_run : bool
-        Only count.
-
-    Returns
-    -------
-    dict of int
-        As `forget_predictions` has it, of all models together.
+    `dry_run` only counts. Returns what `forget_predictions` does, of all models together.
     """
     keys: set[str] = set()
     for batch in source.batches(list(dict.fromkeys([*predicate.columns, column]))):
@@ -64,8 +52,7 @@ def forget_predictions(
 
     Returns
     -------
-    dict of int
-        `predictions` and `labels` that were removed, and rows that were `subtracted` from the counts.
+    `predictions` and `labels` that were removed, and rows that were `subtracted` from the counts
 
     Raises
     ------

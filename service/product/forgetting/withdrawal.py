@@ -27,17 +27,14 @@ def withdraw_rule(
 
     Parameters
     ----------
-    name, kind
-        A data set, one that was deleted included, or a model that was trained on files; without a kind whichever has the rule.
-    where : str
-        The condition, as it was given.
-    by, reason : str
-        Who does it, and why; both are kept with the rule.
+    name, kind : a data set, one that was deleted included, or a model that was trained on files; without a kind
+        whichever has the rule
+    where : the condition, as it was given
+    by, reason : who does it, and why; both are kept with the rule
 
     Returns
     -------
-    dict
-        `name`, `where`, `withdrawn_at`, `by`, `reason`, and under which other names the rule stands (`still_under`).
+    `name`, `where`, `withdrawn_at`, `by`, `reason`, and under which other names the rule stands (`still_under`)
 
     Raises
     ------

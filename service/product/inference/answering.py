@@ -1,13 +1,11 @@
 """A registered version answers: queries, and rows of files, scored or measured."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from learners.circuits.model import CircuitModel
-from learners.evaluation.metrics import metrics_of
 from learners.models.estimation import Average
 from learners.models.model import Model
 from learners.models.query import AnyQuery
@@ -22,12 +20,10 @@ from service.product.inference.imputation import Filling, write_imputed
 from service.product.inference.row_scores import graph_average, write_scores
 from service.product.outputs import Output
 from service.product.progress import Report, silent
-from service.product.versions.registry import find_version
 from service.product.versions.served import served
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import EvaluateRequest, ImputeRequest, QueryJobRequest, ScoreRequest
-from service.serving.predictor import map_version
 from service.settings import available_threads
 from service.workspace import Workspace
 from storage.files.workspace_layout import make_folder
@@ -79,7 +75,7 @@ def _rows(workspace: Workspace, uris: Sequence[str], model: Model) -> Source:
 def score_rows(workspace: Workspace, run: Run) -> JSONObject:
     """Score a data set into the job's output."""
     request = ScoreRequest(**run.request)
-    model = map_version(find_version(workspace, request.model)).model
+    model = served(workspace, request.model).model
 
     def written(circuit: CircuitModel, rows: Source, output: Output, **how: Any) -> JSONObject:
         over = graph_average(model, request.average, rows.n_rows)
@@ -98,8 +94,8 @@ def impute_rows(workspace: Workspace, run: Run) -> JSONObject:
 def _into_output(
     workspace: Workspace, run: Run, request: ScoreRequest | ImputeRequest, write: Callable[..., JSONObject], **how: Any
 ) -> JSONObject:
-    version = find_version(workspace, request.model)
-    model = queries.queryable(map_version(version).model)
+    version = served(workspace, request.model)
+    model = queries.queryable(version.model)
     rows = open_source(
         workspace, request.uris, dataset=request.dataset, is_remote=not run.is_local, schema=model.schema
     )
@@ -114,11 +110,10 @@ def _into_output(
 def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:
     """Measure a registered version on a data set."""
     request = EvaluateRequest(**run.request)
-    version = find_version(workspace, request.model)
-    model = map_version(version).model
-    rows = measuring_source(workspace, request.uris, request.dataset, run, model.schema)
-    warnings = scoring.absences(model, rows)
-    metrics = scoring.measure(model, rows, run.report)
+    version = served(workspace, request.model)
+    rows = measuring_source(workspace, request.uris, request.dataset, run, version.schema)
+    warnings = scoring.absences(version.model, rows)
+    metrics = scoring.measure(version.model, rows, run.report).beside_floor
     return {"model": version.name, "version": version.version, **metrics} | ({"warnings": warnings} if warnings else {})
 
 
@@ -129,9 +124,8 @@ def evaluate_beside(
 
     Returns
     -------
-    dict
-        `models`, the metrics of each; `differences`, of each but the first the mean of its log loss less that of the first,
-        row by row, with its standard error; `warnings` if there are any.
+    `models`, the metrics of each; `differences`, of each but the first the mean of its log loss less that of the first,
+    row by row, with its standard error; `warnings` if there are any
 
     Raises
     ------
@@ -141,16 +135,14 @@ def evaluate_beside(
     models, losses, warnings = [], [], []
     uris = with_rows_of_databases(workspace, uris)
     for reference in references:
-        version = find_version(workspace, reference)
-        model = map_version(version).model
-        if model.schema.target is None:
+        version = served(workspace, reference)
+        if version.schema.target is None:
             raise InvalidRequest(f"{reference} predicts no class: evaluate it alone.", field="model")
-        rows = as_trained(open_source(workspace, uris, is_remote=False, schema=model.schema), model.schema)
-        warnings += [f"{reference}: {words}" for words in scoring.absences(model, rows)]
-        scores, labels = scoring.scores_of(model, rows, report)
-        metrics = asdict(metrics_of(scores)) | {"n_test_rows": len(labels)}
-        models.append({"model": version.name, "version": version.version, **metrics})
-        losses.append(scoring.log_losses_of(scores))
+        rows = as_trained(open_source(workspace, uris, is_remote=False, schema=version.schema), version.schema)
+        warnings += [f"{reference}: {words}" for words in scoring.absences(version.model, rows)]
+        found = scoring.measure(version.model, rows, report)
+        models.append({"model": version.name, "version": version.version, **found.metrics})
+        losses.append(scoring.log_losses_of(found.scores))
     differences = []
     for own in losses[1:]:
         more = own - losses[0]
@@ -162,10 +154,8 @@ def evaluate_beside(
 def answer_queries(workspace: Workspace, run: Run) -> JSONObject:
     """Ask a registered version, as long as its queries take."""
     request = QueryJobRequest(**run.request)
-    version = find_version(workspace, request.model)
-    model = map_version(version).model
-    found = []
+    version, found = served(workspace, request.model), list[JSONObject]()
     for number, query in enumerate(request.queries):
         run.report({"stage": "answering", "rows_done": number, "rows_total": len(request.queries), "unit": "queries"})
-        found += queries.answers(model, [query])
+        found += queries.answers(version.model, [query])
     return {"model": version.name, "version": version.version, "answers": found}

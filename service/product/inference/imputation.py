@@ -1,5 +1,6 @@
 """Missing cells of rows filled by a density, from files to Parquet, batch by batch."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
@@ -26,20 +27,13 @@ MAX_DRAWS = 1000
 
 @dataclass(frozen=True)
 class Filling:
-    """How cells are filled.
+    """How cells are filled; InvalidParameter if that cannot be.
 
     Parameters
     ----------
-    how : "mode", "mean" or "draw"
-        See `learners.circuits.queries.imputation.filled`.
-    columns : tuple of str
-        Columns to fill; none named: those of the model that the data has.
-    draws : int
-        Completed rows for each row, with a column `draw` from 1 where there are several.
-
-    Raises
-    ------
-    InvalidParameter
+    how : see `learners.circuits.queries.imputation.filled`
+    columns : to fill; none named: those of the model that the data has
+    draws : completed rows for each row, with a column `draw` from 1 where there are several
     """
 
     how: How = "mode"
@@ -65,26 +59,21 @@ class Filled:
     """How many cells were filled, by column; and how many were left, in rows of probability zero or for want of a name."""
 
     n_rows: int = 0
-    n_filled: dict[str, int] = field(default_factory=dict)
+    n_filled: Counter[str] = field(default_factory=Counter)
     n_left: int = 0
 
     def add(self, other: "Filled") -> None:
         """Add those of other rows."""
         self.n_rows += other.n_rows
         self.n_left += other.n_left
-        for name, n in other.n_filled.items():
-            self.n_filled[name] = self.n_filled.get(name, 0) + n
+        self.n_filled.update(other.n_filled)
 
 
 def variables_to_fill(model: CircuitModel, filling: Filling, names: Sequence[str]) -> list[int]:
     """The variables whose cells are filled, of data with columns of these names.
 
-    Raises
-    ------
-    UnknownColumn, InvalidEvidence
-        If the model does not know a column that is named.
-    InvalidRequest
-        If none is left.
+    Raises UnknownColumn or InvalidEvidence if the model does not know a column that is named, InvalidRequest if none is
+    left.
     """
     columns = model.columns
     check_filling(model, filling)
@@ -101,11 +90,7 @@ def cells_to_fill(
 ) -> tuple[Mask, Floats]:
     """Where rows miss something of some variables, and with what it is filled.
 
-    Returns
-    -------
-    is_missing : (n_variables, n_rows) bool
-    values : (n_draws, n_variables, n_rows) float64
-        NaN elsewhere.
+    Returns `is_missing` (n_variables, n_rows) bool, and `values` (n_draws, n_variables, n_rows) float64, NaN elsewhere.
     """
     columns = model.columns
     x, is_missing = rows_of_batch(columns, batch), missing_cells(columns, batch)
@@ -128,7 +113,7 @@ def imputed_batches(
         for v in variables:
             name = model.columns.names[v]
             columns[name] = with_cells(model.columns, v, columns.get(name, pa.nulls(batch.num_rows)), own[v])
-            counts.n_filled[name] = counts.n_filled.get(name, 0) + int(np.count_nonzero(~np.isnan(own[v])))
+            counts.n_filled[name] += int(np.count_nonzero(~np.isnan(own[v])))
         counts.n_left += int(np.count_nonzero(is_missing & np.isnan(own)))
         if filling.draws > 1:
             columns[DRAW] = pa.array(np.full(batch.num_rows, number, np.int32))
@@ -149,14 +134,8 @@ def write_imputed(
 ) -> JSONObject:
     """Write the rows with their missing cells filled; memory does not grow with the rows.
 
-    Returns
-    -------
-    dict
-        `n_rows`, `n_filled` by column and `n_left`, as `Filled` has them.
-
-    Raises
-    ------
-    InvalidRequest, UnknownColumn, InvalidEvidence, SchemaError
+    Returns `n_rows`, `n_filled` by column and `n_left`, as `Filled` has them. Raises InvalidRequest, UnknownColumn,
+    InvalidEvidence or SchemaError.
     """
     check_parquet(output, replace=replace)
     names = source.arrow_schema.names
@@ -184,15 +163,10 @@ def write_imputed(
                 writer.write(batch)
             counts.add(own)
             report({"step": "impute", "rows_done": counts.n_rows, "rows_total": source.n_rows})
-    return {"n_rows": counts.n_rows, "n_filled": counts.n_filled, "n_left": counts.n_left}
+    return {"n_rows": counts.n_rows, "n_filled": dict(counts.n_filled), "n_left": counts.n_left}
 
 
 def check_filling(model: CircuitModel, filling: Filling) -> None:
-    """Refuse columns to fill that the model does not know.
-
-    Raises
-    ------
-    UnknownColumn, InvalidEvidence
-    """
+    """Refuse columns to fill that the model does not know (UnknownColumn, InvalidEvidence)."""
     for v in model.columns.variables(filling.columns):
         model.columns.check_known(v)

@@ -58,14 +58,8 @@ class WrongQuery(LearnerError, ValueError):
 def queryable(model: Model) -> CircuitModel:
     """The model as a circuit: itself, or its network compiled, see `service.serving.networks`; of an ensemble its joint member.
 
-    Of a posterior over structures, its most probable graph.
-
-    Raises
-    ------
-    NoJoint
-        If it has no joint distribution.
-    NetworkTooLarge
-        If its network needs too large a circuit.
+    Of a posterior over structures, its most probable graph. Raises NoJoint if it has no joint distribution,
+    NetworkTooLarge if its network needs too large a circuit.
     """
     if isinstance(model, CircuitModel):
         return model
@@ -90,12 +84,7 @@ class NoCircuit(LearnerError, ValueError):
 def written(model: Model) -> CircuitModel:
     """The model as a circuit that files and pictures hold.
 
-    Raises
-    ------
-    NoCircuit
-        If its leaves have several columns.
-    NoJoint, NetworkTooLarge
-        As in `queryable`.
+    Raises NoCircuit if its leaves have several columns, NoJoint or NetworkTooLarge as in `queryable`.
     """
     known = queryable(model)
     if isinstance(known, GaussianModel):
@@ -109,12 +98,7 @@ def of_structures(queries: Sequence[AnyQuery]) -> list[StructureQuery]:
 
 
 def of_joint(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
-    """The queries, none of them about structures; to a posterior over structures those that are about its best graph.
-
-    Raises
-    ------
-    WrongQuery
-    """
+    """The queries, none of them about structures (WrongQuery); to a posterior over structures those that are about its best graph."""
     for query in queries:
         if isinstance(query, StructureQuery) and not isinstance(model, OrderModel):
             raise WrongQuery(query.kind, model.kind, get_args(Query))
@@ -124,9 +108,7 @@ def of_joint(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
 def limited(model: Model, queries: Sequence[AnyQuery], max_queries: int, time_limit_s: float) -> list[AnyQuery]:
     """The queries with what they may take bounded: their number, the samples, the time of all MAP searches and samples together.
 
-    Raises
-    ------
-    BodyTooLarge
+    Raises BodyTooLarge.
     """
     n_samples = sum(query.n for query in queries if isinstance(query, Sample | Surprise))
     n_samples += sum(average.n for average in map(_average, queries) if average is not None)
@@ -161,11 +143,7 @@ def _sampling(query: AnyQuery) -> Sampling | None:
 def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None:
     """Refuse queries whose answers together are more than a request should carry.
 
-    Raises
-    ------
-    BodyTooLarge
-    NoJoint, WrongQuery, NetworkTooLarge, UnknownColumn, InvalidEvidence
-        As `answers`.
+    Raises BodyTooLarge; NoJoint, WrongQuery, NetworkTooLarge, UnknownColumn or InvalidEvidence as `answers`.
     """
     most = VALUES_PER_ROW * max_rows
     n_values = 0
@@ -185,9 +163,7 @@ def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None
 def query_columns(model: Model, queries: Sequence[Query]) -> Columns:
     """The columns of a model that is asked; of a network that is too large for a circuit, if its queries ask for samples.
 
-    Raises
-    ------
-    NoJoint, NetworkTooLarge
+    Raises NoJoint or NetworkTooLarge.
     """
     try:
         return queryable(model).columns
@@ -200,12 +176,7 @@ def query_columns(model: Model, queries: Sequence[Query]) -> Columns:
 def until(deadline: float, time_limit_s: float, kind: str = "query") -> Callable[[], None]:
     """What ends the answering of a request at a time of `time.monotonic`.
 
-    Parameters
-    ----------
-    time_limit_s : float
-        To be named.
-    kind : str
-        Of the job that may take longer.
+    It names the time limit, and the kind of the job that may take longer.
     """
     what, fewer = ("queries", "Ask fewer at once") if kind == "query" else ("rows", "Send fewer rows")
 
@@ -223,19 +194,10 @@ def until(deadline: float, time_limit_s: float, kind: str = "query") -> Callable
 def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None] | None = None) -> list[JSONObject]:
     """Answers in plain values that JSON has: the logarithm of zero is None. Those of an ensemble name the member that answers.
 
-    Parameters
-    ----------
-    queries : sequence of Query
-    pause : callable, optional
-        Called again and again; what it raises ends the answering.
-
-    Raises
-    ------
-    NoJoint, WrongQuery, NetworkTooLarge, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError, ContinuousQuery
-    NoArcs, NoGraphs, TablesTooLarge
-        Of interventions and graphs.
-    ImpossibleEdges, NotGaussian, NetworkFileError, InvalidParameter, NoRows
-        Of posteriors over structures.
+    `pause` is called again and again; what it raises ends the answering. Raises NoJoint, WrongQuery, NetworkTooLarge,
+    UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError or ContinuousQuery; of interventions and graphs NoArcs,
+    NoGraphs or TablesTooLarge; of posteriors over structures ImpossibleEdges, NotGaussian, NetworkFileError,
+    InvalidParameter or NoRows.
     """
     joint, structures = of_joint(model, queries), of_structures(queries)
     own = model.joint if isinstance(model, EnsembleModel) else model

@@ -1,6 +1,7 @@
 """Rows scored by a density: log likelihood and surprise rank, from files to Parquet, batch by batch."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -45,17 +46,13 @@ def graph_average(
 ) -> GraphAverage | None:
     """What scores rows averaged over the graphs of a posterior over structures, if that is asked.
 
-    Raises
-    ------
-    NoGraphs
-        If the model is none.
-    NoRows, NoTables, UnknownColumn, InvalidParameter, ImpossibleEdges
+    Raises NoGraphs if the model is none; NoRows, NoTables, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
     if average is None:
         return None
     if not isinstance(model, OrderModel):
         raise NoGraphs
-    return GraphAverage(model.asked, average, n_rows, pause)
+    return GraphAverage(model.graph_queries, average, n_rows, pause)
 
 
 def _columns(logs: Floats, ascending: Floats) -> pa.RecordBatch:
@@ -76,32 +73,17 @@ def write_scores(
     report: Report = silent,
     warn: Callable[[str], None] = silent,
 ) -> JSONObject:
-    """Write `log_likelihood` and `surprise_rank` of every row, behind the columns to keep.
+    """Write `log_likelihood` and `surprise_rank` of every row, behind the columns to keep, to a file that appears when it is complete.
 
     Logarithms of all rows are kept in a file beside the output while ranks are made, so that memory does not grow with
-    the rows. Columns to keep are read once more.
-
-    Parameters
-    ----------
-    output : path or address
-        A Parquet file, which appears when it is complete.
-    keep : sequence of str
-        Columns of the data to copy.
-    over : GraphAverage, optional
-        Of a posterior over structures, whose best graph `model` is. Rows that lack a value have null in both columns.
+    the rows. Columns to keep are read once more. `over` is of a posterior over structures, whose best graph `model` is:
+    rows that lack a value have null in both columns. Raises InvalidRequest if the output exists and is not to be replaced,
+    or a column to keep is called like one that is written; UnknownColumn if a column to keep is not in the data.
 
     Returns
     -------
-    dict
-        `n_rows`, the mean `log_likelihood` in nats of the possible rows, `n_impossible`, and `densities`: the columns whose
-        part of it is a density, not a probability. Over graphs also `n_incomplete`, and `average` of `GraphAverage.told`.
-
-    Raises
-    ------
-    InvalidRequest
-        If the output exists and is not to be replaced, or a column to keep is called like one that is written.
-    UnknownColumn
-        If a column to keep is not in the data.
+    `n_rows`, the mean `log_likelihood` in nats of the possible rows, `n_impossible`, and `densities`: the columns whose
+    part of it is a density, not a probability. Over graphs also `n_incomplete`, and `average` of `GraphAverage.told`.
     """
     check_parquet(output, replace=replace)
     for name in keep:
@@ -111,8 +93,6 @@ def write_scores(
             raise InvalidRequest(f"The column {name!r} to keep would be written twice: leave it out.", column=name)
     for absence in absences(model, source):
         warn(absence)
-    if not source.n_rows:
-        return _written_empty(model, over, source, output, keep, replace)
     read = [name for name in model.schema.columns if name in source.arrow_schema.names]
     row_logs = model.row_logs if over is None else over.log_likelihood
 
@@ -120,36 +100,29 @@ def write_scores(
         return row_logs(model.columns.rows_of_chunk(chunk_of_batch(model.columns, batch)))
 
     with delivering(output, replace=replace) as draft:
-        logs = np.lib.format.open_memmap(draft.with_name("logs"), "w+", np.float64, (source.n_rows,))
+        logs = _numbers_in(draft.with_name("logs"), source.n_rows)
         first = 0
         # Over graphs in one thread: sums over rows are then the same each time.
         for found in in_order(of, source.batches(read), 1 if over else threads):
             logs[first : first + found.size] = found
             first += found.size
             report(_progress("score", first, source))
-        ascending = np.lib.format.open_memmap(draft.with_name("sorted"), "w+", np.float64, logs.shape)
+        ascending = _numbers_in(draft.with_name("sorted"), source.n_rows)
         ascending[:] = logs
         ascending.sort()
         with ParquetDraft(draft, keep) as writer:
             first = 0
             for kept in _kept(source, keep):
                 n = kept.num_rows if keep else min(ROWS_AT_A_TIME, source.n_rows - first)
-                scored = _columns(logs[first : first + n], ascending)
-                writer.write(beside(kept, scored) if keep else scored)
+                writer.write(beside(kept, _columns(logs[first : first + n], ascending)))
                 first += n
                 report(_progress("write", first, source))
         return _summary(model, over, ascending)
 
 
-def _written_empty(
-    model: CircuitModel, over: GraphAverage | None, source: Source, output: Output, keep: Sequence[str], replace: bool
-) -> JSONObject:
-    """The columns alone, of a table without rows."""
-    kept = pa.schema([source.arrow_schema.field(name) for name in keep])
-    nothing = np.empty(0)
-    with delivering(output, replace=replace) as draft, ParquetDraft(draft, keep) as writer:
-        writer.write(beside(plain(pa.RecordBatch.from_pylist([], kept)), _columns(nothing, nothing)))
-    return _summary(model, over, nothing)
+def _numbers_in(path: Path, n: int) -> Floats:
+    """(n,) float64 in a file; no system maps an empty one."""
+    return np.lib.format.open_memmap(path, "w+", np.float64, (n,)) if n else np.empty(0)
 
 
 def _progress(step: str, n_rows: int, source: Source) -> JSONObject:
@@ -157,12 +130,13 @@ def _progress(step: str, n_rows: int, source: Source) -> JSONObject:
 
 
 def _kept(source: Source, keep: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The columns to keep; without any, as many empty batches as there are slices of rows."""
-    if keep:
+    """The columns to keep, in at least one batch; without any, as many empty batches as there are slices of rows."""
+    if keep and source.n_rows:
         yield from map(plain, source.batches(list(keep)))
         return
-    for _ in range(0, source.n_rows, ROWS_AT_A_TIME):
-        yield pa.RecordBatch.from_arrays([], names=[])
+    schema = pa.schema([source.arrow_schema.field(name) for name in keep])
+    for _ in range(0, max(source.n_rows, 1), ROWS_AT_A_TIME):
+        yield plain(pa.RecordBatch.from_pylist([], schema))
 
 
 def _summary(model: CircuitModel, over: GraphAverage | None, ascending: Floats) -> JSONObject:
@@ -174,4 +148,4 @@ def _summary(model: CircuitModel, over: GraphAverage | None, ascending: Floats) 
         "log_likelihood": float(possible.mean()) if possible.size else None,
         "n_impossible": n_impossible,
         "densities": density_columns(model),
-    } | ({} if over is None else {"n_incomplete": n_incomplete, "average": over.told()})
+    } | ({} if over is None else {"n_incomplete": n_incomplete, "average": over.to_json()})

@@ -1,8 +1,8 @@
 """Batches through a model: metrics, hold-outs, and scored Parquet files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,47 +39,15 @@ from service.serving.predictor import Probabilities, intervals_of, scored_batch
 Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
 
 
-def probabilities_of(
-    model: Model, source: Source, report: Report = silent, counted: ColumnCounts | None = None
-) -> tuple[Probabilities, Labels]:
+def probabilities_of(model: Model, source: Source, counted: ColumnCounts | None = None) -> tuple[Probabilities, Labels]:
     """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row; what is counted of them goes into `counted`.
 
-    Raises
-    ------
-    UnknownColumn
-        If the target is not in the data.
-    EmptyData
-        If there are no rows.
+    Raises UnknownColumn or EmptyData as `measure`.
     """
-    found = list(_answered(model, source, report, counted=counted))
+    found = list(_answered(model, source, silent, counted=counted))
     if not found:
         raise EmptyData(NO_ROWS)
     return np.concatenate([part for part, _ in found]), np.concatenate([y for _, y in found])
-
-
-def scores_of(
-    model: Model,
-    source: Source,
-    report: Report = silent,
-    takes_unknown: bool = False,
-    counted: ColumnCounts | None = None,
-) -> tuple[list[RowScores], Labels]:
-    """What metrics need of every row, and true classes (n_rows,), without keeping the probabilities.
-
-    With `takes_unknown`, a class that the model does not know has probability zero; without, it is an error.
-
-    Raises
-    ------
-    UnknownColumn, EmptyData
-        As `probabilities_of`.
-    """
-    scores, labels = [], []
-    for probabilities, y in _answered(model, source, report, takes_unknown, counted):
-        scores.append(scores_of_rows(probabilities, y))
-        labels.append(y)
-    if not scores:
-        raise EmptyData(NO_ROWS)
-    return scores, np.concatenate(labels)
 
 
 def _answered(
@@ -106,9 +74,7 @@ def _answered(
 def log_likelihood_of(model: Model, source: Source, report: Report = silent) -> JSONObject:
     """Mean log likelihood of the rows in nats, by a model without classes; of structures, by the most probable one.
 
-    Raises
-    ------
-    EmptyData
+    Raises EmptyData if there are no rows.
     """
     assert isinstance(model, CircuitModel | OrderModel)
     if isinstance(model, OrderModel) and model.posterior.bge is None and not model.conditional_tables:
@@ -135,42 +101,51 @@ def log_likelihood_of(model: Model, source: Source, report: Report = silent) -> 
     return metrics | {"n_impossible": 0, "n_incomplete": n_rows - n_possible}
 
 
-def measure(model: Model, source: Source, report: Report = silent, takes_unknown: bool = False) -> JSONObject:
-    """The metrics of a model on rows whose class is known, and how many there were.
+class Measurement(NamedTuple):
+    """What a model is worth on rows; of a model without classes the metrics alone.
 
-    With `takes_unknown`, rows of classes that the model does not know count as wrong, and `n_unknown_class_rows` says how many
-    there are, if any. `class_shares_log_loss` is what the class shares alone lose on these rows.
+    Attributes
+    ----------
+    metrics : with `n_test_rows`, and `n_unknown_class_rows` if there are any
+    scores : of all rows, part by part
+    floor : what the class shares alone lose on the same rows
+    report : if it was asked for
     """
-    metrics, floor = measure_beside_floor(model, source, report, takes_unknown)
-    return metrics | ({"class_shares_log_loss": floor["log_loss"]} if floor else {})
+
+    metrics: JSONObject
+    scores: Sequence[RowScores] = ()
+    floor: Mapping[str, float] = {}
+    report: ModelReport | None = None
+
+    @property
+    def beside_floor(self) -> JSONObject:
+        """The metrics, and what the class shares lose."""
+        return self.metrics | ({"class_shares_log_loss": self.floor["log_loss"]} if self.floor else {})
 
 
-def measure_whole(
-    model: Model, source: Source, report: Report = silent, takes_unknown: bool = False
-) -> tuple[JSONObject, ModelReport | None]:
-    """What `measure` gives, and the report of the same rows; None of a model without classes."""
+def measure(
+    model: Model, source: Source, report: Report = silent, *, takes_unknown: bool = False, is_reported: bool = False
+) -> Measurement:
+    """Measure a model on rows whose class is known, without keeping the probabilities.
+
+    With `takes_unknown`, rows of classes that the model does not know have probability zero and count as wrong;
+    without, they are an error. Raises UnknownColumn if the target is not in the data, EmptyData if there are no rows.
+    """
     if model.schema.target is None:
-        return log_likelihood_of(model, source, report), None
-    counted = column_counts(model)
-    scores, labels = scores_of(model, source, report, takes_unknown, counted)
-    metrics, floor = _losses(model, scores, labels)
-    return metrics | {"class_shares_log_loss": floor["log_loss"]}, report_of_scores(model, scores, labels, counted)
-
-
-def measure_beside_floor(
-    model: Model, source: Source, report: Report = silent, takes_unknown: bool = False
-) -> tuple[JSONObject, dict[str, float]]:
-    """The metrics of a model, and on the same rows those of the class shares alone; these are empty without classes."""
-    if model.schema.target is None:
-        return log_likelihood_of(model, source, report), {}
-    return _losses(model, *scores_of(model, source, report, takes_unknown))
-
-
-def _losses(model: Model, scores: Sequence[RowScores], labels: Labels) -> tuple[JSONObject, dict[str, float]]:
-    metrics = asdict(metrics_of(scores)) | {"n_test_rows": len(labels)}
-    n_unknown = int(np.count_nonzero(labels >= model.schema.n_classes))
+        return Measurement(log_likelihood_of(model, source, report))
+    counted = column_counts(model) if is_reported else None
+    scores, labels = [], []
+    for probabilities, part in _answered(model, source, report, takes_unknown, counted):
+        scores.append(scores_of_rows(probabilities, part))
+        labels.append(part)
+    if not scores:
+        raise EmptyData(NO_ROWS)
+    y, n_classes = np.concatenate(labels), model.schema.n_classes
+    n_unknown = int(np.count_nonzero(y >= n_classes))
+    metrics = asdict(metrics_of(scores)) | {"n_test_rows": len(y)}
     metrics |= {"n_unknown_class_rows": n_unknown} if n_unknown else {}
-    return metrics, losses_of_class_shares(labels, len(model.schema.classes))
+    full = report_of_scores(model, scores, y, counted) if is_reported else None
+    return Measurement(metrics, scores, losses_of_class_shares(y, n_classes), full)
 
 
 def log_losses_of(scores: Sequence[RowScores]) -> Probabilities:
@@ -181,10 +156,7 @@ def log_losses_of(scores: Sequence[RowScores]) -> Probabilities:
 def absences(model: Model, source: Source) -> list[str]:
     """What is worth knowing of columns of the model that the data lacks, in words.
 
-    Raises
-    ------
-    InvalidRequest
-        If there is none of them.
+    Raises InvalidRequest if there is none of them.
     """
     names, attributes = source.arrow_schema.names, [attribute.name for attribute in model.schema.attributes]
     absent = [name for name in attributes if name not in names]
@@ -212,18 +184,11 @@ def score(
 ) -> Iterator[pa.RecordBatch]:
     """The kept columns, `prediction`, `probability_<class>` and what else is asked for, batch by batch in order.
 
-    With an interval `low_<class>` and `high_<class>`; with `top_k` the lists of `top_batch` instead of a column for each class;
-    explained, the columns of `explained_batch`. Columns that are neither
-    the model's nor kept are not read. Threads answer batches while the next are read. Without rows there is one empty batch.
-
-    Raises
-    ------
-    UnknownColumn
-        If a column to keep is not in the data.
-    InvalidRequest
-        If one is to be kept twice, or is called like a column of answers.
-    InvalidPrediction
-        Naming a row whose answer is no distribution.
+    With an interval `low_<class>` and `high_<class>`; with `top_k` the lists of `top_batch` instead of a column for
+    each class; explained, the columns of `explained_batch`. Columns that are neither the model's nor kept are not read.
+    Threads answer batches while the next are read. Without rows there is one empty batch. Raises UnknownColumn if a
+    column to keep is not in the data; InvalidRequest if one is to be kept twice, or is called like a column of answers;
+    InvalidPrediction, naming a row whose answer is no distribution.
     """
     for name in keep:
         if name not in source.arrow_schema.names:
@@ -277,9 +242,7 @@ def beside(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
 def explained_batch(model: Model, chunk: Chunk) -> pa.RecordBatch:
     """Why each row got its class: `against`, `log_odds`, `prior`, and `contribution_<attribute>` for each attribute.
 
-    Raises
-    ------
-    NoClass
+    Raises NoClass if the model has none.
     """
     found = explain(model, chunk)
     against = pa.DictionaryArray.from_arrays(
@@ -307,13 +270,8 @@ def score_files(
 ) -> int:
     """Write the scored rows to a Parquet file that appears when it is complete; returns the number of rows.
 
-    `warn` is told of columns of the model that the data lacks.
-
-    Raises
-    ------
-    InvalidRequest
-        If the output exists and is not to be replaced, or has the suffix of something else; if each of many classes would be
-        a column.
+    `warn` is told of columns of the model that the data lacks. Raises InvalidRequest if the output exists and is not to
+    be replaced, or has the suffix of something else; if each of many classes would be a column.
     """
     if model.schema.target is None:
         raise NoClass

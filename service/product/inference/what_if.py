@@ -5,17 +5,17 @@ Each part is what another verb answers; a part that a model cannot answer says w
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import ConfigDict, Field
 
 from learners.circuits.columns import columns_of
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.likelihoods import SEVERAL, read
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, NoClass, UnknownColumn
-from learners.models.evidence import Evidence, Interventions, Known, Likely, RawValue
+from learners.models.evidence import Evidence, Known, RawValue
 from learners.models.explanation import explain
 from learners.models.model import Model
 from learners.models.query import Conditional, Edges, Map, Marginal, Moments
@@ -24,6 +24,7 @@ from learners.schema import Chunk, Schema
 from learners.schema.encoding.records import encode_records, number_reader
 from learners.schema.labels import labels_of
 from service.product.inference.queries import answers, finite, queryable
+from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Served, intervals_of
 
@@ -39,44 +40,36 @@ class NoAnswer(LearnerError, ValueError):
     """A part that does not exist for this model or this evidence."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """What is supposed, and what is asked of it.
+class WhatIfRequest(Body):
+    """A case: what is supposed of some columns, and which parts of the answer are wanted."""
 
-    Parameters
-    ----------
-    evidence : mapping of column to value, values, `Range` or `NoneOf`
-        None: the value is missing, as in a prediction. A column that is left out is not known. Several values, or weights of
-        them, are for the parts that the joint distribution answers.
-    target : str, optional
-        The column in question; the class unless given.
-    level : float
-        Of the intervals.
-    parts : sequence of str
-        Which parts are wanted.
-    columns : sequence of str, optional
-        The columns whose distribution is wanted; all unless given.
-    present, absent : sequence of str
-        Of posteriors over structures: known edges, each as "parent->child".
-    time_limit_s : float
-        Of the most probable completions.
-    best : int
-        How many of them.
-    likely, do : mappings by column
-        Soft evidence, and what columns of a network are set to; for the parts that the joint distribution answers.
-    """
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    evidence: Evidence
-    target: str | None = None
-    level: float = 0.9
-    parts: Sequence[Part] = PARTS
-    columns: Sequence[str] | None = None
-    present: Sequence[str] = ()
-    absent: Sequence[str] = ()
-    time_limit_s: float = 0.3
-    best: int = 1
-    likely: Likely = field(default_factory=dict)
-    do: Interventions = field(default_factory=dict)
+    evidence: dict[str, Known] = Field(
+        default_factory=dict,
+        description="Null: the value is missing. A column that is left out is not known. A list is a set of values.",
+        examples=[{"outlook": ["sunny", "rain"], "humidity": 71.5}],
+    )
+    likely: dict[str, dict[str, float]] = Field(
+        default_factory=dict, description="Weights by value.", examples=[{"windy": {"True": 0.8, "False": 0.2}}]
+    )
+    do: dict[str, RawValue] = Field(
+        default_factory=dict,
+        description="Columns of a network that are set from outside, whatever their causes are.",
+        examples=[{"outlook": "sunny"}],
+    )
+    target: str | None = Field(default=None, description="The column in question; the class unless given.")
+    level: float = Field(default=0.9, gt=0, lt=1, description="Probability of each interval.")
+    parts: list[Part] = Field(default_factory=lambda: list(PARTS), description="All unless given.")
+    columns: list[str] | None = Field(
+        default=None, description="Columns whose distribution is wanted; all unless given."
+    )
+    present: list[str] = Field(
+        default_factory=list, description="Of posteriors over structures: edges that are known.", examples=[["a->b"]]
+    )
+    absent: list[str] = Field(default_factory=list, description="Edges that are known not to be.")
+    time_limit_s: float = Field(default=0.3, ge=0, le=60, description="Of the search for the most probable completion.")
+    best: int = Field(default=1, ge=1, le=20, description="How many of the most probable completions are told.")
 
     @property
     def single(self) -> dict[str, RawValue]:
@@ -89,31 +82,15 @@ class Case:
         return [*(name for name, value in self.evidence.items() if isinstance(value, SEVERAL)), *self.likely]
 
 
-class WhatIf(TypedDict):
-    """The parts that there are, and of each other one why not."""
+def what_if(served: Served, case: WhatIfRequest) -> JSONObject:
+    """Answer every part of a case: `parts` by name, and in `absent` why each other one has no answer.
 
-    model: str
-    version: int
-    kind: str
-    target: str | None
-    parts: dict[str, JSONObject]
-    absent: dict[str, str]
-    warnings: list[str]
-
-
-def what_if(served: Served, case: Case) -> WhatIf:
-    """Answer every part of a case.
-
-    Raises
-    ------
-    UnknownColumn
-        Of evidence or a question that the model has no column for.
-    InvalidEvidence, SchemaError, InvalidRequest
-        Of a value that a column cannot have.
+    Raises UnknownColumn of evidence or a question that the model has no column for; InvalidEvidence, SchemaError or
+    InvalidRequest of a value that a column cannot have.
     """
     model = served.model
     target = case.target if case.target is not None else model.schema.target
-    names = dict(case.evidence) | dict(case.likely) | dict(case.do)
+    names = case.evidence | case.likely | case.do
     served.check_names([names], ignore_unknown=False, way_out="or take it out of the evidence")
     _check_names(model, target, case.columns or ())
     record = {name: value for name, value in case.single.items() if name != model.schema.target}
@@ -135,18 +112,18 @@ def what_if(served: Served, case: Case) -> WhatIf:
             parts[part] = by_part[part]()
         except LearnerError as reason:
             absent[part] = str(reason)
-    return WhatIf(
-        model=served.name,
-        version=served.version,
-        kind=model.kind,
-        target=target,
-        parts=parts,
-        absent=absent,
-        warnings=[*beyond_training(served.schema, case.single | dict(case.do)), *_two_answers(model, case, parts)],
-    )
+    return {
+        "model": served.name,
+        "version": served.version,
+        "kind": model.kind,
+        "target": target,
+        "parts": parts,
+        "absent": absent,
+        "warnings": [*beyond_training(served.schema, case.single | case.do), *_two_answers(model, case, parts)],
+    }
 
 
-def _two_answers(model: Model, case: Case, parts: Mapping[str, JSONObject]) -> list[str]:
+def _two_answers(model: Model, case: WhatIfRequest, parts: Mapping[str, JSONObject]) -> list[str]:
     """Why two parts answer differently, of each missing value that makes them."""
     if isinstance(model, CircuitModel) or not {"prediction", "posterior"} <= parts.keys():
         return []
@@ -218,7 +195,7 @@ def _check_names(model: Model, target: str | None, columns: Sequence[str]) -> No
             raise UnknownColumn(name, names)
 
 
-def _check_asks_class(served: Served, case: Case, target: str | None) -> None:
+def _check_asks_class(served: Served, case: WhatIfRequest, target: str | None) -> None:
     if case.do:
         raise NoAnswer(
             f"A prediction takes what is known, and {min(case.do)!r} is set from outside: the posterior answers."
@@ -248,7 +225,7 @@ def _prediction(served: Served, chunk: Chunk) -> JSONObject:
     }
 
 
-def _interval(served: Served, case: Case, chunk: Chunk) -> JSONObject:
+def _interval(served: Served, case: WhatIfRequest, chunk: Chunk) -> JSONObject:
     low, high = intervals_of(served.model, chunk, case.level)
     return {"level": case.level, "low": low[0].tolist(), "high": high[0].tolist()}
 
@@ -271,7 +248,7 @@ def _contributions(served: Served, chunk: Chunk) -> JSONObject:
     }
 
 
-def _posterior(model: Model, case: Case, target: str | None) -> JSONObject:
+def _posterior(model: Model, case: WhatIfRequest, target: str | None) -> JSONObject:
     """By the joint distribution: how surprising the evidence is, every column given it, and what to ask next.
 
     One pass with the evidence, and one with the evidence and each answer y of the question. From P(x | e, y) of every
@@ -291,7 +268,7 @@ def _posterior(model: Model, case: Case, target: str | None) -> JSONObject:
         "surprise": None if log_evidence is None else -log_evidence,
         "is_density": "density" in of_evidence,
         "distributions": {name: dict(own) for name, own in given.items() if name in columns or name == target},
-        "given": _given_labels(model, case.single | dict(case.do)),
+        "given": _given_labels(model, case.single | case.do),
     }
     if case.do:
         posterior["intervention"] = of_evidence["intervention"]
@@ -304,7 +281,7 @@ def _posterior(model: Model, case: Case, target: str | None) -> JSONObject:
     return posterior
 
 
-def _known(model: Model, case: Case) -> dict[str, Any]:
+def _known(model: Model, case: WhatIfRequest) -> dict[str, Any]:
     """What is known, as queries take it."""
     return {"evidence": query_evidence(model, case.evidence), "likely": case.likely, "do": case.do}
 
@@ -370,12 +347,12 @@ def _drops(weights: np.ndarray, each: Sequence[Mapping[str, Mapping[str, float]]
     return sorted(found, key=lambda drop: (-drop["entropy_drop"], drop["column"]))
 
 
-def _completion(model: Model, case: Case) -> JSONObject:
+def _completion(model: Model, case: WhatIfRequest) -> JSONObject:
     """The most probable values of everything that is not given."""
     return answers(model, [Map(**_known(model, case), time_limit_s=case.time_limit_s, best=case.best)])[0]
 
 
-def _edges(model: Model, case: Case) -> JSONObject:
+def _edges(model: Model, case: WhatIfRequest) -> JSONObject:
     if not isinstance(model, OrderModel):
         raise NoAnswer(
             f"A model of kind {model.kind!r} has one structure; a posterior over structures (learner orders) has edges to suppose."

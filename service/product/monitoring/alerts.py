@@ -125,17 +125,9 @@ def _changing(workspace: Workspace, alert_id: str) -> Iterator[AlertRecord]:
 
 
 def look(workspace: Workspace, name: str, at: datetime | None = None) -> list[tuple[str, AlertRecord]]:
-    """Test the present window of a model, once an hour, and fire or resolve alerts.
+    """Test the present window of a model, once an hour, and fire or resolve alerts; what its bare name means is looked at.
 
-    Parameters
-    ----------
-    name : str
-        Of the model; what its bare name means is looked at.
-
-    Returns
-    -------
-    list of ("fired" or "resolved", alert)
-        What has changed.
+    Returns what has changed: ("fired" or "resolved", alert).
     """
     moment = at or now()
     rule = alert_rule(workspace, name)

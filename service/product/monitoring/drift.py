@@ -35,19 +35,14 @@ def drift(
 
     Parameters
     ----------
-    reference : str
-        Of the model: name, name@version or name@alias.
-    against : sequence of str
-        Other files to compare with; those of the training unless given.
-    limits : Limits, optional
-        When a difference is an alarm.
-    report : callable
-        Called with progress.
+    reference : of the model: name, name@version or name@alias
+    against : other files to compare with; those of the training unless given
+    limits : when a difference is an alarm
+    report : called with progress
 
     Returns
     -------
-    dict
-        As `learners.monitoring.drift.drift_report` has it, with `model`, `version` and `warnings`.
+    as `learners.monitoring.drift.drift_report` has it, with `model`, `version` and `warnings`
 
     Raises
     ------

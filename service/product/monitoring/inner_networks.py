@@ -53,13 +53,7 @@ NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def inner_reason(address: str) -> str | None:
-    """Why an address is not of the public internet, or None if it is.
-
-    Parameters
-    ----------
-    address : str
-        IPv4 or IPv6; of a zone (`%eth0`) nothing depends.
-    """
+    """Why an IPv4 or IPv6 address is not of the public internet, or None if it is; of a zone (`%eth0`) nothing depends."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if found in NAT64:
         return inner_reason(str(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)))

@@ -13,11 +13,10 @@ from learners.schema.schema import Value
 from service.product.datasets.data_roots import open_source
 from service.product.datasets.database_rows import with_rows_of_databases
 from service.product.monitoring.windows import MOST_WINDOWS, SMALLEST, Watching, span
-from service.product.versions.registry import find_version
+from service.product.versions.served import served
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.count_queue import keyed
-from service.serving.predictor import map_version
 from service.workspace import Workspace
 from storage.monitoring.counts import MonitoringFiles, workspace_secret
 
@@ -30,12 +29,8 @@ LEAST_CALIBRATED = 30  # rows
 class Label:
     """The class that a prediction turned out to be of.
 
-    Parameters
-    ----------
-    kind : "id" or "key"
-        Whether `text` is the id that the prediction was answered with, or the client's own key.
-    label : str, int or bool
-    at : aware, when it was known; now unless given
+    `text` is the id that the prediction was answered with, or the client's own key; `at` is aware, when the class was known:
+    now unless given.
     """
 
     kind: str
@@ -64,13 +59,11 @@ def add_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) ->
 
     Parameters
     ----------
-    reference : str
-        Of the model; labels find the version that made the prediction.
+    reference : of the model; labels find the version that made the prediction
 
     Returns
     -------
-    dict of int
-        `accepted`, and of these `matched` and `pending`: predictions are written once a minute, and kept for a time.
+    `accepted`, and of these `matched` and `pending`: predictions are written once a minute, and kept for a time
 
     Raises
     ------
@@ -78,8 +71,8 @@ def add_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) ->
         Naming the label that is no class of the model.
     NotFound
     """
-    version = find_version(workspace, reference)
-    schema = map_version(version).schema
+    version = served(workspace, reference)
+    schema = version.schema
     if schema.target is None:
         raise InvalidRequest(f"Model {version.name!r} predicts no class, so there is nothing to label.")
     names = dict(zip(schema.class_values(), schema.classes, strict=True))
@@ -132,12 +125,9 @@ class Labelled:
     ----------
     p : (n, n_classes) float64
     y : (n,) int64
-    at : (n,) int64
-        When each was made, in microseconds since 1970.
-    delay_s : (n,) float64
-        From the prediction to the label.
-    n_waiting : int
-        Predictions of the window that could have one, and have none.
+    at : (n,) int64; when each was made, in microseconds since 1970
+    delay_s : (n,) float64; from the prediction to the label
+    n_waiting : predictions of the window that could have one, and have none
     """
 
     p: Floats
@@ -190,13 +180,7 @@ def _predictions(
 
 
 def realised(found: Labelled, measured: Mapping[str, object]) -> JSONObject:
-    """What labels say: accuracy, losses, calibration; coverage and delay; against what was measured when it was trained.
-
-    Parameters
-    ----------
-    measured : mapping
-        The version's metrics.
-    """
+    """What labels say: accuracy, losses, calibration; coverage and delay; against what was measured when it was trained."""
     n = found.y.size
     head: JSONObject = {"labelled": n, "coverage": n / max(1, n + found.n_waiting)}
     if not n:

@@ -20,13 +20,11 @@ def monitoring_predictions(
 
     Parameters
     ----------
-    until : datetime, optional
-        The end of the window; now unless given.
+    until : the end of the window; now unless given
 
     Returns
     -------
-    dict
-        `classes`; `bins`, the lower bounds of the confidence; `counts` of each class and bin.
+    `classes`; `bins`, the lower bounds of the confidence; `counts` of each class and bin
 
     Raises
     ------

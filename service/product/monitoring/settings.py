@@ -1,8 +1,8 @@
 """What is kept of the served rows of one model: as somebody decided, or else as the settings have it."""
 
 from service.product.versions.registry import find_version
+from service.product.versions.served import served
 from service.requests.problems import InvalidRequest
-from service.serving.predictor import map_version
 from service.workspace import Workspace
 from storage.monitoring.counts import MonitorChoice, MonitoringFiles
 
@@ -18,11 +18,11 @@ def set_monitor(workspace: Workspace, name: str, choice: MonitorChoice) -> Monit
         If the mode or a column is not known.
     NotFound
     """
-    version = find_version(workspace, name)
+    version = served(workspace, name)
     mode = choice.get("mode", "counts")
     if mode not in MODES:
         raise InvalidRequest(f"The mode {mode!r} is not one of {', '.join(MODES)}.", field="mode")
-    columns = [attribute.name for attribute in map_version(version).schema.attributes]
+    columns = [attribute.name for attribute in version.schema.attributes]
     for column in choice.get("denied", []):
         if column not in columns:
             raise InvalidRequest(f"Model {name!r} has no column {column!r} to deny.", field="denied")

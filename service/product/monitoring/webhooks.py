@@ -130,19 +130,8 @@ def signature(secret: str, event_id: str, timestamp: str, body: bytes) -> str:
 def check_address(workspace: Workspace, url: str) -> str:
     """Refuse what is no http(s) URL or leads inside: loopback, private networks, link-local (where clouds keep secrets).
 
-    Parameters
-    ----------
-    workspace : Workspace
-        `FEWPASS_WEBHOOK_HOSTS` names hosts that are allowed all the same.
-
-    Returns
-    -------
-    str
-        The address to connect to: what was looked at is what is asked.
-
-    Raises
-    ------
-    InvalidRequest
+    `FEWPASS_WEBHOOK_HOSTS` names hosts that are allowed all the same. Returns the address to connect to: what was looked at
+    is what is asked. Raises InvalidRequest.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:

@@ -37,10 +37,8 @@ class Window:
     Parameters
     ----------
     since, until : aware, UTC
-    gaps : sequence of dict
-        Processes that did not end as they should, and from when on their rows may be missing.
-    n_left_out : int
-        Slices that count something else, as an earlier release wrote them.
+    gaps : processes that did not end as they should, and from when on their rows may be missing
+    n_left_out : slices that count something else, as an earlier release wrote them
     """
 
     counts: ServedCounts
@@ -51,13 +49,7 @@ class Window:
 
 
 class Watching:
-    """A version and its files of monitoring.
-
-    Parameters
-    ----------
-    reference : str
-        name, name@version or name@alias.
-    """
+    """A version, "name", "name@version" or "name@alias", and its files of monitoring."""
 
     def __init__(self, workspace: Workspace, reference: str) -> None:
         self.workspace = workspace
@@ -84,13 +76,7 @@ class Watching:
         return scored_counts(self.version, self.watched)
 
     def reference(self, against: str, window: Window) -> Reference:
-        """What a window is compared with.
-
-        Raises
-        ------
-        InvalidRequest
-            If nothing is known under that name.
-        """
+        """What a window is compared with; InvalidRequest if nothing is known under that name."""
         kind, _, more = against.partition(":")
         if kind == "training" and not more:
             found = training_reference(self.watched, self.scored())
@@ -143,13 +129,7 @@ def span_of(text: str) -> timedelta | None:
 
 
 def span(name: str, text: str) -> timedelta:
-    """A time such as 24h, 7d or 4w.
-
-    Raises
-    ------
-    InvalidRequest
-        Naming the parameter.
-    """
+    """A time such as 24h, 7d or 4w; InvalidRequest names the parameter."""
     found = span_of(text)
     if found is None:
         raise InvalidRequest(f"{name}={text!r} is not a period of time. Write it like 24h, 7d or 4w.", field=name)
@@ -169,20 +149,15 @@ def monitor(
 
     Parameters
     ----------
-    reference : str
-        name, name@version or name@alias.
-    window : str
-        How long, such as 24h or 7d; whole hours, the present one included.
-    until : datetime, optional
-        The end of the window; now unless given.
-    against : str
-        training, window:7d, same-hour:4w or version:3.
+    reference : name, name@version or name@alias
+    window : how long, such as 24h or 7d; whole hours, the present one included
+    until : the end of the window; now unless given
+    against : training, window:7d, same-hour:4w or version:3
 
     Returns
     -------
-    dict
-        As `learners.monitoring.drift.drift_report` has it, with `model`, `version`, `since`, `until`, `gaps`,
-        `statuses` and `sampling`. Without rows `is_drifting` is None and `why` says what is missing.
+    as `learners.monitoring.drift.drift_report` has it, with `model`, `version`, `since`, `until`, `gaps`, `statuses`
+    and `sampling`. Without rows `is_drifting` is None and `why` says what is missing
 
     Raises
     ------
@@ -214,10 +189,7 @@ def monitor(
 def hour_end(until: datetime | None) -> datetime:
     """The end of the hour in which a window ends, now or at a moment.
 
-    Raises
-    ------
-    InvalidRequest
-        If the moment is so far away that no window fits before or after it.
+    Raises InvalidRequest if the moment is so far away that no window fits before or after it.
     """
     if until is not None and not FIRST_YEAR <= until.year <= LAST_YEAR:
         raise InvalidRequest(
@@ -248,10 +220,8 @@ def monitoring_windows(
 
     Parameters
     ----------
-    since : str
-        How far back, such as 24h or 30d.
-    against : str
-        As in `monitoring`; steps are tested only where there are at most 72, as each has its own tests.
+    since : how far back, such as 24h or 30d
+    against : as in `monitoring`; steps are tested only where there are at most 72, as each has its own tests
 
     Raises
     ------

@@ -78,11 +78,7 @@ def _unless_skipped(work: Callable[[Run], JSONObject]) -> Callable[[Run], JSONOb
 def checked_train(workspace: Workspace, request: RefreshRequest) -> TrainRequest:
     """The training of a refresh, after looking at what its rule names.
 
-    Raises
-    ------
-    NotFound
-    InvalidRequest
-        If its metric is one of classes, and the model has none.
+    Raises NotFound; InvalidRequest if its metric is one of classes, and the model has none.
     """
     rule, train = request.promotion, request.train
     if rule.dataset is not None:
@@ -137,13 +133,7 @@ def decide(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:
-    """Apply a rule to two versions that were measured on the same rows.
-
-    Parameters
-    ----------
-    challenger, champion : Measured
-        The champion is None if there is none.
-    """
+    """Apply a rule to two versions that were measured on the same rows; the champion is None if there is none."""
     if champion is not None and champion.version == challenger.version:
         return Verdict(True, f"version {challenger.version} is the {rule.alias} already")
     keeps = f"{rule.alias} stays unset" if champion is None else f"version {champion.version} stays {rule.alias}"
@@ -209,9 +199,9 @@ def _loss(metrics: JSONMapping, metric: str) -> float | None:
 def _measured(workspace: Workspace, name: str, number: int, read: Read, run: Run) -> Measured:
     try:
         model = _mapped(workspace, name, number)
-        metrics, of_class_shares = scoring.measure_beside_floor(model, read(model.schema), run.report)
-        shown = {f"{name}_of_class_shares": loss for name, loss in of_class_shares.items()}
-        return Measured(number, metrics | shown, of_class_shares=of_class_shares)
+        found = scoring.measure(model, read(model.schema), run.report)
+        shown = {f"{name}_of_class_shares": loss for name, loss in found.floor.items()}
+        return Measured(number, found.metrics | shown, of_class_shares=found.floor)
     except (LearnerError, NotFound, CorruptFile) as error:  # a new class, a lost column, no rows, a damaged file
         return Measured(number, None, str(error))
 

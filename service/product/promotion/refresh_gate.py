@@ -30,10 +30,7 @@ class Quarantined(Conflict):
 def inspect(workspace: Workspace, run: Run) -> JSONObject:
     """Whether to train: `is_skipped` says that nothing has changed enough.
 
-    Raises
-    ------
-    Quarantined
-        If the newest files are broken.
+    Raises Quarantined if the newest files are broken.
     """
     request = RefreshRequest(**run.request)
     champion = _champion(workspace, request)

@@ -23,17 +23,8 @@ def judged(workspace: Workspace, name: str, min_labels: int, now: datetime | Non
     """Compare the champion with the version before it on labelled rows that the champion has served.
 
     Both predict the same rows, which are kept in mode "rows"; the posterior of the mean difference of their log losses,
-    with a flat prior, says how probably the champion is worse.
-
-    Parameters
-    ----------
-    min_labels : int
-        Fewer decide nothing.
-
-    Returns
-    -------
-    dict
-        `is_rolled_back`, `reason`, and the figures where there are any.
+    with a flat prior, says how probably the champion is worse. Fewer than `min_labels` decide nothing. Returns
+    `is_rolled_back`, `reason`, and the figures where there are any.
     """
     end = now or datetime.now(UTC)
     try:
@@ -78,12 +69,7 @@ def judged(workspace: Workspace, name: str, min_labels: int, now: datetime | Non
 
 
 def _before(workspace: Workspace, name: str, version: int) -> int:
-    """The version that was champion before.
-
-    Raises
-    ------
-    LookupError
-    """
+    """The version that was champion before; LookupError if there is none."""
     moves = aliases.alias_history(workspace.control, name, 100).items
     known = {one.version for one in models.list_versions(workspace.control, name, limit=1000).items}
     others = [

@@ -22,7 +22,7 @@ from service.workspace import Workspace
 from storage.models import models
 from storage.models.models import ModelVersion
 
-Asked = TypeVar("Asked", TrainRequest, EvaluateRequest)
+Request = TypeVar("Request", TrainRequest, EvaluateRequest)
 
 
 def job_kinds(workspace: Workspace) -> Kinds:
@@ -54,10 +54,8 @@ def train(workspace: Workspace, request: TrainRequest, report: Report = silent) 
 
     Parameters
     ----------
-    request : TrainRequest
-        Data, learner, parameters and how to evaluate.
-    report : callable
-        Called with progress between chunks; raising Cancelled in it stops.
+    request : data, learner, parameters and how to evaluate
+    report : called with progress between chunks; raising Cancelled in it stops
     """
     return train_with_passes(workspace, request, report)[0]
 
@@ -82,7 +80,7 @@ def evaluate(workspace: Workspace, request: EvaluateRequest, report: Report = si
     return run_now(steps, f"{LOCAL}{uuid.uuid4().hex[:12]}", _with_rows(workspace, request).model_dump(), report)
 
 
-def _with_rows(workspace: Workspace, request: Asked) -> Asked:
+def _with_rows(workspace: Workspace, request: Request) -> Request:
     """The request with the rows of its databases as files."""
     named = {name: getattr(request, name, None) for name in ("uris", "test_uris")}
     return request.model_copy(

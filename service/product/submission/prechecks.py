@@ -4,22 +4,21 @@ import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from learners.circuits.columns import check_left_out, knows_nothing_of, never_had
+import numpy as np
+
+from learners.circuits.columns import Columns, check_left_out
 from learners.circuits.errors import NoGraphs
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.likelihoods import known_after
 from learners.circuits.queries.queries import check
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import SourceError, UnknownColumn
-from learners.models.evidence import Evidence, NoneOf, Range
 from learners.models.model import Model
-from learners.models.query import AnyQuery, Marginal, Query, Surprise
+from learners.models.query import AnyQuery, Query
 from learners.orders.model import OrderModel
 from learners.registry import recipes
+from learners.registry.networks.arc_networks import DiscreteNetwork
 from learners.registry.networks.network_answers import check_all
-from learners.schema.encoding.records import encode_records
-from learners.schema.labels import labels_of
 from learners.schema.overrides import ALL
 from service.jobs.limits import check_limits
 from service.product.datasets.data_roots import check_roots, files_of, plain, refuse_secrets
@@ -63,9 +62,7 @@ def check_request(workspace: Workspace, request: AnyRequest, *, is_remote: bool)
 def _check_named(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
     """Refuse now what a job could only fail with later, as far as it can be known without reading data.
 
-    Raises
-    ------
-    NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence, SchemaError
+    Raises NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence or SchemaError.
     """
     if isinstance(request, ForgetRequest):
         check_condition(workspace, request, is_remote=is_remote)
@@ -99,11 +96,8 @@ def _check_density(model: Model, request: ScoreRequest | ImputeRequest) -> None:
 def check_files(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
     """Refuse a job whose files or columns are not there. Not for schedules, whose files may be written later.
 
-    Object stores are not asked whether files are there: a request shall not wait for them.
-
-    Raises
-    ------
-    SourceError, UnknownColumn
+    Object stores are not asked whether files are there: a request shall not wait for them. Raises SourceError or
+    UnknownColumn.
     """
     for uri in _uris(workspace, request):
         path = plain(uri)
@@ -134,75 +128,27 @@ def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:
 def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
     """Refuse queries whose columns, values or edges the model has not, without answering them.
 
-    Raises
-    ------
-    NoJoint, WrongQuery, UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges, NotGaussian,
-    InvalidParameter, NetworkFileError
+    Raises NoJoint, WrongQuery, UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges, NotGaussian,
+    InvalidParameter or NetworkFileError.
     """
     if isinstance(model, OrderModel):
         for about in of_structures(queries):
-            model.asked.check(about)
+            model.graph_queries.check(about)
     joint = of_joint(model, queries)
     check_all(model, joint)
-    if isinstance(model, OrderModel):
-        if joint:
-            columns = query_columns(model, joint)
-            check(columns.circuit, columns.schema, joint)
-        return
+    if joint:
+        columns = _columns_of(model, joint)
+        check(columns.circuit, columns.schema, joint)
+
+
+def _columns_of(model: Model, queries: Sequence[Query]) -> Columns:
+    """The columns as a circuit has them; of a classifier without its circuit, which may be large and is not made for this."""
     if isinstance(model, EnsembleModel):
         model = model.joint
-    if isinstance(model, CircuitModel):
-        check(model.circuit, model.schema, joint)
-    elif isinstance(model, LookupModel):
-        for query in joint:
-            _check_of_network(model, query)
-    else:
-        raise NoJoint(model.kind)
-
-
-def _variables(query: Query) -> Sequence[str]:
-    return () if isinstance(query, Marginal | Surprise) else query.variables
-
-
-def _known(query: Query) -> Evidence:
-    return query.evidence if isinstance(query, Surprise) else known_after(query)
-
-
-def _named_values(query: Query) -> Iterator[tuple[str, object]]:
-    """Every value that evidence names, by column; where a range ends only the model's circuit tells."""
-    for name, known in _known(query).items():
-        if isinstance(known, NoneOf):
-            yield from ((name, value) for value in known.none_of)
-        elif isinstance(known, tuple | list):
-            yield from ((name, value) for value in known)
-        elif known is not None and not isinstance(known, Range):
-            yield name, known
-    for name, weights in ({} if isinstance(query, Surprise) else query.likely).items():
-        yield from ((name, value) for value in weights)
-
-
-def _check_of_network(model: LookupModel, query: Query) -> None:
-    """As a circuit would, which is not made for this: that of a network may be large."""
+    if not isinstance(model, LookupModel):
+        return query_columns(model, queries)
     schema = model.schema
-    places = {attribute.name: place for place, attribute in enumerate(schema.attributes)}
-    names = [*places, str(schema.target)]
-    given = {name for name, value in _known(query).items() if value is not None}
-    likely = () if isinstance(query, Surprise) else query.likely
-    for name in (*_known(query), *likely, *_variables(query)):
-        if name not in names:
-            check_left_out(schema, name)
-            raise UnknownColumn(name, names)
-        if name in (*given, *likely, *_variables(query)) and places.get(name, -1) not in (-1, *model.network.order):
-            raise knows_nothing_of(name)
-    for name, value in _named_values(query):
-        if name == schema.target:
-            if str(value) not in schema.classes:
-                raise never_had(name, value, schema.classes)
-            continue
-        attribute = schema.attributes[places[name]]
-        is_range = name in likely and attribute.kind == "numeric"
-        if isinstance(value, str) and (is_range or value in labels_of(attribute)):
-            continue
-        # A rare value that shares its code with others has one.
-        if encode_records([{name: value}], schema).x[places[name], 0] == attribute.n_values:
-            raise never_had(name, value, labels_of(attribute))
+    sizes = [*schema.domain_sizes.tolist(), schema.n_classes]
+    tables = tuple(np.full(n, 1.0 / n) for n in sizes)
+    left_out = frozenset(range(schema.n_attributes)) - set(model.network.order)
+    return DiscreteNetwork(schema, ((),) * len(sizes), tables, {}, left_out).columns

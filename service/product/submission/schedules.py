@@ -88,5 +88,4 @@ def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = 
 def submit_scheduled(workspace: Workspace, schedule: Schedule, idempotency_key: str) -> tuple[Job, bool]:
     """Queue the job of a schedule; within the data roots, as it may have come over REST."""
     request = REQUESTS.validate_python(dict(schedule.job))
-    job, is_new = submit(workspace, request, idempotency_key, is_remote=True)
-    return job, is_new
+    return submit(workspace, request, idempotency_key, is_remote=True)

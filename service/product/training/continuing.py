@@ -31,14 +31,10 @@ class Continuation:
 
     Parameters
     ----------
-    model : CircuitModel
-        With a posterior.
-    parts : sequence of Part
-        What is read: the new files, behind the others if all rows are sampled; none if there is nothing new.
-    account : Account
-        What need not be read.
-    order : sequence of str
-        Digests of the files in the order in which their rows are sampled.
+    model : with a posterior
+    parts : what is read: the new files, behind the others if all rows are sampled; none if there is nothing new
+    account : what need not be read
+    order : digests of the files in the order in which their rows are sampled
     """
 
     def __init__(self, model: CircuitModel, parts: Sequence[Part], account: Account, order: Sequence[str] = ()) -> None:
@@ -55,23 +51,11 @@ class Continuation:
 def continuation(
     workspace: Workspace, request: TrainRequest, rows: TrainingRows, how: str
 ) -> Continuation | Account | None:
-    """How an update goes on from the newest version.
+    """How an update goes on from the newest version: an Account says why it must start anew; None if there is nothing to go on from.
 
     It can go on if the version was learned by ADF, BMM or sampling with the same parameters, target, columns and choice of rows, and
     every file that it has learned from is still there, and the circuit that it began with: a posterior over rows in their order cannot forget.
-
-    Parameters
-    ----------
-    how : str
-        As `chosen` says.
-
-    Returns
-    -------
-    Continuation
-    Account
-        Which says why it must start anew.
-    None
-        If there is nothing to go on from.
+    `how` is as `chosen` says.
     """
     if not request.update or request.learner != "spn" or request.window is not None:
         return None

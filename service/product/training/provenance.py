@@ -20,17 +20,9 @@ FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("n_rows", pa.in
 def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, job_id: str) -> dict[str, pa.Table]:
     """What was asked for, from which files and with which libraries, and how good it is.
 
-    Parameters
-    ----------
-    learned : mapping
-        Receipt of the step that learned: `files`, `n_rows`, `passes`, the rules of `forgotten` rows, the `snapshot` of a lake
-        table, and of files that hold rows of `databases` from where.
-    metrics : mapping
-
-    Returns
-    -------
-    dict of Table
-        `metrics` (name, value), `provenance` (name, value as JSON), `source_files` and `libraries`.
+    `learned` is the receipt of the step that learned: `files`, `n_rows`, `passes`, the rules of `forgotten` rows, the
+    `snapshot` of a lake table, and of files that hold rows of `databases` from where. Returns the tables `metrics` (name,
+    value), `provenance` (name, value as JSON), `source_files` and `libraries`.
     """
     facts = {
         "learner": request.learner,

@@ -191,9 +191,9 @@ def evaluate_learned(workspace: Workspace, run: Run) -> JSONObject:
         return {"metrics": timing}
     keep_scored(model, rows, Path(learned["path"]))
     # Of a rare class all rows may be kept back: the model does not know it, and is wrong there.
-    metrics, report = scoring.measure_whole(model, rows, run.report, takes_unknown=request.keeps_back)
-    answer = {"metrics": metrics | {"evaluated_on": where} | timing}
-    return answer if report is None else answer | {"report": report.to_dict()}
+    found = scoring.measure(model, rows, run.report, takes_unknown=request.keeps_back, is_reported=True)
+    answer = {"metrics": found.beside_floor | {"evaluated_on": where} | timing}
+    return answer if found.report is None else answer | {"report": found.report.to_dict()}
 
 
 def reserve(workspace: Workspace, run: Run) -> JSONObject:
@@ -241,10 +241,8 @@ def _published(workspace: Workspace, request: TrainRequest, run: Run) -> ModelVe
             job_id=run.job_id,
             files=tuple(learned["files"]),
             n_rows=learned["n_rows"],
-            sha256=files.sha256,
-            duckdb_path=files.duckdb_path,
-            arrow_path=files.arrow_path,
             tags=request.tags,
+            **vars(files),
         ),
         aliases=request.aliases,
         reason=f"job {run.job_id}",
@@ -256,10 +254,7 @@ def _published(workspace: Workspace, request: TrainRequest, run: Run) -> ModelVe
 def target_of(workspace: Workspace, request: TrainRequest) -> str | None:
     """The column to predict: as asked for, or that of the data set; None for a model of the joint distribution.
 
-    Raises
-    ------
-    InvalidRequest
-        If the learner needs one, or takes none.
+    Raises InvalidRequest if the learner needs one, or takes none.
     """
     target, recipe = request.target, recipes.recipe(request.learner)
     if not recipe.takes_target:

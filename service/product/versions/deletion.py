@@ -49,10 +49,8 @@ def prune(workspace: Workspace, name: str, keep: int | None = None, *, job_id: s
 
     Parameters
     ----------
-    keep : int, optional
-        By default what the model's retention says; a model without one is left as it is.
-    job_id : str, optional
-        The job that prunes: it needs its own versions no more.
+    keep : by default what the model's retention says; a model without one is left as it is
+    job_id : the job that prunes: it needs its own versions no more
     """
     if keep is None:
         keep = retention_of(workspace, name)

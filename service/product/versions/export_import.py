@@ -71,12 +71,9 @@ def import_version(
 
     Parameters
     ----------
-    path : Path
-        Of the exported file.
-    name : str, optional
-        Of the model here; by default the name that it was exported under.
-    is_remote : bool
-        Whether it came over REST: then a process of its own reads it.
+    path : of the exported file
+    name : of the model here; by default the name that it was exported under
+    is_remote : whether it came over REST: then a process of its own reads it
 
     Raises
     ------
@@ -102,16 +99,7 @@ def import_version(
 def read_export(path: Path, draft: Path, max_bytes: int) -> tuple[Manifest, Mapping[str, object], Arrays]:
     """What an exported file holds, checked but for the model itself, which is still to be tried.
 
-    Parameters
-    ----------
-    draft : Path
-        Where the model file goes.
-    max_bytes : int
-        That the model may take in memory.
-
-    Raises
-    ------
-    CorruptFile
+    The model file goes to `draft`; in memory the model may take `max_bytes`. Raises CorruptFile.
     """
     manifest = _checked(path, bundle.unpack_bundle(path, draft))
     model_file.refuse_views(draft)
@@ -124,8 +112,7 @@ def read_export(path: Path, draft: Path, max_bytes: int) -> tuple[Manifest, Mapp
 def _imported(manifest: Manifest, name: str, number: int, files: ModelFiles) -> ModelVersion:
     tags = manifest.tags | {"imported_from": f"{manifest.name}@{manifest.version}"}
     own = {"name": name, "version": number, "job_id": None, "files": tuple(manifest.files), "tags": tags}
-    paths = {"sha256": files.sha256, "duckdb_path": files.duckdb_path, "arrow_path": files.arrow_path}
-    return ModelVersion(**dict(manifest) | own | paths)
+    return ModelVersion(**dict(manifest) | own | vars(files))
 
 
 def _checked(path: Path, manifest: JSONMapping) -> Manifest:

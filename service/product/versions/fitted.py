@@ -42,14 +42,10 @@ class Fitted:
 
     Parameters
     ----------
-    learner : str
-        A key of `learners.registry.recipes.LEARNERS`, or what else made it.
-    parameters : mapping
-        Of the learner.
-    columns : tuple of str
-        All columns of the table but the target, in order.
-    is_named : bool
-        Whether the caller had named them; those of an array are known by their position.
+    learner : a key of `learners.registry.recipes.LEARNERS`, or what else made it
+    parameters : of the learner
+    columns : all columns of the table but the target, in order
+    is_named : whether the caller had named them; those of an array are known by their position
     metrics : mapping
     """
 
@@ -65,10 +61,7 @@ class Fitted:
 def save(fitted: Fitted, output: Path, *, replace: bool = False) -> int:
     """Write a model to one file, which appears when it is whole; returns its bytes.
 
-    Raises
-    ------
-    InvalidRequest
-        If the file exists and is not to be replaced.
+    Raises InvalidRequest if the file exists and is not to be replaced.
     """
     if output.exists() and not replace:
         raise InvalidRequest(f"{output} exists already. Choose another name, or replace it with replace=True.")
@@ -82,15 +75,9 @@ def save(fitted: Fitted, output: Path, *, replace: bool = False) -> int:
 def load(path: Path) -> Fitted:
     """Read a model from a file that `save` or `export` has written, after checking every byte of it; or a network from a file of BIF, XMLBIF or XDSL.
 
-    The model is tried in this process. `fewpass models import` tries files of strangers in a process of its own.
-
-    Raises
-    ------
-    NotFound
-        If there is no such file.
-    CorruptFile
-        If it is another file, is damaged, or is not a model that this release can answer with.
-    NetworkFileError, InvalidNetwork, NetworkTooLarge
+    The model is tried in this process. `fewpass models import` tries files of strangers in a process of its own. Raises
+    NotFound if there is no such file; CorruptFile if it is another file, is damaged, or is not a model that this
+    release can answer with; NetworkFileError, InvalidNetwork or NetworkTooLarge.
     """
     if not path.is_file():
         raise NotFound("file", str(path))
@@ -116,12 +103,7 @@ def load(path: Path) -> Fitted:
 def publish(
     workspace: Workspace, fitted: Fitted, name: str, aliases: Sequence[str] = (), tags: Mapping[str, str] | None = None
 ) -> ModelVersion:
-    """Add a model to the registry as the next version of a name, and point aliases at it.
-
-    Raises
-    ------
-    InvalidName
-    """
+    """Add a model to the registry as the next version of a name (or InvalidName), and point aliases at it."""
     checked_name("model", name)
     for alias in aliases:
         checked_alias(alias)
@@ -154,9 +136,7 @@ def _network(path: Path) -> Fitted:
 def open_version(workspace: Workspace, reference: str) -> Fitted:
     """The model that "name", "name@3" or "name@alias" means, read from the registry and checked.
 
-    Raises
-    ------
-    NotFound, CorruptFile
+    Raises NotFound or CorruptFile.
     """
     version = find_version(workspace, reference)
     header, arrays = model_file.read_model(version.duckdb_path)
@@ -166,12 +146,7 @@ def open_version(workspace: Workspace, reference: str) -> Fitted:
 
 
 def plain_parameters(learner: str, parameters: Mapping[str, object]) -> JSONObject:
-    """All parameters of a learner as JSON holds them.
-
-    Raises
-    ------
-    InvalidParameter
-    """
+    """All parameters of a learner as JSON holds them; InvalidParameter if one is unknown or wrong."""
     record = recipes.parse_parameters(learner, parameters)
     plain: JSONObject = TypeAdapter(type(record)).dump_python(record, mode="json")
     return plain
@@ -199,10 +174,8 @@ def _version(
         job_id=None,
         files=(),
         n_rows=int(facts.get("n_rows", 0)),
-        sha256=files.sha256,
-        duckdb_path=files.duckdb_path,
-        arrow_path=files.arrow_path,
         tags=fitted.tags if tags is None else tags,
+        **vars(files),
     )
 
 

@@ -35,19 +35,8 @@ LIBRARY = "booster"  # how the arrays begin that XGBoost reads
 def try_model(workspace: Workspace, path: Path, draft: Path, header: Mapping[str, object], arrays: Arrays) -> None:
     """Look at all of a model, and let it answer when nothing is known.
 
-    Parameters
-    ----------
-    path : Path
-        Of the imported file, for messages.
-    draft : Path
-        Of the model file that was in it.
-    header, arrays
-        What was read from it.
-
-    Raises
-    ------
-    CorruptFile
-        If the model cannot be used, or ends the process that tries it.
+    `path` is the imported file, for messages, and `draft` the model file that was in it. Raises CorruptFile if the model
+    cannot be used, or ends the process that tries it.
     """
     if any(name.startswith(LIBRARY) for name in arrays):
         try:

@@ -4,7 +4,7 @@ from functools import partial
 
 from service.workspace import Workspace, on_control
 from storage.control.paging import DEFAULT_LIMIT, Page, pages
-from storage.models import aliases, models, promotions, retention
+from storage.models import aliases, models, promotions, removal
 from storage.models.aliases import AliasMove
 from storage.models.models import ModelVersion
 from storage.models.promotions import Promotion
@@ -16,8 +16,8 @@ aliases_of = on_control(aliases.aliases)
 set_alias = on_control(aliases.set_alias)
 delete_alias = on_control(aliases.delete_alias)
 roll_back = on_control(aliases.roll_back)
-retention_of = on_control(retention.retention)
-set_retention = on_control(retention.set_retention)
+retention_of = on_control(removal.retention)
+set_retention = on_control(removal.set_retention)
 
 
 def newest_versions(workspace: Workspace, dataset: str) -> list[ModelVersion]:

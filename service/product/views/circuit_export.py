@@ -40,20 +40,10 @@ LEARNER_OF_CIRCUITS = "circuit"
 def circuit_of(model: "Model", form: Form, of: CircuitOf = CircuitOf.COLUMNS) -> bytes:
     """The circuit of a model, of a network the one that it is compiled to; or of the graphs of a posterior over structures.
 
-    As a `model` it is a file that `import` and `fewpass.load` take.
-
-    Raises
-    ------
-    NoJoint
-        If it has no joint distribution.
-    NetworkTooLarge
-        If its network needs too large a circuit.
-    NoCircuit
-        If its leaves have several columns.
-    PictureTooLarge
-        If a picture is asked for, and the circuit has too many regions for one.
-    NoPosterior, TooManyParentSets
-        Of graphs.
+    As a `model` it is a file that `import` and `fewpass.load` take. Raises NoJoint if it has no joint distribution;
+    NetworkTooLarge if its network needs too large a circuit; NoCircuit if its leaves have several columns;
+    PictureTooLarge if a picture is asked for, and the circuit has too many regions for one; NoPosterior or
+    TooManyParentSets of graphs.
     """
     # Here, for the command line names the forms long before it needs a circuit.
     from learners.circuits.formats import drawing, text
@@ -78,9 +68,7 @@ def _exported(model: "CircuitModel") -> bytes:
 def graphs_of(model: "Model") -> "CircuitModel":
     """The circuit over the graphs of a posterior over structures.
 
-    Raises
-    ------
-    NoPosterior, TooManyParentSets
+    Raises NoPosterior or TooManyParentSets.
     """
     from learners.orders.model import OrderModel
     from learners.registry.networks.order_circuits import order_circuit

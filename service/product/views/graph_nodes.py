@@ -19,16 +19,10 @@ LONGEST_END = 12
 
 
 class Bars(NamedTuple):
-    """What the bars of a box stand for.
+    """What the bars of a box stand for: the words of each value.
 
-    Parameters
-    ----------
-    words : sequence of str
-        Of each value.
-    is_ordered : bool
-        Whether the values are intervals of numbers, from the least.
-    ends : (str, str), optional
-        Of a column of numbers without intervals: the least and the greatest that training saw.
+    `is_ordered` says that the values are intervals of numbers, from the least; `ends` are, of a column of numbers without
+    intervals, the least and the greatest that training saw.
     """
 
     words: Sequence[str]
@@ -42,15 +36,7 @@ class Bars(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A node of a picture.
-
-    Parameters
-    ----------
-    title : str
-        What it shows under the pointer.
-    kind : str
-        Its class: "class", "blamed" or nothing.
-    """
+    """A node of a picture: its title stands under the pointer, and its kind is its class, "class", "blamed" or nothing."""
 
     name: str
     bars: Bars | None

@@ -12,9 +12,8 @@ from learners.models.model import Model
 from learners.models.query import Edges, Graph
 from learners.orders.model import OrderModel
 from learners.registry.networks.model import ArcModel
-from service.product.versions.registry import find_version
+from service.product.versions.served import served
 from service.requests.json_values import JSONMapping, JSONObject
-from service.serving.predictor import map_version
 from service.workspace import Workspace
 
 MAX_CONTEXTS = 200
@@ -35,11 +34,8 @@ class NoGraph(LearnerError, ValueError):
 class GraphEdge:
     """An edge between columns.
 
-    Parameters
-    ----------
-    weight : float
-        In nats what the parent tells of the child, given the class and the parents before it; of a posterior over
-        structures the probability of the edge.
+    Its weight is what the parent tells of the child, in nats, given the class and the parents before it; of a posterior
+    over structures it is the probability of the edge.
     """
 
     source: str
@@ -53,16 +49,11 @@ class ColumnGraph:
 
     Parameters
     ----------
-    target : str or None
-        The class; each column has it as a parent, and those edges are in `of_class`, not in `edges`.
-    columns : tuple of str
-        Without the class.
-    of_class : mapping of str to float
-        In nats what the class tells of each column.
-    unit : str
-        Of the weights.
-    others : tuple of GraphEdge
-        Of a posterior over structures the probable edges that its best graph does not have; they may make circles.
+    target : the class; each column has it as a parent, and those edges are in `of_class`, not in `edges`
+    columns : without the class
+    of_class : in nats what the class tells of each column
+    unit : of the weights
+    others : of a posterior over structures the probable edges that its best graph does not have; they may make circles
     """
 
     target: str | None
@@ -73,12 +64,7 @@ class ColumnGraph:
     others: tuple[GraphEdge, ...] = ()
 
     def around(self, column: str, steps: int = 1) -> "ColumnGraph":
-        """The columns within so many edges of one, and the edges among them.
-
-        Raises
-        ------
-        UnknownColumn
-        """
+        """The columns within so many edges of one, and the edges among them; UnknownColumn if there is none of that name."""
         if column == self.target:
             near = set(sorted(self.columns, key=lambda name: -self.of_class.get(name, 0.0))[:MOST_OF_CLASS])
         elif column not in self.columns:
@@ -112,16 +98,11 @@ def graph(workspace: Workspace, reference: str) -> ColumnGraph:
     ------
     NoGraph
     """
-    return graph_of(map_version(find_version(workspace, reference)).model)
+    return graph_of(served(workspace, reference).model)
 
 
 def graph_of(model: Model) -> ColumnGraph:
-    """The graph of a model; of an ensemble that of the member that answers queries.
-
-    Raises
-    ------
-    NoGraph
-    """
+    """The graph of a model (or NoGraph); of an ensemble that of the member that answers queries."""
     if isinstance(model, EnsembleModel):
         model = model.joint
     if isinstance(model, OrderModel):
@@ -144,13 +125,11 @@ def graph_of(model: Model) -> ColumnGraph:
 def graph_of_posterior(model: OrderModel, present: Sequence[str] = (), absent: Sequence[str] = ()) -> ColumnGraph:
     """The most probable graph of a posterior over structures, given known edges, and the other probable edges.
 
-    Raises
-    ------
-    UnknownColumn, InvalidParameter, ImpossibleEdges
+    Raises UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
     known = tuple(present), tuple(absent)
-    best = {(edge["from"], edge["to"]) for edge in model.asked.answer(Graph(*known))["edges"]}
-    every = model.asked.answer(Edges(*known))["edges"]
+    best = {(edge["from"], edge["to"]) for edge in model.graph_queries.answer(Graph(*known))["edges"]}
+    every = model.graph_queries.answer(Edges(*known))["edges"]
     edges = [GraphEdge(edge["from"], edge["to"], edge["probability"] or 0.0) for edge in every]
     of_best = tuple(edge for edge in edges if (edge.source, edge.sink) in best)
     others = tuple(edge for edge in edges if edge.weight >= LEAST_DRAWN and (edge.source, edge.sink) not in best)
@@ -175,8 +154,7 @@ def family(workspace: Workspace, reference: str, column: str, limit: int = MAX_C
 
     Parameters
     ----------
-    limit : int
-        Contexts.
+    limit : contexts
 
     Raises
     ------
@@ -184,7 +162,7 @@ def family(workspace: Workspace, reference: str, column: str, limit: int = MAX_C
         If the model is no network.
     UnknownColumn
     """
-    return family_of(map_version(find_version(workspace, reference)).model, column, limit)
+    return family_of(served(workspace, reference).model, column, limit)
 
 
 def family_of(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:

@@ -77,11 +77,10 @@ def draw(workspace: Workspace, reference: str, member: int | None = None) -> byt
     PictureTooLarge
         If it is a circuit of too many regions.
     """
-    version = find_version(workspace, reference)
-    model = map_version(version).model
-    if isinstance(model, CircuitModel):
-        return circuit_of(model, Form.SVG)
-    return structure_svg(model, f"{version.name}@{version.version}", member).encode()
+    version = served(workspace, reference)
+    if isinstance(version.model, CircuitModel):
+        return circuit_of(version.model, Form.SVG)
+    return structure_svg(version.model, f"{version.name}@{version.version}", member).encode()
 
 
 def structure_svg(model: Model, title: str, member: int | None = None) -> str:
@@ -97,8 +96,8 @@ def draw_trace(workspace: Workspace, reference: str) -> bytes:
     NoChains
         If the version was not sampled.
     """
-    version = find_version(workspace, reference)
-    model = map_version(version).model
+    version = served(workspace, reference)
+    model = version.model
     if not isinstance(model, BayesianCircuit):
         raise NoChains(model.kind)
     from service.product.views.pictures import draw_trace as drawn

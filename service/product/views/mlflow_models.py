@@ -94,11 +94,7 @@ def log_facts(learner: str, parameters: Mapping[str, object], n_rows: int, metri
 def logged_file(uri: str) -> Iterator[Path]:
     """The file of a model that was logged, in a folder of this machine that is removed at the end.
 
-    Raises
-    ------
-    MLflowMissing, MLflowRefused
-    NotOurs
-        If something else has logged the model.
+    Raises MLflowMissing or MLflowRefused, NotOurs if something else has logged the model.
     """
     mlflow = library()
     with tempfile.TemporaryDirectory() as own:
@@ -115,8 +111,7 @@ def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tupl
 
     Parameters
     ----------
-    address : str
-        `models:/NAME`, of the registry that MLflow's own settings name.
+    address : `models:/NAME`, of the registry that MLflow's own settings name
 
     Returns
     -------

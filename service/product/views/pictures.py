@@ -17,12 +17,7 @@ BLUE, RED = "#4c72b0", "#c44e52"
 def draw_reliability(curves: Sequence[Curve], path: Path, title: str) -> None:
     """Draw how often the predicted class was right against how probable the model called it.
 
-    Parameters
-    ----------
-    path : Path
-        Its suffix chooses SVG or PNG.
-    title : str
-        Written above.
+    The suffix of the path chooses SVG or PNG.
     """
     figure, axes = _canvas(6, 6)
     reliability_on(axes, curves)
@@ -31,13 +26,7 @@ def draw_reliability(curves: Sequence[Curve], path: Path, title: str) -> None:
 
 
 def reliability_on(axes: "Axes", curves: Sequence[Curve]) -> None:
-    """Draw reliability diagrams, one line each.
-
-    Parameters
-    ----------
-    curves : sequence of (name, points)
-        Points as `learners.evaluation.metrics.reliability` has them.
-    """
+    """Draw reliability diagrams, one line each, of points as `learners.evaluation.metrics.reliability` has them."""
     axes.plot([0, 1], [0, 1], ":", color="grey", label="calibrated")
     for name, points in curves:
         means, rates, _ = zip(*points, strict=True)
@@ -58,10 +47,7 @@ def draw_trace(trace: Floats, path: BinaryIO, title: str) -> None:
 def trace_on(axes: "Axes", trace: Floats) -> None:
     """Draw the log joint of every sweep, and which share of proposals was accepted.
 
-    Parameters
-    ----------
-    trace : (n_chains, n_sweeps, 7) float64
-        As a Bayesian circuit has it.
+    The trace is (n_chains, n_sweeps, 7) float64, as a Bayesian circuit has it.
     """
     sweeps = np.arange(1, trace.shape[1] + 1)
     for chain, own in enumerate(trace, start=1):

@@ -21,22 +21,13 @@ FOLD, UNFOLD = "− ", "+ "
 def unfolded(model: Model, opened: Collection[int] | None = None) -> JSONObject:
     """The regions of a model's circuit as a graph, from the root down to those that are folded.
 
-    Parameters
-    ----------
-    opened : collection of int, optional
-        The regions that are unfolded; unless given, those nearest the root, as long as few are drawn.
+    The regions in `opened` are unfolded; unless given, those nearest the root, as long as few are drawn. Raises
+    InvalidParameter if there is no such region; NoCircuit, NoJoint or NetworkTooLarge.
 
     Returns
     -------
-    dict
-        `graph` (a `ColumnGraph`), `names` (number to name of all regions drawn; of one column the column's), `regions` (number to
-        `Region`, of those), `columns` (number to the names of its columns), `opened`, `n_regions`, `n_nodes` and `is_compiled`.
-
-    Raises
-    ------
-    InvalidParameter
-        If there is no such region.
-    NoCircuit, NoJoint, NetworkTooLarge
+    `graph` (a `ColumnGraph`), `names` (number to name of all regions drawn; of one column the column's), `regions` (number
+    to `Region`, of those), `columns` (number to the names of its columns), `opened`, `n_regions`, `n_nodes`, `is_compiled`
     """
     circuit = written(model)
     found = regions(circuit.circuit)

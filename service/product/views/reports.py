@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from learners.errors import NoClass
-from learners.evaluation.model_report import ModelReport, column_counts, report_of
+from learners.evaluation.model_report import ModelReport
 from learners.passes.sources.null_class import as_trained
 from service.product.datasets.data_roots import open_source
 from service.product.inference.metric_words import interval
-from service.product.inference.scoring import probabilities_of
+from service.product.inference.scoring import measure
 from service.product.outputs import Output, check_free, delivering, name_of
 from service.product.versions.registry import find_version
+from service.product.versions.served import served
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
-from service.serving.predictor import map_version
 from service.workspace import Workspace
 from storage.models.model_file import read_table
 from storage.models.models import ModelVersion
@@ -38,17 +38,7 @@ LOSSES = {
 
 
 def report_page(report: ModelReport, *, title: str, learner: str, call: str, where: str = "") -> str:
-    """The page.
-
-    Parameters
-    ----------
-    learner : str
-        Of the model.
-    call : str
-        What makes the page again.
-    where : str
-        Where the rows are from.
-    """
+    """The page: of which learner, which call makes it again, and where the rows are from."""
     return _template().render(
         report=report, title=title, learner=learner, call=call, where=where, words=LOSSES, most_columns=MOST_COLUMNS
     )
@@ -115,13 +105,13 @@ def write_report(
     UnknownColumn, EmptyData
     """
     check_free(output, replace=replace)
-    version = find_version(workspace, reference)
-    model = map_version(version).model
+    version = served(workspace, reference)
+    model = version.model
     if model.schema.target is None:
         raise NoClass
     source = as_trained(open_source(workspace, list(uris), is_remote=False, schema=model.schema), model.schema)
-    counted = column_counts(model)
-    report = report_of(model, *probabilities_of(model, source, counted=counted), counted)
+    report = measure(model, source, is_reported=True).report
+    assert report is not None
     name, files = f"{version.name}@{version.version}", " ".join(uris)
     call = f"fewpass report {name} {files} --html {name_of(output)}"
     page = report_page(report, title=name, learner=version.learner, call=call, where=files)

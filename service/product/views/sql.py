@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from learners.registry.sql.script import sql_script
-from service.product.versions.registry import find_version
-from service.serving.predictor import map_version
+from service.product.versions.served import served
 from service.workspace import Workspace
 
 
@@ -25,6 +24,6 @@ def sql(
     ------
     NoSQL, TooLargeForSQL, UnknownDialect, UnsupportedColumn, UnwritableText, UnknownColumn, InvalidParameter
     """
-    version = find_version(workspace, reference)
+    version = served(workspace, reference)
     name = version.name.replace(".", "_") if view is None else view
-    return sql_script(map_version(version).model, name=name, table=table, dialect=dialect, key=key, absent=absent)
+    return sql_script(version.model, name=name, table=table, dialect=dialect, key=key, absent=absent)

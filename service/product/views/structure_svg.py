@@ -38,14 +38,10 @@ def to_svg(
 
     Parameters
     ----------
-    link : callable, optional
-        Where a click on a column's name leads.
-    alone : bool
-        Whether the picture is a file of its own, with its styles; in a page these are the page's.
-    blamed : mapping, optional
-        Columns to mark, each with the words that say why.
-    bars : mapping, optional
-        Columns whose boxes hold a bar for each value.
+    link : where a click on a column's name leads
+    alone : whether the picture is a file of its own, with its styles; in a page these are the page's
+    blamed : columns to mark, each with the words that say why
+    bars : columns whose boxes hold a bar for each value
     """
     boxes = [_box(graph, name, blamed or {}, bars or {}) for name in graph.columns]
     place = {name: number for number, name in enumerate(graph.columns)}

@@ -8,12 +8,11 @@ from learners.orders.drawing import heat_map_of
 from learners.orders.formats.network_files import NetworkFormat
 from learners.orders.model import OrderModel
 from learners.registry.discrete_networks import network_text
-from service.product.versions.registry import find_version
+from service.product.versions.served import served
 from service.product.views.graphs import graph_of_posterior
 from service.product.views.structure_svg import to_svg
-from service.serving.predictor import map_version
+from service.serving.predictor import Served
 from service.workspace import Workspace
-from storage.models.models import ModelVersion
 
 Picture = Literal["edges", "graph"]
 
@@ -35,8 +34,7 @@ def draw_posterior(
     Parameters
     ----------
     picture : 'edges' or 'graph'
-    present, absent : sequence of str
-        Known edges, each as "parent->child".
+    present, absent : known edges, each as "parent->child"
 
     Raises
     ------
@@ -47,7 +45,7 @@ def draw_posterior(
     title = f"{version.name}@{version.version}" + (f" given {given}" if given else "")
     if picture == "graph":
         return to_svg(graph_of_posterior(model, present, absent), title).encode()
-    return heat_map_of(model.asked, title, tuple(present), tuple(absent)).encode()
+    return heat_map_of(model.graph_queries, title, tuple(present), tuple(absent)).encode()
 
 
 def network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:
@@ -61,13 +59,12 @@ def network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:
     InvalidNetwork
         If columns are numbers, which only BIF can hold.
     """
-    version = find_version(workspace, reference)
-    return network_text(map_version(version).model, version.name, form)
+    version = served(workspace, reference)
+    return network_text(version.model, version.name, form)
 
 
-def _posterior(workspace: Workspace, reference: str) -> tuple[ModelVersion, OrderModel]:
-    version = find_version(workspace, reference)
-    model = map_version(version).model
-    if not isinstance(model, OrderModel):
-        raise NoPosterior(model.kind)
-    return version, model
+def _posterior(workspace: Workspace, reference: str) -> tuple[Served, OrderModel]:
+    version = served(workspace, reference)
+    if not isinstance(version.model, OrderModel):
+        raise NoPosterior(version.model.kind)
+    return version, version.model

@@ -19,10 +19,7 @@ VERSION_TABLE = "schema_version"
 def upgrade(engine: Engine, writing: Callable[[], AbstractContextManager[Connection]]) -> None:
     """Apply the migrations that are missing, all in one transaction; of processes that open at once, one does it.
 
-    Raises
-    ------
-    NewerDatabase
-        If the database is at a revision that this release does not know.
+    Raises NewerDatabase if the database is at a revision that this release does not know.
     """
     with engine.connect() as connection, connection.begin():
         if _revision(connection) == HEAD:

@@ -227,7 +227,7 @@ def test_only_the_queries_asked_last_are_kept():
     for v in range(50):
         marginals(circuit, np.full((50, 5), np.nan), [v])
     ready = answers.prepared(circuit)
-    assert list(ready.nodes) == list(ready.slots) == [(v,) for v in range(50 - answers.MOST_KEPT, 50)]
+    assert list(ready.queries) == [(v,) for v in range(50 - answers.MOST_KEPT, 50)]
 
 
 def test_threads_may_ask_of_one_circuit_at_the_same_time(monkeypatch):

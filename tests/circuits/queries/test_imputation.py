@@ -16,7 +16,6 @@ from learners.circuits.formats.text import parse_text
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import missing_cells, nameable, raw_value, rows_of_batch, with_cells
 from learners.circuits.queries.imputation import filled
-from learners.circuits.structures import Variable, independent
 from learners.errors import SchemaError
 from learners.models.query import How
 from learners.passes.learner import drive
@@ -151,9 +150,7 @@ def test_rows_of_probability_zero_are_left_and_others_filled() -> None:
 
 
 def test_peaks_are_told_once_and_ascending() -> None:
-    circuit = independent(
-        [Variable("gaussian", mean=2.0), Variable("poisson", mean=3.7), Variable("exponential", mean=2.0)]
-    )
+    circuit = parse_text(["vars 0 0 0", "0 gauss 0 2 1", "1 pois 1 3.7", "2 expo 2 0.5", "3 prod 0 1 2"])
     assert [peaks(circuit, v).tolist() for v in range(3)] == [[2.0], [3.0], [0.0]]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import polygamma, psi
 
-from learners.circuits.streaming.projection_kernels import ADF, FARTHEST, MOVED, UNKNOWN, project
+from learners.circuits.streaming.projection_kernels import ADF, FARTHEST, MOVED, UNKNOWN, digamma_step, project
 from learners.circuits.streaming.two_child_kernels import N_BLOCK, N_ROOM, filter_block, put_two
 from tests.circuits.streaming.test_many_children import state_of
 
@@ -82,3 +82,13 @@ def test_slopes_that_are_followed_stay_right():
             small = entry[0, two] < 8.0
             assert entry[2, two][small] == pytest.approx(slope[small], rel=2e-4)
     assert n_followed > 1500
+
+
+def test_digamma_steps_are_those_of_scipy():
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        x = 10 ** rng.uniform(-3, 2)
+        d = x * rng.uniform(-0.9, 3)
+        moved, slope = digamma_step(x, d)
+        assert moved == pytest.approx(psi(x + d) - psi(x), rel=1e-8, abs=1e-12)
+        assert slope == pytest.approx(polygamma(1, x + d), rel=1e-9)

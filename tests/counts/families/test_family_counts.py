@@ -13,8 +13,8 @@ from learners.counts import count_dtypes, sparse_counts
 from learners.counts.families import family_counts as family_module
 from learners.counts.families import family_tables
 from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.counts.families.family_tables import shares_of, tables_of
-from learners.errors import FamilyTooLarge, StatisticMismatch
+from learners.counts.families.family_tables import tables_of
+from learners.errors import FamilyTooLarge
 from learners.passes.memory import MemoryLimit
 from tests import laws, strategies
 from tests.naive.counts import family_counts
@@ -48,17 +48,12 @@ def families_and_chunks(draw):
     return schema, families, parts
 
 
-@pytest.mark.parametrize(
-    ("dense_cells", "narrow_cells"),
-    [(0, 0), (0, 1 << 20), (50, 2000), (1 << 20, 0)],
-    ids=["sparse", "narrow", "all", "dense"],
-)
+@pytest.mark.parametrize("dense_cells", [0, 50, 1 << 20], ids=["sparse", "both", "dense"])
 @given(drawn=families_and_chunks())
-def test_equal_counting_row_by_row(dense_cells, narrow_cells, drawn):
+def test_equal_counting_row_by_row(dense_cells, drawn):
     schema, families, parts = drawn
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(family_tables, "DENSE_CELLS", dense_cells)
-        patch.setattr(family_tables, "MOST_NARROW", narrow_cells)
         patch.setattr(family_module, "MAX_MATCHED_CELLS", min(dense_cells, 64))  # those that match are dense
         assert_equals_naive(laws.updated(FamilyCounts(schema, families), parts), parts)
 
@@ -70,21 +65,16 @@ def test_the_routes_agree_bit_for_bit(monkeypatch):
     dense = laws.updated(FamilyCounts(schema, families), parts)
     monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
     monkeypatch.setattr(family_module, "MAX_MATCHED_CELLS", 0)
-    narrow = laws.updated(FamilyCounts(schema, families), parts)
     few = laws.updated(FamilyCounts(schema, families), [parts[0].rows(slice(20))])
-    assert all(cells.narrow is not None for cells in narrow._cells)
-    assert [cells.narrow is not None for cells in few._cells] == [False, True, False, False]
-    monkeypatch.setattr(family_tables, "MOST_NARROW", 0)
     sparse = laws.updated(FamilyCounts(schema, families), parts)
     assert all(cells.sparse is not None for cells in sparse._cells)
     monkeypatch.undo()
     assert dense.to_arrow().equals(sparse.to_arrow())
-    assert dense.to_arrow().equals(narrow.to_arrow())
-    # A statistic that was stored by one route is read by the others, and those of all routes add up and subtract.
+    # A statistic that was stored by one route is read by the other, and those of both routes add up and subtract.
     twice, more = laws.merged(dense, dense), laws.merged(dense, few)
-    for ours in (dense, narrow, sparse):
+    for ours in (dense, sparse):
         assert laws.merged(ours, ours.from_arrow(sparse.to_arrow())) == twice
-        for theirs in (dense, narrow, sparse):
+        for theirs in (dense, sparse):
             added = deepcopy(ours)
             added.merge(theirs)
             assert added == twice
@@ -98,54 +88,11 @@ def test_the_routes_agree_bit_for_bit(monkeypatch):
             assert added == first
 
 
-def test_tables_are_chosen_for_the_rows_that_will_come(monkeypatch):
-    schema = strategies.schema_of((5, 70, 3, 9), 3)
-    families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
-    parts = [strategies.chunk_of(seed, schema, 20) for seed in range(3)]
-    monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
-    found = []
-    for n_rows in (0, 20, 100_000):
-        counts = FamilyCounts(schema, families)
-        counts.prepare(n_rows)
-        found.append([cells.narrow is not None for cells in counts._cells])
-        assert laws.updated(counts, parts) == laws.updated(FamilyCounts(schema, families), parts)
-    assert found == [[False] * 4, [False, True, False, False], [True] * 4]
-    monkeypatch.setattr(family_tables, "MOST_NARROW", 0)
-    counts = FamilyCounts(schema, families)
-    counts.prepare(100_000)
-    assert all(cells.sparse is not None for cells in counts._cells)
-    assert laws.updated(counts, parts) == laws.updated(FamilyCounts(schema, families), parts)
-
-
-def test_a_narrow_table_with_few_cells_gives_way_to_a_run(monkeypatch):
-    schema = strategies.schema_of((40, 40, 40), 2)
-    parts = [strategies.chunk_of(seed, schema, 300) for seed in range(3)]
-    monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
-
-    def narrow(own):
-        counts = FamilyCounts(schema, [Family(0, (1, 2))])
-        counts.prepare(100_000)
-        assert counts._cells[0].narrow is not None
-        return laws.updated(counts, own)
-
-    counts = narrow(parts[:1])
-    assert_equals_naive(counts, parts[:1])
-    assert counts._cells[0].narrow is None
-    assert_equals_naive(counts, parts[:1])
-    counts.update(parts[1])
-    assert_equals_naive(counts, parts[:2])
-    counts.merge(narrow(parts[2:]))
-    assert_equals_naive(counts, parts)
-    counts.subtract(narrow(parts[1:]))
-    assert_equals_naive(counts, parts[:1])
-
-
 @pytest.mark.parametrize("block_cells", [1, 7, 1 << 18])
 def test_paths_of_a_family_that_lies_in_files(block_cells, monkeypatch, tmp_path):
     schema = strategies.schema_of((40, 40, 40), 2)
     parts = [strategies.chunk_of(seed, schema, 60) for seed in range(3)]
     monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
-    monkeypatch.setattr(family_tables, "MOST_NARROW", 0)
     monkeypatch.setattr(family_module, "memory_limit", lambda: MemoryLimit(1, tmp_path))
     monkeypatch.setattr(sparse_counts, "BLOCK_CELLS", block_cells)
     counts = laws.updated(FamilyCounts(schema, [Family(0, (1, 2))]), [])
@@ -189,9 +136,7 @@ def test_summing_out_the_last_parents():
     schema = strategies.schema_of((5, 7, 3), 3)
     chunk = strategies.chunk_of(0, schema, 500)
     counted = laws.updated(FamilyCounts(schema, [Family(2, (1, 0)), Family(0, (1,))]), [chunk])
-    assert_equals_naive(counted.reduced([Family(2, (1,)), Family(0)]), [chunk])
-    with pytest.raises(StatisticMismatch, match="first parents"):
-        counted.reduced([Family(2, (0,))])
+    assert_equals_naive(counted.only([Family(2, (1,)), Family(0), Family(2, (0,))]), [chunk])
 
 
 def test_a_family_that_63_bits_cannot_number_is_refused_by_name():
@@ -203,11 +148,10 @@ def test_a_family_that_63_bits_cannot_number_is_refused_by_name():
 
 def test_sparse_families_share_half_of_what_dense_tables_leave(tmp_path):
     whole = MemoryLimit(8 * 80_000, tmp_path)
-    assert shares_of([1000] * 4, whole).limit.n_bytes == (80_000 - 4 * 8 * 1000) // 2
-    assert shares_of([10**9] * 4, whole).limit.n_bytes == 10_000
-    assert shares_of([1000, 1000, 10**9, 10**9], whole).limit.n_bytes == (80_000 - 2 * 8 * 1000) // 4
-    assert shares_of([], whole).limit.n_bytes == 40_000
-    assert shares_of([1000, 20_000, 45_000], whole).narrow == 45_000, "the smaller one leaves the larger one enough"
-    assert shares_of([1000, 20_000, 53_000], whole).narrow == 20_000
-    tables = tables_of([1000, 1000, 5000, 10**9], shares_of([1000, 1000, 5000, 10**9], whole))
+    for sizes, n_bytes in (
+        ([10**9] * 4, 10_000),
+        ([1000, 1000, 10**9, 10**9], (80_000 - 2 * 8 * 1000) // 4),
+    ):
+        assert tables_of(sizes, whole)[-1].sparse.limit.n_bytes == n_bytes
+    tables = tables_of([1000, 1000, 5000, 10**9], whole)
     assert [cells.dense is not None for cells in tables] == [True, True, False, False]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.counts import count_dtypes
-from learners.counts.pairs import pairwise, triples
+from learners.counts.pairs import pairwise
 from learners.counts.pairs.pairwise import PairwiseCounts
 from tests import laws, strategies
 from tests.naive.counts import pair_counts
@@ -105,57 +105,21 @@ def test_tables_widen_where_rows_outgrow_32_bits(most, monkeypatch):
     assert_equals_naive(binary, rows)
 
 
-@pytest.mark.parametrize("most_cells", [400, 1 << 15], ids=["some", "all"])
 @settings(max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1), n_classes=st.sampled_from([1, 2, 5]), data=st.data())
-def test_pairs_are_counted_three_at_a_time(most_cells, seed, n_classes, data):
-    """As soon as a chunk has many rows, which is none here: in triples, by planes and by increments side by side."""
+def test_pairs_are_counted_by_planes_and_by_increments_side_by_side(seed, n_classes, data):
     sizes = data.draw(st.lists(st.sampled_from([1, 2, 3, 5, 20, 70]), min_size=2, max_size=6))
     schema = strategies.schema_of(tuple(sizes), n_classes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairwise, "LEAST_ROWS", 0)
         patch.setattr(pairwise, "FEW_INCREMENTS", data.draw(st.sampled_from([-1, 500, 1 << 24])))
         patch.setattr(pairwise, "MAX_PLANE_CELLS", 8)
-        patch.setattr(triples, "MOST_TRIPLE_CELLS", most_cells)
         assert_equals_naive(schema, [strategies.chunk_of(seed + n, schema, n, 2.0) for n in (0, 1, 300, 5000)])
 
 
-def test_the_plan_for_many_rows_counts_every_pair_once():
+def test_the_plan_for_few_rows_counts_every_pair_once():
     schema = strategies.schema_of((2, 3, 5, 20, 20, 20, 30, 30, 70, 300), 4)
-    plan = PairwiseCounts(schema)._plan
-    many = plan.by_three
-    assert many.triples.shape == (8, 3)
-    of_planes = many.plane_attributes[many.plane_pairs].tolist()
-    of_triples = [[t[a], t[b]] for t in many.triples.tolist() for a, b in ((0, 1), (0, 2), (1, 2))]
-    assert sorted(of_planes + of_triples + many.pairs[many.scatter_pairs].tolist()) == plan.pairs.tolist()
-    assert plan.row_by_row.pairs[plan.row_by_row.scatter_pairs].tolist() == plan.pairs.tolist()
-    few_values = PairwiseCounts(strategies.schema_of((4,) * 12, 2))._plan
-    assert few_values.by_three is few_values
-
-
-@given(
-    st.lists(st.integers(1, 40), min_size=2, max_size=9),
-    st.randoms(use_true_random=False),
-    st.integers(1, 5),
-)
-def test_triples_have_no_pair_twice_and_none_that_was_not_asked_for(sizes, random, n_classes):
-    sizes = np.array(sizes)
-    pairs = np.array([(i, j) for i in range(sizes.size) for j in range(i + 1, sizes.size) if random.random() < 0.9])
-    pairs = pairs.reshape(-1, 2).astype(np.int64)
-    prices = np.array([random.choice([0.0, 0.2, 0.5, 1.0]) for _ in pairs])
-    found = triples.triples_of(pairs, prices, sizes, n_classes)
-    counted = [(t[a], t[b]) for t in found.tolist() for a, b in ((0, 1), (0, 2), (1, 2))]
-    price_of = dict(zip(map(tuple, pairs.tolist()), prices.tolist(), strict=True))
-    assert len(set(counted)) == len(counted)
-    assert set(counted) <= {pair for pair, price in price_of.items() if price}
-    for triple in found.tolist():
-        i, j, k = triple
-        assert sum(price_of[pair] for pair in ((i, j), (i, k), (j, k))) > triples.PRICE
-        assert sizes[triple].prod() * n_classes <= triples.MOST_TRIPLE_CELLS
-    left = [pair for pair, price in price_of.items() if price == 1 and pair not in counted]
-    small = sizes.prod() * n_classes <= triples.MOST_TRIPLE_CELLS
-    neighbours = {(i, j, k) for i, j in left for k in range(sizes.size) if {(i, k), (j, k)} <= set(left)}
-    assert not (small and neighbours), "where three pairs are worth it, they are found"
+    few = PairwiseCounts(schema)._plan.row_by_row
+    assert few.pairs[few.scatter_pairs].tolist() == few.pairs.tolist() and not few.plane_tables.size
 
 
 def test_the_routes_meet_in_one_table():

@@ -9,7 +9,7 @@ from learners.orders.lattice.lattice import complete_lattice
 from learners.orders.lattice.posterior import Coverage, OrderPosterior
 from learners.orders.parameters import OrderParameters
 from learners.orders.queries.conditional import MOST_SETS, ConditionalPosteriors, with_candidates
-from learners.orders.queries.queries import Asked
+from learners.orders.queries.queries import GraphQueries
 from learners.orders.scores.bge import Standard
 from learners.orders.scores.edge_constraints import Edges as KnownEdges
 from learners.orders.scores.edge_constraints import ImpossibleEdges
@@ -32,7 +32,7 @@ def asked(sets, candidates=None, most=D - 1, **parameters):
     scores = family_scores(bge, learned.structure_prior(NAMES), most, candidates)
     coverage = Coverage() if sets is None else Coverage(is_exact=False, n_draws=40)
     posterior = OrderPosterior(scores, sets, coverage, bge, Standard.none(D))
-    return Asked(posterior, NAMES, ConditionalPosteriors(posterior, learned, NAMES, most))
+    return GraphQueries(posterior, NAMES, ConditionalPosteriors(posterior, learned, NAMES, most))
 
 
 def probabilities(answer):
@@ -77,7 +77,7 @@ def test_a_known_parent_that_is_no_candidate_becomes_one(is_exact):
     assert by_edge["d", "a"] == pytest.approx(1)
     own = with_candidates(ours.posterior.scores, ours.posterior.bge, StructurePrior(), frozenset({(3, 0)}), D - 1)
     np.testing.assert_allclose(own.logs, scores.logs)
-    exact = Asked(OrderPosterior(scores, None, Coverage(), ours.posterior.bge, Standard.none(D)), NAMES)
+    exact = GraphQueries(OrderPosterior(scores, None, Coverage(), ours.posterior.bge, Standard.none(D)), NAMES)
     np.testing.assert_allclose(probabilities(told), probabilities(exact.answer(Edges(present=("d->a",)))), atol=1e-9)
     assert np.isfinite(sums.log_z)
 

@@ -116,15 +116,15 @@ def test_rows_averaged_over_graphs_are_as_probable_as_enumeration_says(problem, 
     model, table, expected = problem()
     (batch,) = table.to_batches()
     x = model.rows_of(batch)
-    exact = GraphAverage(model.asked, Average(), batch.num_rows)
+    exact = GraphAverage(model.graph_queries, Average(), batch.num_rows)
     np.testing.assert_allclose(exact.log_likelihood(x), expected(True), rtol=1e-6)
-    assert exact.told() == {"is_exact": True}
+    assert exact.to_json() == {"is_exact": True}
     monkeypatch.setattr(predictive, "EXACT_WORK", 0)
     for prior in ("order", "graph"):
-        drawn = GraphAverage(model.asked, Average(n=4000, prior=prior), batch.num_rows)
+        drawn = GraphAverage(model.graph_queries, Average(n=4000, prior=prior), batch.num_rows)
         found = drawn.log_likelihood(x)
         assert np.mean(found) == pytest.approx(
-            np.mean(expected(prior == "order")), abs=4 * drawn.told()["standard_error"]
+            np.mean(expected(prior == "order")), abs=4 * drawn.to_json()["standard_error"]
         )
         np.testing.assert_allclose(found, expected(prior == "order"), atol=0.1)
     x[0, 0] = np.nan
@@ -134,4 +134,4 @@ def test_rows_averaged_over_graphs_are_as_probable_as_enumeration_says(problem, 
 def test_without_rows_no_average_of_states():
     table = pa.table({"a": ["u", "v"] * 9, "b": ["u", "u", "v"] * 6})
     with pytest.raises(NoRows, match="keep_rows=true"):
-        GraphAverage(learned(table, keep_rows=False).asked, Average(), 3)
+        GraphAverage(learned(table, keep_rows=False).graph_queries, Average(), 3)

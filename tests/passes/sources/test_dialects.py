@@ -19,7 +19,7 @@ from learners.errors import InvalidParameter, SourceError
 from learners.estimators import NB, StructurePosterior, SumProductNetwork
 from learners.passes.inference import infer_schema
 from learners.passes.sources.csv import lines
-from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.csv.types import declared_types
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 
@@ -30,7 +30,7 @@ PLAIN = pd.DataFrame({"word": ["u", "v", "été"] * 4, "n": range(12), "class": 
 
 
 def read(path, columns=None):
-    return pa.Table.from_batches(Source.open(path, types=told_types(None, columns)).batches()).to_pydict()
+    return pa.Table.from_batches(Source.open(path, types=declared_types(None, columns)).batches()).to_pydict()
 
 
 def by_sqlite(frame):
@@ -220,12 +220,12 @@ def test_bytes_that_the_said_encoding_does_not_have_are_named(tmp_path):
 )
 def test_wrong_options_are_refused_by_name(entry, field):
     with pytest.raises(InvalidParameter, match=field):
-        told_types(None, {"*": entry})
+        declared_types(None, {"*": entry})
 
 
 def test_a_dialect_is_said_of_all_columns():
     with pytest.raises(InvalidParameter, match=r"say 'delimiter' of all columns, under '\*'"):
-        told_types(None, {"x": {"delimiter": ";"}})
+        declared_types(None, {"x": {"delimiter": ";"}})
 
 
 def test_the_model_reads_later_files_as_it_was_told_to(tmp_path):
@@ -234,15 +234,15 @@ def test_the_model_reads_later_files_as_it_was_told_to(tmp_path):
     columns = {"*": {"delimiter": "^", "encoding": "latin-1", "comment": "#"}}
     model = NB(target="class", columns=columns).fit(path)
     assert model.predict(path)[:2].tolist() == ["a", "b"]
-    schema = infer_schema(Source.open(path, types=told_types(None, columns)), "class", columns)
+    schema = infer_schema(Source.open(path, types=declared_types(None, columns)), "class", columns)
     again = Schema.from_json(schema.to_json())
     assert again.dialect == schema.dialect and again.attributes[0].values == ("hiver", "été")
-    plain = infer_schema(Source.open(path, types=told_types(None, columns)), "class")
+    plain = infer_schema(Source.open(path, types=declared_types(None, columns)), "class")
     assert again.fingerprint == plain.fingerprint and "dialect" not in plain.to_json()
-    other = told_types(None, {"*": columns["*"] | {"quote": ""}})
+    other = declared_types(None, {"*": columns["*"] | {"quote": ""}})
     assert (
         Source.open(path, types=other).files[0].footer_sha256
-        != Source.open(path, types=told_types(again)).files[0].footer_sha256
+        != Source.open(path, types=declared_types(again)).files[0].footer_sha256
     )
 
 

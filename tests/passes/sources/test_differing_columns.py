@@ -12,7 +12,7 @@ import pytest
 from learners.errors import InvalidParameter, SourceError
 from learners.estimators import NB
 from learners.passes.inference import infer_schema
-from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.csv.types import declared_types
 from learners.passes.sources.source import Source, file_identity
 from learners.schema import Schema
 from learners.schema.encoding.encode import encode
@@ -42,7 +42,7 @@ def files(request, tmp_path):
 
 
 def opened(files, columns=None, schema=None):
-    return Source.open(files, types=told_types(schema, columns))
+    return Source.open(files, types=declared_types(schema, columns))
 
 
 def rows(source):

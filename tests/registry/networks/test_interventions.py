@@ -13,7 +13,7 @@ from learners.errors import InvalidParameter, UnknownColumn
 from learners.models.estimation import Average, Sampling
 from learners.models.evidence import Range
 from learners.models.query import Conditional, Effects, Impute, Map, Marginal, Moments, Sample
-from learners.orders.queries.queries import Asked
+from learners.orders.queries.queries import GraphQueries
 from learners.registry.discrete_networks import network_model
 from learners.registry.model_kinds import load_model
 from learners.registry.networks.back_door import adjustment_set, descendants
@@ -203,8 +203,8 @@ def words():
 def test_states_are_averaged_over_all_graphs(words):
     """Against the sum over every graph of three columns, weighed by its score and number of orders."""
     model = words.model_
-    asked, expected, total = model.asked, np.zeros(2), 0.0
-    assert isinstance(asked, Asked)
+    asked, expected, total = model.graph_queries, np.zeros(2), 0.0
+    assert isinstance(asked, GraphQueries)
     pairs = list(itertools.permutations("zxy", 2))
     for chosen in itertools.product([False, True], repeat=len(pairs)):
         edges = tuple(f"{a}->{b}" for (a, b), is_in in zip(pairs, chosen, strict=True) if is_in)
@@ -262,8 +262,8 @@ def test_what_cannot_be_set_is_told(words, numbers):
         words.network().answer([Marginal(do={"x": "yes"})])
     with pytest.raises(NoGraphs, match="leave graph"):
         model.answer([Marginal(graph=Average())])
-    words.model_.asked.bdeu, kept = None, words.model_.asked.bdeu
+    words.model_.graph_queries.bdeu, kept = None, words.model_.graph_queries.bdeu
     with pytest.raises(NoRows, match="keep_rows=true"):
         words.query(Marginal(do={"x": "yes"}, graph=Average(n=4)))
-    words.model_.asked.bdeu = kept
+    words.model_.graph_queries.bdeu = kept
     assert words.query(Conditional("y", do={"x": "yes"}))["graph"] == "best"

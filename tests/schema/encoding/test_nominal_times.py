@@ -13,7 +13,7 @@ import pytest
 
 from learners.estimators import NB
 from learners.passes.inference import infer_schema
-from learners.passes.sources.csv.types import told_types
+from learners.passes.sources.csv.types import declared_types
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from learners.schema.clocks import canonical
@@ -127,7 +127,7 @@ def test_csv_parquet_and_frames_give_the_same_codes(tmp_path):
     for schema in schemas:
         told = [
             encode(
-                pa.Table.from_batches(Source.open(tmp_path / name, types=told_types(schema)).batches()), schema
+                pa.Table.from_batches(Source.open(tmp_path / name, types=declared_types(schema)).batches()), schema
             ).x.tolist()
             for name in ("t.parquet", "t.csv")
         ]
@@ -143,6 +143,6 @@ def test_times_as_classes_have_one_form(tmp_path):
     schema = infer_schema(Source.of_table(table), "y", {"x": {"cuts": [1.5, 2.5]}})
     assert schema.classes == ("1969-12-31T23:59:59", "2024-01-02", "2024-01-02T12:30:00")
     pacsv.write_csv(table.set_column(1, "y", table["y"].cast(pa.timestamp("s"))), tmp_path / "t.csv")
-    read = pa.Table.from_batches(Source.open(tmp_path / "t.csv", types=told_types(schema)).batches())
+    read = pa.Table.from_batches(Source.open(tmp_path / "t.csv", types=declared_types(schema)).batches())
     for rows in (table, table.set_column(1, "y", table["y"].cast(pa.timestamp("ns", "UTC"))), read):
         assert encode(rows, schema).y[:3].tolist() == [0, 1, 2]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from learners.kernels.jit import kernel
 from learners.schema import Attribute, Schema
+from learners.schema.encoding.batches import joined, word_table
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.string_kernels import code_of_word, is_ascii
-from learners.schema.encoding.string_tables import joined, word_table
 
 # Short and long ones that share their first eight, sixteen bytes; some of several bytes per letter.
 WORDS = st.text(max_size=6) | st.text("ab", min_size=7, max_size=25) | st.text("aé\0", max_size=9)

@@ -9,9 +9,9 @@ from starlette.responses import PlainTextResponse
 from service.http import request_rates
 from service.http.request_rates import RequestRates
 from service.http.security import Guard
+from service.http.tracing import Telemetry
 from service.requests.problems import TooManyRequests
 from service.settings import Settings
-from service.telemetry import Telemetry
 from tests.service.asking import run_apart
 
 KEY = "a-key-of-24-characters-x"

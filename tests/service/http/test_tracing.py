@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 from service.console.routes import Page
-from service.http.tracing import Spans
+from service.http.tracing import Spans, Telemetry
 from service.requests.problems import NotReady
-from service.telemetry import TRACEPARENT, Telemetry
+from service.telemetry import TRACEPARENT
 from tests.service.asking import run_apart
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

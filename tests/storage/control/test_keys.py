@@ -10,37 +10,26 @@ import sqlalchemy as sa
 
 from storage.control import tables
 from storage.control.change_counter import generation
-from storage.control.keys import Role, authenticate, create_key, list_keys, revoke_key
-from storage.errors import Conflict, InvalidKey, InvalidName, NotFound
+from storage.control.keys import Role, create_key, hashed_keys, list_keys, revoke_key
+from storage.errors import Conflict, InvalidName, NotFound
 
 
-def test_a_token_authenticates_until_it_is_revoked(control):
+def test_a_key_is_valid_until_it_is_revoked(control):
     key, token = create_key(control, "nightly", "train")
-    assert authenticate(control, token) == key
+    assert hashed_keys(control) == {hashlib.sha256(token.encode()).hexdigest(): key}
     before = generation(control)
     revoked = revoke_key(control, "nightly")
     assert revoked.revoked_at is not None
     assert generation(control) > before
     assert revoke_key(control, "nightly") == revoked
-    with pytest.raises(InvalidKey) as raised:
-        authenticate(control, token)
-    assert token not in str(raised.value)
+    assert not hashed_keys(control)
 
 
 def test_an_expired_key_is_not_valid(control):
     moment = datetime.now(UTC)
-    _, token = create_key(control, "old", Role.READ, expires_at=moment - timedelta(seconds=1))
-    with pytest.raises(InvalidKey, match="API key is not valid"):
-        authenticate(control, token)
+    create_key(control, "old", Role.READ, expires_at=moment - timedelta(seconds=1))
     key, token = create_key(control, "new", Role.READ, expires_at=moment + timedelta(hours=1))
-    assert authenticate(control, token) == key
-
-
-@pytest.mark.parametrize("token", ["", "fp_", "' OR 1=1 --", "fp_" + "A" * 43, "é", "\ud800", "\x00"])
-def test_other_tokens_are_not_valid(control, token):
-    create_key(control, "a", Role.ADMIN)
-    with pytest.raises(InvalidKey, match="API key is not valid"):
-        authenticate(control, token)
+    assert hashed_keys(control) == {hashlib.sha256(token.encode()).hexdigest(): key}
 
 
 def test_the_token_is_nowhere_in_the_database(control):

@@ -33,8 +33,7 @@ from storage.errors import Conflict, InvalidName, NotFound
 from storage.models.aliases import alias_history, aliases, roll_back, set_alias
 from storage.models.models import CHAMPION, list_versions, set_tag
 from storage.models.promotions import Promotion, list_promotions, record_promotion
-from storage.models.removal import retain_versions
-from storage.models.retention import retention, set_retention
+from storage.models.removal import retain_versions, retention, set_retention
 from tests.storage.conftest import new_version, statements
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -39,36 +39,21 @@ TRACED = 7
 
 
 class Counts(NamedTuple):
-    """Where the induced trees of all rows pass.
+    """Where the induced trees of all rows pass."""
 
-    Attributes
-    ----------
-    edges : (n_edges,) int64
-    cells : (n_parameters,) int64
-        Of categorical leaves, the rows with each value.
-    leaves : (n_nodes, 3) float64
-        Of numeric leaves: rows, sum and sum of squares of their numbers less the column's centre.
-    """
-
-    edges: Integers
-    cells: Integers
+    edges: Integers  # (n_edges,) int64
+    cells: Integers  # (n_parameters,) int64: of categorical leaves, the rows with each value
+    # (n_nodes, 3) float64: of numeric leaves: rows, sum and sum of squares of their numbers less the column's centre.
     leaves: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class ParameterPrior:
-    """Independent priors of all weights and leaves: Dirichlet, Normal-Gamma around a column's mean and variance, and Gamma.
+    """Independent priors of all weights and leaves: Dirichlet, Normal-Gamma around a column's mean and variance, and Gamma."""
 
-    Parameters
-    ----------
-    circuit : Circuit
-        Weights and values that are zero stay zero.
-    centre, variance : (n_variables,) float64
-        Of numeric columns.
-    """
-
-    circuit: Circuit
+    circuit: Circuit  # weights and values that are zero stay zero
     strengths: Strengths
+    # centre, variance (n_variables,) float64: of numeric columns.
     centre: Floats
     variance: Floats
 
@@ -204,25 +189,12 @@ def counts_of_trees(circuit: Circuit, x: Floats, prior: ParameterPrior, random: 
 
 @dataclass(frozen=True)
 class GivenStructure:
-    """How the parameters of a circuit are sampled.
-
-    Parameters
-    ----------
-    circuit : Circuit
-        Of which the structure counts, and which weights are zero.
-    facts : mapping
-        Of the model.
-
-    Raises
-    ------
-    SchemaError
-        If a leaf has no conjugate prior.
-    """
+    """How the parameters of a circuit are sampled. Raises SchemaError if a leaf has no conjugate prior."""
 
     schema: Schema
-    circuit: Circuit
+    circuit: Circuit  # of which the structure counts, and which weights are zero
     parameters: GibbsParameters
-    facts: Mapping[str, object]
+    facts: Mapping[str, object]  # of the model
     seed: int
 
     def __post_init__(self) -> None:

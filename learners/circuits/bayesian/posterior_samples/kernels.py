@@ -11,7 +11,7 @@ import numpy as np
 from learners.circuits.evaluation.density_kernels import log_poisson
 from learners.circuits.kernels import GAUSSIAN, LOOKUP, POISSON, PRODUCT_OF, SUM_OF, SUM_OF_TWO
 from learners.kernels.arrays import Floats, Integers
-from learners.kernels.jit import bits_of_float64, float64_of_bits, inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel
 
 LOG_2_E, LN_2_HIGH, LN_2_LOW = 1.4426950408889634, 0.6931471803691238, 1.9082149292705877e-10
 # Added to a number, it leaves the nearest whole one in the last bits.
@@ -23,23 +23,14 @@ SMALLEST = 1e-200
 
 
 class DrawArrays(NamedTuple):
-    """What changes from draw to draw, in the order of a plan.
+    """What changes from draw to draw, in the order of a plan."""
 
-    Attributes
-    ----------
-    weight : (n_entries, n_draws) float64
-    numeric : (n_numeric, 5, n_draws) float64
-        Of numeric leaves. Gaussian: mean, 1 / standard deviation, logarithm of the height. Exponential: rate, 0, log rate.
-        Poisson: rate, 0, 0. Then mean and variance.
-    kind : (n_numeric,) int64
-    operation : (n_numeric,) int64
-        Which operation each numeric leaf is.
-    """
-
-    weight: Floats
+    weight: Floats  # (n_entries, n_draws) float64
+    # (n_numeric, 5, n_draws) float64: of numeric leaves. Gaussian: mean, 1 / standard deviation, logarithm of the
+    # height. Exponential: rate, 0, log rate. Poisson: rate, 0, 0. Then mean and variance.
     numeric: Floats
-    kind: Integers
-    operation: Integers
+    kind: Integers  # (n_numeric,) int64
+    operation: Integers  # (n_numeric,) int64: which operation each numeric leaf is
 
 
 @kernel
@@ -56,7 +47,7 @@ def exponential(y):
     p = 1 / 40320 + r * (1 / 362880 + r * (1 / 3628800 + r * p))
     p = 1 / 120 + r * (1 / 720 + r * (1 / 5040 + r * p))
     p = 1.0 + r * (1.0 + r * (1 / 2 + r * (1 / 6 + r * (1 / 24 + r * p))))
-    return p * float64_of_bits((bits_of_float64(t) << 52) + (1023 << 52))
+    return p * np.int64((np.float64(t).view(np.int64) << 52) + (1023 << 52)).view(np.float64)
 
 
 @inner_kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
 from learners.circuits.bayesian.posterior_samples.summary import summarised
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.evaluation.reweighted import Likelihoods
-from learners.circuits.model import CircuitHeader, CircuitModel, SamplingHeader
+from learners.circuits.model import CircuitHeader, CircuitModel
 from learners.circuits.queries.answer_types import Batches
 from learners.circuits.queries.sampling import sample
 from learners.circuits.queries.sampling_kernels import GOLDEN
@@ -28,19 +28,12 @@ WEIGHT, PARAMETER, TRACE, LEAF, CHOICES = "draws.weight", "draws.parameter", "tr
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """From what the sampler goes on with tomorrow's rows.
+    """From what the sampler goes on with tomorrow's rows."""
 
-    Parameters
-    ----------
-    leaf : (n_leaves, 2) float64
-        Parameters of the leaves' priors.
-    choices : list of (n_rows, n_positions) uint8
-        State of each chain.
-    """
-
-    header: SamplingHeader
-    leaf: Floats
-    choices: list[Uint8s]
+    # `coding`, `strengths` and `shares` as of `sampler.learning`, the `seed`, and `turn`: how often rows were added.
+    header: Mapping[str, Any]
+    leaf: Floats  # (n_leaves, 2) float64: parameters of the leaves' priors
+    choices: list[Uint8s]  # list of (n_rows, n_positions) uint8: state of each chain
 
 
 class BayesianCircuit(CircuitModel):
@@ -80,9 +73,7 @@ class BayesianCircuit(CircuitModel):
     def predict_proba(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64: P(class | attributes), the mean over the draws; what is missing or unseen summed out.
 
-        Raises
-        ------
-        NoClass
+        Raises NoClass.
         """
         return np.concatenate([p.mean(axis=-1) for p in self._class_draws(chunk)] or [self._nobody()])
 
@@ -104,10 +95,10 @@ class BayesianCircuit(CircuitModel):
 
     def _class_draws(self, chunk: Chunk) -> list[Floats]:
         """P(class | attributes) of every draw, some rows at a time: (n_rows, n_classes, n_draws) float64 each."""
-        target = self._columns.class_variable
+        target = self.columns.class_variable
         if target is None:
             raise NoClass
-        x = self._columns.rows_of_chunk(chunk, with_class=False)
+        x = self.columns.rows_of_chunk(chunk, with_class=False)
         return [self.draws.class_posteriors(part, target) for part in self.draws.parts(x, self.schema.n_classes)]
 
     def row_logs(self, x: Array) -> Floats:

@@ -23,19 +23,12 @@ MAP_OF = "the posterior mean circuit"
 
 
 def batches_of_draws(draws: CircuitDraws, n_chains: int, likelihoods: Likelihoods = NOTHING) -> Batches:
-    """What answers the queries of each kind by all draws.
+    """What answers the queries of each kind by all draws, those of one chain after the other, each given the likelihoods.
 
-    Each probability, density or mean is the mean over the draws; beside it are its `standard_error` and `interval` (low and
-    high end, of probability `level`), and `log_interval` of a probability or density. Distributions have `standard_errors`
-    and `intervals` of the same form. The variance of a column is that of the mean distribution. Rows of samples are each of a
-    draw. MAP is `of` the posterior mean circuit, without interval.
-
-    Parameters
-    ----------
-    draws : CircuitDraws
-        Of one chain after the other.
-    likelihoods : Likelihoods
-        Each draw is given them.
+    Each probability, density or mean is the mean over the draws; beside it are its `standard_error` and `interval` (low
+    and high end, of probability `level`), and `log_interval` of a probability or density. Distributions have
+    `standard_errors` and `intervals` of the same form. The variance of a column is that of the mean distribution. Rows
+    of samples are each of a draw. MAP is `of` the posterior mean circuit, without interval.
     """
     source = _DrawsSource(*draws.given(likelihoods), n_chains)
 
@@ -87,10 +80,7 @@ class _DrawsSource(Source):
 def drawn_rows(draws: CircuitDraws, x: Array, n: int, seed: int) -> list[Floats]:
     """N rows (n, n_variables) given each row of evidence, each from a draw that is drawn anew.
 
-    Raises
-    ------
-    ImpossibleEvidence
-        Naming a row of probability zero.
+    Raises ImpossibleEvidence, naming a row of probability zero.
     """
     rng = np.random.default_rng(seed)
     of_draw = rng.integers(0, draws.n_draws, n)

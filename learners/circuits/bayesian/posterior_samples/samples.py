@@ -28,6 +28,8 @@ MOST_AT_A_TIME = 1 << 22
 class CircuitDraws:
     """Draws of the weights and leaf parameters of one circuit; immutable.
 
+    Raises InvalidParameter if they do not fit the circuit, or there is no draw.
+
     Parameters
     ----------
     circuit : Circuit
@@ -36,11 +38,6 @@ class CircuitDraws:
         Of the edges of sums, in the circuit's order.
     parameter : (n_parameters, n_draws) float64
         Of the leaves, as in `CircuitArrays.leaf_parameters`.
-
-    Raises
-    ------
-    InvalidParameter
-        If they do not fit the circuit, or there is no draw.
     """
 
     def __init__(self, circuit: Circuit, weight: Floats, parameter: Floats) -> None:
@@ -64,13 +61,7 @@ class CircuitDraws:
         return np.repeat(self.circuit.kind == SUM, np.diff(self.circuit.child_starts))
 
     def of(self, draw: int) -> Circuit:
-        """The circuit of one draw.
-
-        Raises
-        ------
-        InvalidCircuit
-            If the draw makes none, in a file that was damaged.
-        """
+        """The circuit of one draw. Raises InvalidCircuit if the draw makes none, in a file that was damaged."""
         log_weight = np.zeros(self.circuit.n_edges)
         with np.errstate(divide="ignore", invalid="ignore"):
             log_weight[self._of_sum] = np.log(self.weight[:, draw])
@@ -107,20 +98,9 @@ class CircuitDraws:
         return plan, _arrays(self.circuit, plan, weight, self.parameter)
 
     def log_likelihoods(self, x: Array) -> Floats:
-        """Log probability (density) of what is observed in each row, of every draw.
+        """(n_rows, n_draws) float64: log probability (density) of what is observed in each row, of every draw.
 
-        Parameters
-        ----------
-        x : (n_variables, n_rows) float64 or integers
-            As in `evaluate.log_values`.
-
-        Returns
-        -------
-        (n_rows, n_draws) float64
-
-        Raises
-        ------
-        InvalidEvidence
+        Rows as in `evaluate.log_values`. Raises InvalidEvidence.
         """
         x = self._rows(x)
         plan, arrays = self._compiled
@@ -133,14 +113,7 @@ class CircuitDraws:
         return logs
 
     def marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Floats]]:
-        """As `answers.marginals`, of every draw.
-
-        Returns
-        -------
-        logs : (n_rows, n_draws) float64
-            As of `log_likelihoods`.
-        marginals : list of (n_rows, n_values, n_draws) float64, one per variable
-        """
+        """As `answers.marginals` of every draw: logs, and (n_rows, n_values, n_draws) of each variable."""
         variables, sizes = answers.checked_discrete(self.circuit, variables)
         logs, out = self._posteriors(x, variables, sizes, moments=False)
         ends = np.cumsum(sizes).tolist()
@@ -164,14 +137,7 @@ class CircuitDraws:
         return found
 
     def conditional(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
-        """As `answers.conditional`, of every draw.
-
-        Returns
-        -------
-        logs : (n_rows, n_draws) float64
-        tables : (n_rows, n_cells, n_draws) float64
-            The last variable varies fastest.
-        """
+        """As `answers.conditional` of every draw: logs, and (n_rows, n_cells, n_draws), the last one's values fastest."""
         variables, sizes = answers.checked_discrete(self.circuit, variables)
         if len(variables) == 1:
             logs, (table,) = self.marginals(x, variables)
@@ -190,13 +156,7 @@ class CircuitDraws:
         return self.log_likelihoods(x), tables
 
     def moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats, Floats]:
-        """As `answers.moments`, of every draw.
-
-        Returns
-        -------
-        logs : (n_rows, n_draws) float64
-        mean, variance : (n_rows, len(variables), n_draws) float64
-        """
+        """As `answers.moments` of every draw: logs, means and variances (n_rows, len(variables), n_draws)."""
         variables = answers.checked_numeric(self.circuit, variables)
         logs, out = self._posteriors(x, variables, np.full(len(variables), 2, np.int64), moments=True)
         return logs, out[:, 0::2], out[:, 1::2]
@@ -204,7 +164,7 @@ class CircuitDraws:
     def _posteriors(self, x: Array, scope: tuple[int, ...], sizes: Integers, moments: bool) -> tuple[Floats, Floats]:
         x = self._rows(x)
         plan, arrays = self._compiled
-        slots = answers.wanted_slots(self.circuit, answers.prepared(self.circuit), scope, sizes)
+        _, slots = answers.parts_of_query(self.circuit, scope, sizes)
         values, derivatives = np.empty((2, plan.n_slots, self.n_draws))
         peak, offset, codes = self._scratch()
         scratch = (values, derivatives, peak, offset, np.empty(self.n_draws), codes)

@@ -17,7 +17,7 @@ def summarised(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summa
     """The summary of numbers by their draws.
 
     The standard error is that of means of batches, which each are some √n successive draws of a chain: so draws that hang
-    together, or chains that stay apart, make it larger.
+    together, or chains that stay apart, make it larger. Raises InvalidParameter.
 
     Parameters
     ----------
@@ -25,10 +25,6 @@ def summarised(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summa
         Draws of the first chain, then of the second, and so on.
     level : float
         Posterior probability of the interval, between 0 and 1.
-
-    Raises
-    ------
-    InvalidParameter
 
     References
     ----------

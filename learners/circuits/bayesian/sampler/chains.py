@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,11 +13,11 @@ from learners.circuits.bayesian.sampler.diagnostics import Diagnostics, acceptan
 from learners.circuits.bayesian.sampler.layout import Layout
 from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.priors import Prior
-from learners.circuits.bayesian.sampler.sampler import RowBlocks, SamplingAlgorithm, State, tallied
+from learners.circuits.bayesian.sampler.sampler import LazySampler, Moves
 from learners.circuits.bayesian.sampler.settings import AUTO, GibbsParameters
 from learners.circuits.bayesian.sampler.store import Kept, Store
 from learners.errors import Cancelled
-from learners.kernels.arrays import Floats
+from learners.kernels.arrays import Floats, Uint8s
 from learners.passes.engine import Advance, unheard
 
 REPORT_EVERY_S = 0.1
@@ -25,19 +25,13 @@ REPORT_EVERY_S = 0.1
 FIRST_SWEEPS = 100
 # What the random numbers of a sweep are for.
 START, SWEEP, DRAW = range(3)
-Make = Callable[[Prior, RowBlocks, int], SamplingAlgorithm]
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Sweeps whose draws count.
+    """Sweeps whose draws count."""
 
-    Parameters
-    ----------
-    first, last : int
-        Sweeps before the phase, and when it is over.
-    """
-
+    # first, last: sweeps before the phase, and when it is over.
     first: int
     last: int
 
@@ -59,47 +53,34 @@ def phases(parameters: GibbsParameters) -> list[Phase]:
 
 @dataclass
 class Run:
-    """What came of the chains.
+    """What came of the chains."""
 
-    Parameters
-    ----------
-    draws : (n_draws, n_parameters) float64
-        Weights of the sums' edges, then leaf parameters, in the layout's order; of one chain after the other.
-    mean : (n_parameters,) float64
-        Posterior mean of these given the state of highest log joint among those drawn from.
-    choices : list of (n_rows, n_positions) uint8
-        Last state of each chain.
-    trace : (n_chains, n_sweeps, 7) float64
-        As in `store.Kept`.
-    n_chains : int
-        Whose draws hang together.
-    """
-
+    # (n_draws, n_parameters) float64: weights of the sums' edges, then leaf parameters, in the layout's order; of one
+    # chain after the other.
     draws: Floats
+    # (n_parameters,) float64: posterior mean of these given the state of highest log joint among those drawn from.
     mean: Floats
-    choices: list[np.ndarray]
-    trace: Floats
+    choices: list[np.ndarray]  # list of (n_rows, n_positions) uint8: last state of each chain
+    trace: Floats  # (n_chains, n_sweeps, 7) float64: as in `store.Kept`
     diagnostics: Diagnostics
-    n_rows: int
-    n_chains: int
 
 
-@dataclass
 class _Chain:
-    """One chain, which a thread takes through a phase."""
+    """One chain, from what was kept or from its beginning, which a thread takes through a phase."""
 
-    number: int
-    prior: Prior
-    layout: Layout
-    sampler: SamplingAlgorithm
-    store: Store
-    seed: tuple[int, ...]
-    state: State
-    sweep: int
-    draws: Floats
-    n_draws: int
-    best: float
-    trace: list[Floats] = field(default_factory=list)
+    def __init__(
+        self, number: int, sampler: LazySampler, layout: Layout, store: Store, seed: tuple[int, ...], n_draws: int
+    ) -> None:
+        self.number, self.sampler, self.layout, self.store, self.seed = number, sampler, layout, store, seed
+        self.draws = store.draws(number, n_draws, layout.n_parameters)
+        self.trace: list[Floats] = []
+        self.sweep, self.n_draws, self.best = 0, 0, -np.inf
+        kept, n_children = store.load(number), sampler.prior.shape.n_children
+        if kept is None or len(kept.choices) != sampler.rows.n_rows or kept.choices.max(initial=0) >= n_children:
+            self.state = sampler.init(self.random(0, START))
+            return
+        self.state, self.trace = sampler.state_of(kept.choices), list(kept.trace)
+        self.sweep, self.n_draws, self.best = kept.sweep, kept.n_draws, kept.best
 
     def random(self, sweep: int, purpose: int) -> np.random.Generator:
         return np.random.default_rng([*self.seed, self.number, sweep, purpose])
@@ -121,12 +102,12 @@ class _Chain:
             self.store.save(self.number, kept)
 
     def _draw(self) -> None:
-        tallies, random = self.state.tallies, self.random(self.sweep, DRAW)
-        self.draws[self.n_draws] = self.layout.vector(parameters_given(random, self.prior, tallies))
+        prior, tallies, random = self.sampler.prior, self.state.tallies, self.random(self.sweep, DRAW)
+        self.draws[self.n_draws] = self.layout.vector(parameters_given(random, prior, tallies))
         self.n_draws += 1
         if self.state.log_joint > self.best:
             self.best = self.state.log_joint
-            self.draws[-1] = self.layout.vector(parameters_given(None, self.prior, tallies))
+            self.draws[-1] = self.layout.vector(parameters_given(None, prior, tallies))
 
 
 def run_chains(
@@ -134,9 +115,9 @@ def run_chains(
     layout: Layout,
     store: Store,
     parameters: GibbsParameters,
-    make: Make,
     *,
     seed: tuple[int, ...],
+    known: Sequence[Uint8s] | None = None,
     threads: int = 1,
     advance: Advance = unheard,
 ) -> Run:
@@ -144,12 +125,14 @@ def run_chains(
 
     Parameters
     ----------
-    make : callable
-        Makes the sampler of a prior, rows and the number of a chain.
+    known : sequence of (n_known, n_positions) uint8, optional
+        The state of each chain that the first rows have already; those behind them enter when it starts.
     """
     n_chains = parameters.chains
     per_chain = -(-parameters.draws // n_chains)
-    chains = [_started(c, prior, layout, store, make, seed, per_chain) for c in range(n_chains)]
+    moves = Moves(parameters.whole_moves, parameters.subtree_moves)
+    samplers = [LazySampler(prior, store.rows(c), moves, None if known is None else known[c]) for c in range(n_chains)]
+    chains = [_Chain(c, sampler, layout, store, seed, per_chain) for c, sampler in enumerate(samplers)]
     for phase in phases(parameters):
         _through(chains, phase, per_chain, threads, advance)
         found = diagnosed(_trace(chains, phase), phase.last, parameters.effective)
@@ -159,7 +142,7 @@ def run_chains(
     draws = np.concatenate([chain.draws[: chain.n_draws] for chain in chains])
     trace = _trace(chains, Phase(0, phase.last))
     choices = [chain.state.choices for chain in chains]
-    return Run(draws, best.draws[-1].copy(), choices, trace, found, len(choices[0]), n_chains)
+    return Run(draws, best.draws[-1].copy(), choices, trace, found)
 
 
 def _through(chains: Sequence[_Chain], phase: Phase, n_draws: int, threads: int, advance: Advance) -> None:
@@ -190,21 +173,3 @@ def _in_words(chains: Sequence[_Chain]) -> str:
 
 def _trace(chains: Sequence[_Chain], phase: Phase) -> Floats:
     return np.stack([np.array(chain.trace[phase.first : phase.last]) for chain in chains])
-
-
-def _started(
-    number: int, prior: Prior, layout: Layout, store: Store, make: Make, seed: tuple[int, ...], n_draws: int
-) -> _Chain:
-    """A chain from what was kept, or from its beginning."""
-    rows = store.rows(number)
-    sampler = make(prior, rows, number)
-    draws = store.draws(number, n_draws, layout.n_parameters)
-    kept = store.load(number)
-    if kept is not None and len(kept.choices) == rows.n_rows and kept.choices.max(initial=0) < prior.shape.n_children:
-        state = tallied(prior, rows, kept.choices)
-        trace = list(kept.trace)
-        return _Chain(
-            number, prior, layout, sampler, store, seed, state, kept.sweep, draws, kept.n_draws, kept.best, trace
-        )
-    state = sampler.init(np.random.default_rng([*seed, number, 0, START]))
-    return _Chain(number, prior, layout, sampler, store, seed, state, 0, draws, 0, -np.inf)

@@ -29,30 +29,18 @@ REPEATED = 1.25
 
 @dataclass(frozen=True)
 class Coding:
-    """How a chunk's columns become the rows of a sampler.
+    """How a chunk's columns become the rows of a sampler."""
 
-    Parameters
-    ----------
-    columns : tuple of Column
-        One for each attribute, the class last.
-    noise : tuple of float
-        Width of the uniform noise that is added to a column's numbers: one step in which they were recorded, where they repeat.
-        So a density cannot become a needle at a number that is there many times.
-    seed : int
-        Of the noise.
-    """
-
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # one for each attribute, the class last
+    # Width of the uniform noise that is added to a column's numbers: one step in which they were recorded, where they
+    # repeat. So a density cannot become a needle at a number that is there many times.
     noise: tuple[float, ...]
-    seed: int = 0
+    seed: int = 0  # of the noise
 
     def rows(self, schema: Schema, chunk: Chunk, first_row: int) -> Float32s:
         """(n_rows, n_columns) float32 of a chunk, NaN where missing; numbers less their column's centre.
 
-        Parameters
-        ----------
-        first_row : int
-            Number of the chunk's first row among all, on which its noise depends.
+        Noise depends on the rows' numbers among all, of which the chunk's begin with first_row.
         """
         x = np.full((chunk.n_rows, len(self.columns)), np.nan)
         continuous = {v: row for row, v in enumerate(schema.continuous)}
@@ -85,6 +73,8 @@ def coded(
 ) -> tuple[Schema, Coding]:
     """The schema with a distribution, or values, for each numeric attribute, and how rows are coded by it.
 
+    Raises SchemaError if a distribution cannot have a column's numbers.
+
     Parameters
     ----------
     schema : Schema
@@ -97,11 +87,6 @@ def coded(
         exponential where not negative, Poisson where also whole; without noise.
     in_intervals : collection of str
         Numeric columns whose intervals are values, whatever `leaves` says.
-
-    Raises
-    ------
-    SchemaError
-        If a distribution cannot have a column's numbers.
     """
     attributes, columns, noise = [], [], []
     for attribute in schema.attributes:

@@ -13,41 +13,19 @@ MOST_R_HAT = 1.1
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Of the phase whose draws are kept.
+    """Of the phase whose draws are kept."""
 
-    Parameters
-    ----------
-    n_sweeps : int
-        Of each chain in all, those of earlier phases among them.
-    r_hat : float or None
-        Of the log joint, rank-normalised; None of a single chain.
-    effective : float
-        Effective sample size of the log joint.
-    is_settled : bool
-        Whether R-hat is at most 1.1, and the effective sample size what was asked for.
-    whole_acceptance, subtree_acceptance : float or None
-        Accepted among the proposals that change something; None without any.
-    """
-
-    n_sweeps: int
-    r_hat: float | None
-    effective: float
-    is_settled: bool
+    n_sweeps: int  # of each chain in all, those of earlier phases among them
+    r_hat: float | None  # of the log joint, rank-normalised; None of a single chain
+    effective: float  # effective sample size of the log joint
+    is_settled: bool  # whether R-hat is at most 1.1, and the effective sample size what was asked for
+    # whole_acceptance, subtree_acceptance: accepted among the proposals that change something; None without any.
     whole_acceptance: float | None
     subtree_acceptance: float | None
 
 
 def diagnosed(trace: Floats, n_sweeps: int, effective: int) -> Diagnostics:
-    """Diagnostics of a phase.
-
-    Parameters
-    ----------
-    trace : (n_chains, n_sweeps, 7) float64
-        Log joint, and what became of proposals, see `store.Kept`.
-    n_sweeps : int
-        In all.
-    effective : int
-        Effective sample size that is asked for.
+    """Diagnostics of a phase, from its trace (n_chains, n_sweeps, 7), see `store.Kept`, after n_sweeps in all.
 
     References
     ----------

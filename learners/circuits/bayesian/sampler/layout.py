@@ -18,28 +18,14 @@ from learners.kernels.arrays import Floats, Integers
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """How the parameters of a Bayesian circuit are the parameters of a circuit.
+    """How the parameters of a Bayesian circuit are the parameters of a circuit."""
 
-    Parameters
-    ----------
-    template : CircuitArrays
-        With zeros for weights and leaf parameters.
-    edge : (n_sums, n_children) int64
-        Where the weight of each child of a sum is.
-    parameter : (n_leaves,) int64
-        Where the parameters of each leaf start.
-    cell : (n_cells,) int64
-        Where the probability of each value of a categorical leaf is.
-    centre : (n_leaves,) float64
-        What the means of Gaussian leaves are told less of.
-    gaussian, rate : (n_leaves,) bool
-    """
-
-    template: CircuitArrays
-    edge: Integers
-    parameter: Integers
-    cell: Integers
-    centre: Floats
+    template: CircuitArrays  # with zeros for weights and leaf parameters
+    edge: Integers  # (n_sums, n_children) int64: where the weight of each child of a sum is
+    parameter: Integers  # (n_leaves,) int64: where the parameters of each leaf start
+    cell: Integers  # (n_cells,) int64: where the probability of each value of a categorical leaf is
+    centre: Floats  # (n_leaves,) float64: what the means of Gaussian leaves are told less of
+    # gaussian, rate (n_leaves,) bool
     gaussian: np.ndarray
     rate: np.ndarray
 
@@ -50,24 +36,20 @@ class Layout:
 
     def vector(self, parameters: Parameters) -> Floats:
         """(n_parameters,) float64: the weights of the sums' edges, then the leaf parameters, in the circuit's order."""
+        leaves = np.zeros(int(self.template.leaf_starts[-1]))
+        at = self.parameter[self.gaussian]
+        leaves[at] = parameters.first[self.gaussian] + self.centre[self.gaussian]
+        leaves[at + 1] = parameters.second[self.gaussian]
+        leaves[self.parameter[self.rate]] = parameters.first[self.rate]
+        leaves[self.cell] = np.log(parameters.cells[: self.cell.size])
         # Edges of sums come in the order of the nodes: the last sum of the sampler first.
-        return np.concatenate([parameters.weight[::-1].ravel(), self.leaf_parameters(parameters)])
+        return np.concatenate([parameters.weight[::-1].ravel(), leaves])
 
     def circuit_of(self, vector: Floats) -> Circuit:
         """The circuit of `vector`."""
         logs = np.zeros(self.template.children.size)
         logs[self.edge[::-1].ravel()] = np.log(vector[: self.edge.size])
         return Circuit(self.template._replace(log_weight=logs, leaf_parameters=vector[self.edge.size :]))
-
-    def leaf_parameters(self, parameters: Parameters) -> Floats:
-        """(n_parameters,) float64: of one draw."""
-        values = np.zeros(int(self.template.leaf_starts[-1]))
-        at = self.parameter[self.gaussian]
-        values[at] = parameters.first[self.gaussian] + self.centre[self.gaussian]
-        values[at + 1] = parameters.second[self.gaussian]
-        values[self.parameter[self.rate]] = parameters.first[self.rate]
-        values[self.cell] = np.log(parameters.cells[: self.cell.size])
-        return values
 
     def circuit(self, parameters: Parameters) -> Circuit:
         """The circuit of one draw."""

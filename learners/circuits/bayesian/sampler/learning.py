@@ -9,23 +9,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit, Sampled
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
-from learners.circuits.bayesian.sampler.chains import Make, Run, run_chains
+from learners.circuits.bayesian.sampler.chains import Run, run_chains
 from learners.circuits.bayesian.sampler.columns import Coding
 from learners.circuits.bayesian.sampler.layout import Layout, layout_of
 from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, SECOND
 from learners.circuits.bayesian.sampler.priors import Column, Prior, Strengths, prior_with
-from learners.circuits.bayesian.sampler.sampler import Moves, RowBlocks, SamplingAlgorithm, State, entered, lazy
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.shape import complete_shape, n_sums_of
-from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY, FileStore, MemoryStore, Store
+from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY, FileStore, MemoryStore, RowBlocks, Store
 from learners.circuits.bayesian.sampler.tuning import Chosen, tuned
-from learners.circuits.model import CodingHeader, SamplingHeader
 from learners.errors import EmptyData, LearnerError
 from learners.kernels.arrays import Float32s, Uint8s
 from learners.passes.engine import Advance
@@ -53,28 +50,16 @@ class CircuitTooLarge(LearnerError, ValueError):
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the rows of a table are sampled.
-
-    Parameters
-    ----------
-    facts : mapping
-        Of the model.
-    """
+    """How the rows of a table are sampled."""
 
     schema: Schema
     coding: Coding
     parameters: GibbsParameters
-    facts: Mapping[str, object]
+    facts: Mapping[str, object]  # of the model
     seed: int
 
     def learn(self, rows: Rows, threads: int, advance: Advance) -> BayesianCircuit:
-        """The model of all rows.
-
-        Raises
-        ------
-        CircuitTooLarge, NoSpace
-            If it does not fit.
-        """
+        """The model of all rows. Raises CircuitTooLarge, NoSpace if it does not fit."""
         self._require_memory()
         shape = complete_shape(len(self.coding.columns), self.parameters.children, self.seed)
         with ExitStack() as stack:
@@ -111,33 +96,9 @@ class Sampling:
         if isinstance(store, FileStore):
             n_numbers = parameters.draws * layout.n_parameters
             store.require_room(parameters.chains, prior.shape.n_positions, n_numbers)
-        run = run_chains(
-            prior,
-            layout,
-            store,
-            parameters,
-            self._make(known),
-            seed=(self.seed, turn),
-            threads=threads,
-            advance=advance,
-        )
+        seed = self.seed, turn
+        run = run_chains(prior, layout, store, parameters, seed=seed, known=known, threads=threads, advance=advance)
         return self._model(prior, chosen, layout, run, turn)
-
-    def _make(self, known: list[Uint8s] | None) -> Make:
-        """Makes the sampler of each chain; rows behind those that are known enter when it starts."""
-        moves = Moves(self.parameters.whole_moves, self.parameters.subtree_moves)
-
-        def sampler_of(prior: Prior, rows: RowBlocks, chain: int) -> SamplingAlgorithm:
-            sampler = lazy(prior, rows, moves)
-            if known is None:
-                return sampler
-
-            def init(random: np.random.Generator) -> State:
-                return entered(random, prior, rows, moves, known[chain])
-
-            return sampler._replace(init=init)
-
-        return sampler_of
 
     def _model(self, prior: Prior, chosen: Chosen, layout: Layout, run: Run, turn: int) -> BayesianCircuit:
         n_weights = layout.edge.size
@@ -145,15 +106,15 @@ class Sampling:
             layout.circuit_of(run.mean), run.draws[:, :n_weights].T.copy(), run.draws[:, n_weights:].T.copy()
         )
         facts = dict(self.facts) | {
-            "n_rows": run.n_rows,
+            "n_rows": len(run.choices[0]),
             "diagnostics": asdict(run.diagnostics),
             "strengths": asdict(chosen.strengths),
             "trials": [[value, values] for value, values in chosen.trials],
         }
         sampled = None
-        if run.choices and sum(choices.nbytes for choices in run.choices) <= MOST_STATES:
-            header: SamplingHeader = {
-                "coding": cast("CodingHeader", asdict(self.coding)),
+        if sum(choices.nbytes for choices in run.choices) <= MOST_STATES:
+            header = {
+                "coding": asdict(self.coding),
                 "strengths": asdict(chosen.strengths),
                 "shares": list(chosen.shares),
                 "turn": turn,
@@ -161,7 +122,7 @@ class Sampling:
             }
             leaf = np.ascontiguousarray(prior.leaf[:, [FIRST, SECOND]])
             sampled = Sampled(header, leaf, [np.array(choices) for choices in run.choices])
-        return BayesianCircuit(self.schema, draws, run.n_chains, facts, run.trace, sampled)
+        return BayesianCircuit(self.schema, draws, len(run.choices), facts, run.trace, sampled)
 
     def _require_memory(self) -> None:
         parameters, n_children = self.parameters, self.parameters.children
@@ -214,9 +175,7 @@ def sampling_of(known: BayesianCircuit, parameters: GibbsParameters) -> Sampling
     """How a model that was learned goes on."""
     assert known.sampled is not None
     header = known.sampled.header["coding"]
-    columns = tuple(
-        Column(tuple(c["families"]), c["n_values"], c["centre"], c["least_variance"]) for c in header["columns"]
-    )
+    columns = tuple(Column(**own | {"families": tuple(own["families"])}) for own in header["columns"])
     coding = Coding(columns, tuple(header["noise"]), header["seed"])
     return Sampling(known.schema, coding, parameters, known.facts, known.sampled.header["seed"])
 

@@ -16,24 +16,13 @@ LEAST = 1e-300
 
 
 class Parameters(NamedTuple):
-    """Of one circuit.
+    """Of one circuit."""
 
-    Attributes
-    ----------
-    weight : (n_sums, n_children) float64
-        Of each child of a sum; they add up to one.
-    first : (n_leaves,) float64
-        Gaussian mean, less its column's centre; rate of exponential and Poisson leaves; else 0.
-    second : (n_leaves,) float64
-        Gaussian standard deviation; else 0.
-    cells : (n_cells,) float64
-        Probabilities of the values of categorical leaves.
-    """
-
-    weight: Floats
+    weight: Floats  # (n_sums, n_children) float64: of each child of a sum; they add up to one
+    # (n_leaves,) float64: Gaussian mean, less its column's centre; rate of exponential and Poisson leaves; else 0.
     first: Floats
-    second: Floats
-    cells: Floats
+    second: Floats  # (n_leaves,) float64: Gaussian standard deviation; else 0
+    cells: Floats  # (n_cells,) float64: probabilities of the values of categorical leaves
 
 
 class RowCounts(Protocol):

@@ -26,28 +26,13 @@ LEAST_SHARE = 1e-6
 
 @dataclass(frozen=True)
 class Column:
-    """How a column is modelled.
+    """How a column is modelled. Raises InvalidParameter."""
 
-    Parameters
-    ----------
-    families : tuple of str
-        Among which each leaf has one: "categorical" alone, or some of "gaussian", "poisson" and "exponential".
-    n_values : int
-        Size of a categorical column's domain; else 0.
-    centre : float
-        Numbers are told less this one.
-    least_variance : float
-        No prior of a Gaussian leaf is narrower.
-
-    Raises
-    ------
-    InvalidParameter
-    """
-
+    # Among which each leaf has one: "categorical" alone, or some of "gaussian", "poisson" and "exponential".
     families: tuple[str, ...]
-    n_values: int = 0
-    centre: float = 0.0
-    least_variance: float = 0.0
+    n_values: int = 0  # size of a categorical column's domain; else 0
+    centre: float = 0.0  # numbers are told less this one
+    least_variance: float = 0.0  # no prior of a Gaussian leaf is narrower
 
     def __post_init__(self) -> None:
         is_finite = self.families == ("categorical",)
@@ -59,33 +44,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Strengths:
-    """Hyper-parameters that leaves and sums have in common.
+    """Hyper-parameters that leaves and sums have in common. Raises InvalidParameter."""
 
-    Parameters
-    ----------
-    alpha : float
-        Pseudo-count of each child of a sum.
-    gaussian : float
-        a0 of the Normal-Gamma prior: half of the rows that its variance stands for.
-    rho : float
-        Rows that the prior mean of a Gaussian leaf stands for.
-    exponential, poisson : float
-        Shape α of the Gamma prior of the rate. Of an exponential leaf without rows the expected mean is infinite up to 1, and the
-        expected variance up to 2.
-    categorical : float
-        Pseudo-count of each value.
-
-    Raises
-    ------
-    InvalidParameter
-    """
-
-    alpha: float = 1.0
-    gaussian: float = 1.0
-    rho: float = 0.1
+    alpha: float = 1.0  # pseudo-count of each child of a sum
+    gaussian: float = 1.0  # a0 of the Normal-Gamma prior: half of the rows that its variance stands for
+    rho: float = 0.1  # rows that the prior mean of a Gaussian leaf stands for
+    # exponential, poisson: shape α of the Gamma prior of the rate. Of an exponential leaf without rows the expected
+    # mean is infinite up to 1, and the expected variance up to 2.
     exponential: float = 3.0
     poisson: float = 1.0
-    categorical: float = 1.0
+    categorical: float = 1.0  # pseudo-count of each value
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -95,17 +63,13 @@ class Strengths:
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """A Bayesian circuit before the first row.
-
-    Parameters
-    ----------
-    leaf : (n_leaf_sums * n_children, 8) float64, read-only
-        The empty leaves, see `leaf_kernels`: leaf c of leaf sum s is number s n_children + c.
-    """
+    """A Bayesian circuit before the first row."""
 
     shape: Shape
     columns: tuple[Column, ...]
     strengths: Strengths
+    # (n_leaf_sums * n_children, 8) float64, read-only: the empty leaves, see `leaf_kernels`: leaf c of leaf sum s is
+    # number s n_children + c.
     leaf: Floats
 
     @property
@@ -138,14 +102,7 @@ def family_of(leaf: Floats) -> Integers:
 def given_prior(
     shape: Shape, columns: Sequence[Column], strengths: Strengths, means: Floats, variances: Floats, seed: int = 0
 ) -> Prior:
-    """A prior whose leaves have given means and variances.
-
-    Parameters
-    ----------
-    means, variances : (n_leaves,) float64
-        Of what each numeric leaf expects, in the column's own numbers; those of categorical leaves are not read.
-    seed : int
-        Of the leaves' families.
+    """A prior whose numeric leaves have given means and variances (n_leaves,), in their columns' own numbers.
 
     References
     ----------
@@ -189,14 +146,10 @@ def prior_with(shape: Shape, columns: Sequence[Column], strengths: Strengths, le
 def empirical_prior(
     shape: Shape, columns: Sequence[Column], strengths: Strengths, sample: Floats, shares: Floats, seed: int = 0
 ) -> Prior:
-    """The prior that fits, at each leaf, a random share of the column.
+    """The prior that fits, at each leaf, a random share of its column's numbers in a sample of rows.
 
-    Parameters
-    ----------
-    sample : (n_rows, n_columns) float64
-        Some of the rows, as the sampler gets them; NaN where missing.
-    shares : (n_columns,) float64
-        r_d in (0, 1]: small ones make leaves that differ.
+    sample (n_rows, n_columns) float64, NaN where missing; shares (n_columns,) float64 in (0, 1]: small ones make leaves
+    that differ.
 
     References
     ----------

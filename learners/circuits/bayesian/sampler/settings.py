@@ -15,7 +15,7 @@ AUTO: Literal["auto"] = "auto"
 
 @dataclass(frozen=True, kw_only=True)
 class GibbsParameters(Parameters):
-    """Of a Bayesian circuit and its sampler, for `learning="gibbs"`.
+    """Of a Bayesian circuit and its sampler, for `learning="gibbs"`. Raises InvalidParameter.
 
     Parameters
     ----------
@@ -50,10 +50,6 @@ class GibbsParameters(Parameters):
     trial_sweeps : int
         Sweeps of each trial.
 
-    Raises
-    ------
-    InvalidParameter
-
     References
     ----------
     Yokoi, Sato (2024); Vergari et al. (2019); Zhao, Adel, Gordon, Amos (2016).
@@ -77,24 +73,14 @@ class GibbsParameters(Parameters):
     trial_sweeps: int = 40
 
     def refuse(self, names: Collection[str], why: str) -> None:
-        """Refuse parameters that would be ignored, where they differ from their defaults.
-
-        Raises
-        ------
-        InvalidParameter
-        """
+        """Refuse parameters that would be ignored, where they differ from their defaults. Raises InvalidParameter."""
         for own in fields(self):
             value = getattr(self, own.name)
             if own.name in names and value != own.default:
                 raise InvalidParameter(own.name, value, why)
 
     def check_sampling(self) -> None:
-        """Refuse what is out of range.
-
-        Raises
-        ------
-        InvalidParameter
-        """
+        """Refuse what is out of range. Raises InvalidParameter."""
         self.check_whole_numbers(
             children=(2, 256),
             effective=(4, 1_000_000),

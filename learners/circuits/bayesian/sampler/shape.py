@@ -20,19 +20,15 @@ class Shape(NamedTuple):
     has a sum over either half. A sum over one column has `n_children` leaves. Sums are numbered in preorder. So all induced
     trees have the same shape: a *position* is a sum of an induced tree, in preorder, and where its children are follows from
     the position alone.
-
-    Attributes
-    ----------
-    place : (n_positions, 6) int64
-        SIZE: columns of the sums at a position; 1 where they have leaves, and then all else is 0. RIGHT: position of the right
-        half; that of the left one is the next. STRIDE, RIGHT_SUM, LEAF_STRIDE, RIGHT_LEAF: the sum at the left half of child c
-        of sum s is s + 1 + c STRIDE, that at the right half RIGHT_SUM more; leaf sums, numbered apart, alike.
-    column : (n_leaf_sums,) int64
     """
 
     n_children: int
+    # (n_positions, 6) int64: SIZE: columns of the sums at a position; 1 where they have leaves, and then all else is 0.
+    # RIGHT: position of the right half; that of the left one is the next. STRIDE, RIGHT_SUM, LEAF_STRIDE, RIGHT_LEAF:
+    # the sum at the left half of child c of sum s is s + 1 + c STRIDE, that at the right half RIGHT_SUM more; leaf
+    # sums, numbered apart, alike.
     place: Integers
-    column: Integers
+    column: Integers  # (n_leaf_sums,) int64
 
     @property
     def n_positions(self) -> int:
@@ -74,18 +70,7 @@ def n_sums_of(n_columns: int, n_children: int) -> tuple[int, int]:
 
 
 def complete_shape(n_columns: int, n_children: int, seed: int = 0) -> Shape:
-    """The complete tree over some columns, halved at random.
-
-    Parameters
-    ----------
-    n_children : int
-        Of each sum; from 2 to 256.
-    seed : int
-        Of the halves.
-
-    Raises
-    ------
-    InvalidParameter
+    """The complete tree over some columns, halved at random; sums have 2 to 256 children. Raises InvalidParameter.
 
     References
     ----------

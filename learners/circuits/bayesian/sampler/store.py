@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.circuits.bayesian.sampler.sampler import InMemory, RowBlocks
 from learners.errors import LearnerError
-from learners.kernels.arrays import Float32s, Floats, Uint8s
+from learners.kernels.arrays import Array, Float32s, Floats, Uint8s
 
 ROWS, NOTE = "rows.f32", "note.json"
 # Rows are read so many at a time.
@@ -36,24 +35,34 @@ class NoSpace(LearnerError, OSError):
 
 
 class Kept(NamedTuple):
-    """What a chain has so far.
-
-    Attributes
-    ----------
-    choices : (n_rows, n_positions) uint8
-    trace : (sweep, 7) float64
-        Of each sweep log joint, then unchanged, rejected and accepted proposals of whole trees, and of subtrees.
-    n_draws : int
-        Of this phase, in the chain's array of draws, whose last row has the best mean parameters.
-    best : float
-        Log joint of these; -inf before there are any.
-    """
+    """What a chain has so far."""
 
     sweep: int
-    choices: Uint8s
+    choices: Uint8s  # (n_rows, n_positions) uint8
+    # (sweep, 7) float64: of each sweep log joint, then unchanged, rejected and accepted proposals of whole trees, and
+    # of subtrees.
     trace: Floats
-    n_draws: int
-    best: float
+    n_draws: int  # of this phase, in the chain's array of draws, whose last row has the best mean parameters
+    best: float  # log joint of these; -inf before there are any
+
+
+class InMemory:
+    """Rows that are an array, which a sampler walks in their order.
+
+    x (n_rows, n_columns): codes of categorical columns, other numbers less their column's centre; NaN where missing.
+    """
+
+    def __init__(self, x: Array) -> None:
+        self.x = np.ascontiguousarray(x, np.float32)
+        self.n_rows = self.x.shape[0]
+
+    def blocks(self) -> Iterator[tuple[slice, Float32s]]:
+        """Where each block of rows is, and its numbers (n_rows, n_columns) float32: all at once."""
+        yield slice(0, self.n_rows), self.x
+
+    def choices(self, n_positions: int) -> Uint8s:
+        """An array (n_rows, n_positions) uint8 for a state; that of two states ago may be given again."""
+        return np.empty((self.n_rows, n_positions), np.uint8)
 
 
 class MemoryStore:
@@ -110,12 +119,7 @@ class FileStore:
         return cls(folder, n_columns)
 
     def require_room(self, n_chains: int, n_positions: int, n_numbers: int) -> None:
-        """Refuse a run whose states, and n_numbers of draws, do not fit on the disk.
-
-        Raises
-        ------
-        NoSpace
-        """
+        """Refuse a run whose states, and n_numbers of draws, do not fit on the disk. Raises NoSpace."""
         needed = n_chains * 2 * self.n_rows * n_positions + 8 * n_numbers
         there = sum(path.stat().st_size for path in self.folder.glob("chain-*/*"))
         free = shutil.disk_usage(self.folder).free
@@ -179,7 +183,7 @@ Store = MemoryStore | FileStore
 
 
 class _FileRows:
-    """Blocks of rows, read one after the other into the same memory."""
+    """As `InMemory`; blocks of a file are read one after the other into the same memory."""
 
     def __init__(self, path: Path, folder: Path, n_rows: int, n_columns: int, turn: int) -> None:
         self.path, self.folder, self.n_rows, self.n_columns, self.turn = path, folder, n_rows, n_columns, turn
@@ -196,6 +200,10 @@ class _FileRows:
         """The state that is not the one of the last call."""
         self.turn = 1 - self.turn
         return _mapped(self.folder / _state_file(self.turn), np.uint8, (self.n_rows, n_positions))
+
+
+# What a sampler takes.
+RowBlocks = InMemory | _FileRows
 
 
 def _state_file(turn: int) -> str:

@@ -15,9 +15,10 @@ from learners.circuits.bayesian.sampler.columns import Coding
 from learners.circuits.bayesian.sampler.layout import layout_of
 from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.priors import Prior, Strengths, empirical_prior
-from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, lazy
+from learners.circuits.bayesian.sampler.sampler import LazySampler, Moves
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.shape import Shape
+from learners.circuits.bayesian.sampler.store import InMemory
 from learners.circuits.evaluation.evaluate import log_values
 from learners.kernels.arrays import Float32s, Floats
 from learners.passes.engine import Advance, unheard
@@ -42,18 +43,11 @@ LEAST_SHARE = 0.002
 
 @dataclass(frozen=True)
 class Chosen:
-    """Strengths and shares of a prior.
-
-    Parameters
-    ----------
-    shares : tuple of float
-        r_d of each column.
-    trials : tuple of (float, dict)
-        What was tried: log-likelihood per row kept back, and by which values.
-    """
+    """Strengths and shares of a prior."""
 
     strengths: Strengths
-    shares: tuple[float, ...]
+    shares: tuple[float, ...]  # r_d of each column
+    # Tuple of (float, dict): what was tried: log-likelihood per row kept back, and by which values.
     trials: tuple[tuple[float, dict[str, float]], ...] = ()
 
     def prior(self, shape: Shape, coding: Coding, sample: Floats, seed: int) -> Prior:
@@ -79,15 +73,9 @@ def tuned(
 ) -> Chosen:
     """The best of `trials` settings; what is given stays, and what is not given is proposed by TPE.
 
-    Each trial is proposed by a sampler of its own seed from the trials before it, which are kept in a file: so a run that is
-    killed goes on, and comes to the same.
-
-    Parameters
-    ----------
-    sample : (n_rows, n_columns) float32
-        Rows to learn from, and at the end to keep back.
-    kept : Path, optional
-        A file of JSON lines.
+    Rows to learn from, and at the end to keep back, are (n_rows, n_columns) float32. Each trial is proposed by a
+    sampler of its own seed from the trials before it, which are kept in a file of JSON lines: so a run that is killed
+    goes on, and comes to the same.
 
     References
     ----------
@@ -157,7 +145,7 @@ def _likelihood(
     rows, back = InMemory(sample[:-n_back]), uncoded(coding, sample[-n_back:])
     prior = chosen.prior(shape, coding, sample[:-n_back].astype(np.float64), seed)
     layout, random = layout_of(prior), np.random.default_rng([seed, 7])
-    sampler = lazy(prior, rows, Moves(parameters.whole_moves, parameters.subtree_moves))
+    sampler = LazySampler(prior, rows, Moves(parameters.whole_moves, parameters.subtree_moves))
     state, logs = sampler.init(random), []
     n_sweeps = parameters.trial_sweeps
     for sweep in range(n_sweeps):

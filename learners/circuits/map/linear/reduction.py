@@ -14,42 +14,27 @@ from learners.kernels.arrays import Integers, Uint8s
 class MaxProblem:
     """max over x of exp(log_bound) · S(x), where S is the scaled circuit in `arrays`, hence at most one.
 
-    Attributes
-    ----------
-    log_bound : float
-        Logarithm of an upper bound of the maximum: maxima at leaves, sums elsewhere; -inf if the evidence is impossible.
-    variables : (n_variables,) int64
-        Query variables, by their number in the whole circuit.
-
     References
     ----------
     Mei, Jiang, Tu (2018), algorithm 1; the bound replaces their sum over the remaining values of a leaf by a maximum.
     """
 
     arrays: MaxArrays
+    # Logarithm of an upper bound of the maximum: maxima at leaves, sums elsewhere; -inf if the evidence is impossible.
     log_bound: float
-    variables: Integers
+    variables: Integers  # (n_variables,) int64: query variables, by their number in the whole circuit
 
     @property
     def n_variables(self) -> int:
         """How many query variables there are."""
         return len(self.variables)
 
-    @property
-    def n_edges(self) -> int:
-        """Edges of the reduced circuit; a leaf counts as one edge from its parent."""
-        return len(self.arrays.children)
-
 
 def restricted(problem: MaxProblem, allowed: Uint8s, hidden: Uint8s) -> MaxProblem:
     """The problem over the variables that are neither hidden nor left with one value.
 
-    Parameters
-    ----------
-    allowed : (n_slots,) uint8
-        The values that each variable may still take.
-    hidden : (n_variables,) uint8
-        The variables to sum out.
+    allowed (n_slots,) uint8: the values that each variable may still take; hidden (n_variables,) uint8: which to sum
+    out.
     """
     if not problem.arrays.leaf_variable.size:  # a constant: no variable is left that matters
         return problem

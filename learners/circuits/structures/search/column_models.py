@@ -111,12 +111,7 @@ def check_conjugate(schema: Schema, parameters: Modelling) -> None:
 
 
 def require_columns(schema: Schema) -> None:
-    """Refuse a table without a column to learn from.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Refuse a table without a column to learn from. Raises SchemaError."""
     if not schema.n_attributes and schema.target is None:
         reasons = "; ".join(f"{column.name}: {column.reason}" for column in schema.left_out[:5])
         raise SchemaError(f"No column is left to learn from ({reasons}).")

@@ -34,18 +34,11 @@ GAIN = 0.002
 
 @dataclass(frozen=True)
 class LeafChoice:
-    """What was chosen for a column.
-
-    Parameters
-    ----------
-    step : float
-        On which the column is recorded, whose cells have a probability; 0 if its leaves are densities.
-    tried : dict of distribution to float
-        Mean log likelihood of the rows to choose by, in nats: of masses, or of densities, never of both.
-    """
+    """What was chosen for a column."""
 
     distribution: Distribution
-    step: float
+    step: float  # on which the column is recorded, whose cells have a probability; 0 if its leaves are densities
+    # Mean log likelihood of the rows to choose by, in nats: of masses, or of densities, never of both.
     tried: dict[str, float]
 
     def facts(self) -> dict[str, object]:
@@ -54,23 +47,10 @@ class LeafChoice:
 
 
 def chosen_leaves(attribute: Attribute, histogram: Histogram, seed: int = 0) -> LeafChoice:
-    """The distribution of a column that explains drawn rows best, each as a mixture over the column's intervals.
+    """The distribution of a numeric column that explains drawn rows best, as a mixture over the column's intervals.
 
-    Columns that are recorded on a grid get a distribution over its cells; others get a density. The two are not compared.
-
-    Parameters
-    ----------
-    attribute : Attribute
-        Numeric, without a distribution.
-    histogram : Histogram
-        Of the column.
-    seed : int
-        Of the rows that are drawn.
-
-    Raises
-    ------
-    SchemaError
-        If the column holds no number, or none that has a distribution.
+    Columns that are recorded on a grid get a distribution over its cells; others get a density. The two are not
+    compared. Raises SchemaError if the column holds no number, or none that has a distribution.
     """
     x, n = numbers_of(histogram.keys << histogram.level), histogram.counts.sum(axis=1)
     grid = grid_of(x, attribute.arrow_type) if histogram.level == 0 and n.sum() >= REPEATED * x.size else None

@@ -74,13 +74,8 @@ def polished(
 ) -> Passes[tuple[Circuit, int]]:
     """EM over all rows until drawn rows gain nothing; returns the best circuit and the passes.
 
-    Parameters
-    ----------
-    make : callable
-        Makes the statistic of a circuit.
-    gains : callable
-        How well a circuit explains the rows to choose by.
-    narrowest : (n_variables,) float64, optional
+    `make` makes the statistic of a circuit; `gains` says how well a circuit explains the rows to choose by. laplace and
+    narrowest as of `ExpectedCounts.maximised`.
     """
     circuit = best = start
     highest, done = gains(start), 0

@@ -16,7 +16,7 @@ from learners.circuits.structures import chow_liu, hclt, learnspn
 from learners.circuits.structures.mixtures import Make, clusters_of, mixture_of_clusters
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import EmptyData, InvalidParameter
-from learners.kernels.arrays import Integers
+from learners.kernels.arrays import Codes, Integers
 from learners.schema import Chunk, Schema
 
 # Edges of circuits that a thread takes a row through EM a second, by which minutes are counted as work: 230 to 270 million
@@ -39,41 +39,24 @@ FEWEST_ROWS = 50
 
 @dataclass(frozen=True)
 class Candidate:
-    """A structure to try.
-
-    Parameters
-    ----------
-    n_edges : float
-        About how many it will have.
-    make : callable
-        Makes the circuit to start from.
-    """
+    """A structure to try."""
 
     name: str
-    n_edges: float
-    make: Callable[[], Circuit]
+    n_edges: float  # about how many it will have
+    make: Callable[[], Circuit]  # makes the circuit to start from
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of a candidate.
-
-    Attributes
-    ----------
-    laplace : float
-        Rows added to each count.
-    valid : float
-        Mean log likelihood of the rows to choose by, in nats; NaN of a candidate that was left out.
-    how : str
-        "ended" where nothing was gained any more, "stopped" where others were better, "out of work" at the end of the
-        budget, "too large" where one pass would have taken too much of it.
-    """
+    """What became of a candidate."""
 
     name: str
     n_edges: int
     n_passes: int
-    laplace: float
-    valid: float
+    laplace: float  # rows added to each count
+    valid: float  # mean log likelihood of the rows to choose by, in nats; NaN of a candidate that was left out
+    # "ended" where nothing was gained any more, "stopped" where others were better, "out of work" at the end of the
+    # budget, "too large" where one pass would have taken too much of it.
     how: str
 
     def facts(self) -> dict[str, object]:
@@ -83,17 +66,11 @@ class Tried:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The circuit that was chosen.
-
-    Attributes
-    ----------
-    tried : list of Tried
-        The best first.
-    """
+    """The circuit that was chosen."""
 
     circuit: Circuit
     laplace: float
-    tried: list[Tried]
+    tried: list[Tried]  # the best first
 
 
 def work_of(minutes: float) -> float:
@@ -115,11 +92,13 @@ def choose(
 ) -> Choice:
     """Try circuits of several structures on some rows, and take the one that explains others best.
 
-    Chow-Liu trees, hidden Chow-Liu trees of several sizes, LearnSPN, mixtures of trees and of hidden trees begin. In each
-    round all that are left get the same number of passes, of stepwise EM and then of whole ones, until nothing is gained,
-    and the better half goes on; the last have all work that is left. Then the best goes on with other pseudo-counts.
+    Chow-Liu trees, hidden Chow-Liu trees of several sizes, LearnSPN, mixtures of trees and of hidden trees begin. In
+    each round all that are left get the same number of passes, of stepwise EM and then of whole ones, until nothing is
+    gained, and the better half goes on; the last have all work that is left. Then the best goes on with other
+    pseudo-counts.
 
     Work is counted, not timed: the same rows give the same circuit on any machine and on any number of threads.
+    Raises EmptyData if there are no rows of either kind, and InvalidParameter.
 
     Parameters
     ----------
@@ -134,12 +113,6 @@ def choose(
     report : callable
         Called with the share of the work that is done and what is being tried; may raise.
 
-    Raises
-    ------
-    EmptyData
-        If there are no rows of either kind.
-    InvalidParameter
-
     References
     ----------
     Chow, Liu (1968); Liu, Van den Broeck (2021); Gens, Domingos (2013); Meila, Jordan (2000); Jamieson, Talwalkar (2016),
@@ -153,7 +126,6 @@ def choose(
         pairs = PairwiseCounts(schema)
         pairs.update(fit)
     candidates, work = candidates_of(schema, fit, pairs, states, seed), work_of(minutes)
-    rows = _Rows(schema, fit, valid, threads)
     left_out, fits = [], {}
     for candidate in candidates:
         if candidate.n_edges * fit.n_rows > MOST_OF_A_PASS * work and candidate is not candidates[0]:
@@ -161,26 +133,15 @@ def choose(
             continue
         report(0.0, f"making {candidate.name}")
         fits[candidate.name] = Fit(candidate.make(), seed=seed)
+    # All candidates have the same variables, so the first one's rows are those of all.
+    circuit = fits[candidates[0].name].circuit
+    rows_of = columns_of(circuit, schema).rows_of_chunk
+    rows = Rows(as_rows(circuit, rows_of(fit)), as_rows(circuit, rows_of(valid)), threads)
     return _raced(fits, left_out, rows, work, report)
 
 
-class _Rows:
-    """The rows of chunks as each circuit takes them: all candidates have the same variables."""
-
-    def __init__(self, schema: Schema, fit: Chunk, valid: Chunk, threads: int) -> None:
-        self.schema, self.chunks, self.threads = schema, (fit, valid), threads
-        self._rows: Rows | None = None
-
-    def of(self, circuit: Circuit) -> Rows:
-        if self._rows is None:
-            rows_of = columns_of(circuit, self.schema).rows_of_chunk
-            fit, valid = (as_rows(circuit, rows_of(chunk)) for chunk in self.chunks)
-            self._rows = Rows(fit, valid, self.threads)
-        return self._rows
-
-
 def _raced(
-    fits: dict[str, Fit], left_out: list[Tried], rows: _Rows, work: float, report: Callable[[float, str], None]
+    fits: dict[str, Fit], left_out: list[Tried], rows: Rows, work: float, report: Callable[[float, str], None]
 ) -> Choice:
     """Halve the candidates round after round, then try pseudo-counts."""
     alive, meter = dict(fits), _Meter(work * (1 - FOR_PSEUDO_COUNTS), report)
@@ -190,7 +151,7 @@ def _raced(
             name: alive[name] for name in best[: len(best) if n_passes == PASSES[0] else max(1, -(-len(best) // 2))]
         }
         for name, fit in alive.items():
-            meter.spend(name, fit, rows.of(fit.circuit), n_passes)
+            meter.spend(name, fit, rows, n_passes)
     alive = dict(sorted(alive.items(), key=lambda each: -each[1].valid))
     winner = next(iter(alive))
     others = [fits[winner].again(laplace) for laplace in LAPLACE if laplace != fits[winner].laplace]
@@ -198,7 +159,7 @@ def _raced(
     for place, other in enumerate(others):
         own = _Meter(meter.left / (len(others) - place), report)
         meter.left -= own.left
-        own.spend(f"{winner}, {other.laplace:g} rows added to each count", other, rows.of(other.circuit), None)
+        own.spend(f"{winner}, {other.laplace:g} rows added to each count", other, rows, None)
         meter.left += own.left
     chosen = max([fits[winner], *others], key=lambda fit: fit.valid)
     tried = [_became(name, fit, name in alive) for name, fit in fits.items()]
@@ -230,7 +191,7 @@ def candidates_of(
     schema: Schema, fit: Chunk, pairs: PairwiseCounts, states: Sequence[int], seed: int
 ) -> list[Candidate]:
     """What `choose` tries; the first is always tried."""
-    codes, sizes = codes_of(schema, fit)
+    codes, sizes = codes_of(schema, fit.x, fit.y)
     of_tree, n = float(sum(sizes) * max(sizes, default=1)), len(sizes)
     found = [Candidate("Chow-Liu tree", of_tree, partial(chow_liu, pairs))]
     for of_tree_states in states:
@@ -259,12 +220,12 @@ def _hidden_tree(states: int, seed: int, pairs: PairwiseCounts, number: int) -> 
     return hclt(pairs, states, seed + number, concentration=CONCENTRATION)
 
 
-def codes_of(schema: Schema, rows: Chunk) -> tuple[Integers, list[int]]:
-    """Codes (n_variables, n_rows) int64, the class last, and the size of each domain; missing is -1."""
+def codes_of(schema: Schema, x: Codes, y: Codes | None) -> tuple[Integers, list[int]]:
+    """Codes (n_variables, n_rows) int64 of attributes and classes, and the size of each domain; missing is -1, and summed out."""
     missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
-    codes = rows.x.astype(np.int64) - missing[:, np.newaxis]
+    codes = x.astype(np.int64) - missing[:, np.newaxis]
     sizes = (schema.domain_sizes - missing).tolist()
-    if schema.target is not None and rows.y is not None:
-        codes = np.concatenate([codes, rows.y[np.newaxis].astype(np.int64)])
+    if schema.target is not None and y is not None:
+        codes = np.concatenate([codes, y[np.newaxis].astype(np.int64)])
         sizes.append(schema.n_classes)
     return codes, sizes

@@ -46,22 +46,10 @@ def partition_values(
 ) -> list[dict[str, pa.Scalar[Any]]]:
     """The values that the folders of each file add to its columns, with a common type for each name.
 
-    Parameters
-    ----------
-    own : sequence of sequences of str
-        The columns that each file has itself; they are taken from the file.
-    known : mapping of str to DataType or Reading, optional
-        As of columns of text files.
-
-    Returns
-    -------
-    list of dict
-        For each file.
-
-    Raises
-    ------
-    SourceError
-        If the folders of some files have a name that those of others have not.
+    `own`: the columns that each file has itself; they are taken from the file.
+    `known`: as of columns of text files.
+    Returns list of dict: for each file.
+    Raises SourceError if the folders of some files have a name that those of others have not.
     """
     texts = [
         {name: value for name, value in folder_values(path).items() if name not in columns}

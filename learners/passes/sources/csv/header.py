@@ -28,22 +28,12 @@ SEPARATOR = re.compile(r'"?sep=([^\r\n])"?(?:\r\n|\r|\n|$)', re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Header:
-    """How a CSV file is written, and its names.
+    """How a CSV file is written, and its names."""
 
-    Parameters
-    ----------
-    dialect : Dialect
-        With its delimiter and its encoding.
-    n_skipped : int
-        Lines of the file above the names.
-    are_written : bool
-        Whether the names stand in the file as they are here.
-    """
-
-    dialect: Dialect
+    dialect: Dialect  # with its delimiter and its encoding
     names: tuple[str, ...]
-    n_skipped: int = 0
-    are_written: bool = True
+    n_skipped: int = 0  # lines of the file above the names
+    are_written: bool = True  # whether the names stand in the file as they are here
 
     def plain(self, stream: pa.NativeFile, path: str) -> pa.NativeFile:
         """The stream of a file as pyarrow reads it: UTF-8, names first, no comments."""
@@ -76,19 +66,11 @@ def read_header(stream: pa.NativeFile, path: str, options: Dialect) -> Header:
     The delimiter is the one by which the first rows have most fields, all of them as many as there are names; if there is
     none, the one by which there are most names. So neither what is in quotes nor a name with a semicolon decides it.
 
-    Parameters
-    ----------
-    stream : NativeFile
-        At the beginning of the file, unpacked.
-    path : str
-        For messages.
-    options : Dialect
-        What the user says of it.
-
-    Raises
-    ------
-    SourceError
-        If there are no names, one of them twice, or more of them than fit; and where another dialect reads what this one does not.
+    `stream`: at the beginning of the file, unpacked.
+    `path`: for messages.
+    `options`: what the user says of it.
+    Raises SourceError if there are no names, one of them twice, or more of them than fit; and where another dialect reads
+    what this one does not.
     """
     dialect, text, is_whole = _head(stream, path, options)
     if not text.strip():
@@ -138,10 +120,7 @@ def _head(stream: pa.NativeFile, path: str, options: Dialect) -> tuple[Dialect, 
 def _rows(text: str, dialect: Dialect, most: int = SAMPLE_ROWS, is_strict: bool = False) -> list[list[str]]:
     """The names and the first rows, without empty lines and without the last row, which may be cut.
 
-    Raises
-    ------
-    csv.Error
-        If asked to be strict: something stands behind the end of a quote.
+    Raises csv.Error if asked to be strict: something stands behind the end of a quote.
     """
     rows: list[list[str]] = []
     reader = csv.reader(

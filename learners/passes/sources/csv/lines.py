@@ -152,10 +152,7 @@ class PlainLines(io.RawIOBase):
 class Quotes:
     """Whether lines begin within a value in quotes, line after line: there a mark of comments is text.
 
-    Parameters
-    ----------
-    dialect : Dialect
-        A delimiter that is not known yet may be any that is found by itself.
+    `dialect`: a delimiter that is not known yet may be any that is found by itself.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -183,13 +180,7 @@ class Quotes:
 
 
 def refuse_bytes(stream: pa.NativeFile, path: str) -> None:
-    """Say which line of a file is not UTF-8.
-
-    Raises
-    ------
-    SourceError
-        If there is one.
-    """
+    """Say which line of a file is not UTF-8. Raises SourceError if there is one."""
     lines = PlainLines(stream, Dialect(encoding=UTF8[0]), 0, path)
     while lines.read(BLOCK_BYTES):
         pass

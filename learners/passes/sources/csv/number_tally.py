@@ -78,10 +78,7 @@ class NumberTally:
 
     A column of words costs no more than a look at its first block.
 
-    Parameters
-    ----------
-    reading : Reading
-        By which values are read already.
+    `reading`: by which values are read already.
     """
 
     def __init__(self, reading: Reading) -> None:

@@ -121,17 +121,15 @@ def common_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
     return pa.string() if len({type_family(kind) for kind in types} - {"null"}) > 1 else None
 
 
-def told_types(schema: Schema | None, overrides: Mapping[str, Any] | None = None) -> dict[str, pa.DataType | Reading]:
+def declared_types(
+    schema: Schema | None, overrides: Mapping[str, Any] | None = None
+) -> dict[str, pa.DataType | Reading]:
     """What is known of columns of text files: those that are text whatever they look like, and how others are written.
 
     So "01234" and "1234" of a CSV file stay what they were in training.
 
-    Parameters
-    ----------
-    schema : Schema, optional
-        Of a model, or given for training.
-    overrides : mapping, optional
-        Column name to what `ColumnOverride.of` reads.
+    `schema`: of a model, or given for training.
+    `overrides`: column name to what `ColumnOverride.of` reads.
     """
     found: dict[str, pa.DataType | Reading] = {}
     for attribute in schema.attributes if schema is not None else ():

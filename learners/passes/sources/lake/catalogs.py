@@ -14,10 +14,7 @@ _INSTALL = "is a table of an Iceberg catalog, which needs one more library: pip 
 def metadata_of(uri: str) -> str:
     """The metadata file that the catalog tells.
 
-    Raises
-    ------
-    SourceError
-        If the catalog is not configured, cannot be reached, or has no such table.
+    Raises SourceError if the catalog is not configured, cannot be reached, or has no such table.
     """
     name, _, table = uri.partition("://")[2].partition("/")
     if _NAME.fullmatch(name) is None or "." not in table:

@@ -48,20 +48,11 @@ class Rewrite(NamedTuple):
 def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | None) -> Snapshot:
     """The table at a version or time.
 
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    place : str
-        The table as it was asked for, for messages.
-    path : str
-        The same on the file system.
-    at : str or None
-        A version, or a time as ISO 8601: the last version that was committed by then. None: the newest one.
-
-    Raises
-    ------
-    SourceError
-        If the library is not there, the table has no such version, or asks its readers for what we do not know.
+    `place`: the table as it was asked for, for messages.
+    `path`: the same on the file system.
+    `at`: a version, or a time as ISO 8601: the last version that was committed by then. None: the newest one.
+    Raises SourceError if the library is not there, the table has no such version, or asks its readers for what we do not
+    know.
     """
     try:
         from deltalake import DeltaTable

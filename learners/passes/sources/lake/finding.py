@@ -59,9 +59,7 @@ def refuse_part_of_table(filesystem: pafs.FileSystem, folder: str, *, takes_itse
 
     `takes_itself` says whether the folder may be the table, which a caller that has looked there knows.
 
-    Raises
-    ------
-    SourceError
+    Raises SourceError.
     """
     place = PurePosixPath(folder)
     while _FOLDER.fullmatch(place.name):
@@ -76,12 +74,7 @@ def refuse_part_of_table(filesystem: pafs.FileSystem, folder: str, *, takes_itse
 
 
 def refuse_files_of_tables(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
-    """Refuse files that lie in a lake table, as a shell names them for `table/*.parquet`.
-
-    Raises
-    ------
-    SourceError
-    """
+    """Refuse files that lie in a lake table, as a shell names them for `table/*.parquet`. Raises SourceError."""
     if "http" in filesystem.type_name:  # servers of files list no folders
         return
     for folder in sorted({str(PurePosixPath(path).parent) for path in paths}):
@@ -90,12 +83,7 @@ def refuse_files_of_tables(filesystem: pafs.FileSystem, paths: Iterable[str]) ->
 
 
 def refuse_tables_below(path: str, below: list[str]) -> None:
-    """Refuse a folder with lake tables somewhere below it, by the paths of all that lies there.
-
-    Raises
-    ------
-    SourceError
-    """
+    """Refuse a folder with lake tables somewhere below it, by the paths of all that lies there. Raises SourceError."""
     for entry in below:
         parts = PurePosixPath(entry).parts
         if LOG in parts:

@@ -24,20 +24,11 @@ _NUMBER = re.compile(r"v?(\d+)")
 def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | None) -> Snapshot:
     """The table at a snapshot or time.
 
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    place : str
-        The table as it was asked for, for messages.
-    path : str
-        Its folder or a metadata file, on the file system.
-    at : str or None
-        The id of a snapshot, or a time as ISO 8601: the last one by then. None: that of the metadata file, or of the newest one.
-
-    Raises
-    ------
-    SourceError
-        If the library is not there, the table has no such snapshot, or has equality deletes.
+    `place`: the table as it was asked for, for messages.
+    `path`: its folder or a metadata file, on the file system.
+    `at`: the id of a snapshot, or a time as ISO 8601: the last one by then. None: that of the metadata file, or of the
+    newest one.
+    Raises SourceError if the library is not there, the table has no such snapshot, or has equality deletes.
     """
     try:
         from pyiceberg.exceptions import ValidationError

@@ -16,11 +16,7 @@ from learners.errors import SourceError
 class TableFile(InputFile):
     """A file of the table.
 
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    path : str
-        On the file system.
+    `path`: on the file system.
     """
 
     def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
@@ -48,7 +44,6 @@ class TableFiles(FileIO):
 
     Parameters
     ----------
-    filesystem : pyarrow.fs.FileSystem
     place : str
         The table as it was asked for, for messages.
     folder : str
@@ -63,13 +58,7 @@ class TableFiles(FileIO):
         self.folder, self.location = folder.rstrip("/"), location.rstrip("/")
 
     def path(self, location: str) -> str:
-        """Where a file is on the file system.
-
-        Raises
-        ------
-        SourceError
-            If it is not below the table's folder.
-        """
+        """Where a file is on the file system. Raises SourceError if it is not below the table's folder."""
         rest = location.removeprefix(self.location + "/")
         if rest == location or ".." in rest.split("/"):
             raise SourceError(self.place, f"has a file outside its folder ({location}). Copy the table.")

@@ -22,58 +22,33 @@ _ANEW = "Where the counts of those rows were not kept by themselves, the rows th
 
 @dataclass(frozen=True)
 class KnownSnapshot:
-    """What somebody has noted of a snapshot that statistics were counted of.
+    """What somebody has noted of a snapshot that statistics were counted of."""
 
-    Parameters
-    ----------
-    kind, folder, version : str
-        As of `Snapshot`.
-    identities : mapping of str to str
-        Key of each file -> its identity.
-    """
-
+    # `kind`, `folder`, `version`: as of `Snapshot`.
     kind: str
     folder: str
     version: str
-    identities: Mapping[str, str]
+    identities: Mapping[str, str]  # key of each file -> its identity
 
 
 class Changes(NamedTuple):
-    """What a snapshot lacks that an earlier one had.
+    """What a snapshot lacks that an earlier one had."""
 
-    Parameters
-    ----------
-    files, contents : list
-        Files that have left and are still there: their rows can be subtracted.
-    rewrites : list of pairs of frozenset of str
-        Identities of files -> those of the files that hold the same rows now.
-    hint : str
-        What a user wants to know; else empty.
-    """
-
+    # `files`, `contents`: files that have left and are still there: their rows can be subtracted.
     files: Sequence[SourceFile]
     contents: Sequence[Content]
+    # Identities of files -> those of the files that hold the same rows now.
     rewrites: Sequence[tuple[frozenset[str], frozenset[str]]]
-    hint: str
+    hint: str  # what a user wants to know; else empty
 
 
 def snapshot_at(filesystem: pafs.FileSystem, uri: str, path: str, at: str | None) -> Snapshot | None:
     """The snapshot that a path or URI means; None if it is no lake table.
 
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    uri : str
-        As it was asked for.
-    path : str
-        Of its place on the file system.
-    at : str or None
-        Version or time, unless the URI says it.
-
-    Raises
-    ------
-    SourceError
-        If it cannot be read, or has no such version; or if it is no lake table and a version is asked for.
+    `uri`: as it was asked for.
+    `path`: of its place on the file system.
+    `at`: version or time, unless the URI says it.
+    Raises SourceError if it cannot be read, or has no such version; or if it is no lake table and a version is asked for.
     """
     kind, place, own_at = named(uri)
     if at is not None and own_at is not None and at != own_at:
@@ -99,11 +74,7 @@ def changes_since(
 ) -> Changes:
     """What has left the table since a snapshot that statistics were counted of; nothing if that is of another table.
 
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    files : sequence of SourceFile
-        Those of the snapshot, in its order.
+    `files`: those of the snapshot, in its order.
     """
     is_same = (known.kind, known.folder) == (snapshot.kind, snapshot.folder)
     if not is_same or known.version == snapshot.version:

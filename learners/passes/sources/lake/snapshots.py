@@ -25,20 +25,11 @@ _FIELD_ID = b"PARQUET:field_id"
 
 @dataclass(frozen=True)
 class LakeFile:
-    """A file of a snapshot.
+    """A file of a snapshot."""
 
-    Parameters
-    ----------
-    path : str
-        On the file system of the table.
-    values : mapping of str to pyarrow.Scalar
-        Of columns that the file may lack, as the log has them: those of its partition.
-    deleted : (n_deleted,) int64
-        Positions of its deleted rows, ascending.
-    """
-
-    path: str
-    values: Mapping[str, pa.Scalar]
+    path: str  # on the file system of the table
+    values: Mapping[str, pa.Scalar]  # of columns that the file may lack, as the log has them: those of its partition
+    # (n_deleted,) int64: positions of its deleted rows, ascending.
     deleted: Integers = field(default_factory=lambda: NO_ROWS)
 
     @property
@@ -52,38 +43,17 @@ class LakeFile:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A lake table at one moment.
+    """A lake table at one moment."""
 
-    Parameters
-    ----------
-    kind : "Delta Lake" or "Iceberg"
-    place : str
-        The table, as it was asked for.
-    path : str
-        The same on its file system.
-    version : str
-        Version number, or snapshot id.
-    time : str
-        When it was committed, as ISO 8601; empty if nobody knows.
-    columns : pyarrow.Schema
-        Of the table, in its order.
-    physical : mapping of str to str
-        Names of columns in the files, where the log tells them.
-    ids : mapping of str to int
-        Numbers by which the columns are found in the files, where the table goes by them.
-    files : tuple of LakeFile
-        By path.
-    """
-
-    kind: str
-    place: str
-    path: str
-    version: str
-    time: str
-    columns: pa.Schema
-    physical: Mapping[str, str]
-    ids: Mapping[str, int]
-    files: tuple[LakeFile, ...]
+    kind: str  # "Delta Lake" or "Iceberg"
+    place: str  # the table, as it was asked for
+    path: str  # the same on its file system
+    version: str  # version number, or snapshot id
+    time: str  # when it was committed, as ISO 8601; empty if nobody knows
+    columns: pa.Schema  # of the table, in its order
+    physical: Mapping[str, str]  # names of columns in the files, where the log tells them
+    ids: Mapping[str, int]  # numbers by which the columns are found in the files, where the table goes by them
+    files: tuple[LakeFile, ...]  # by path
 
     @property
     def folder(self) -> str:
@@ -102,18 +72,9 @@ def opened_snapshot(
 ) -> tuple[list[SourceFile], list[Content]]:
     """What identifies each file, and its rows with the columns of the table.
 
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    snapshot : Snapshot
-        Whose columns count.
-    files : sequence of LakeFile
-        Of this or another snapshot of the table.
-
-    Raises
-    ------
-    SourceError
-        If a file is gone, or is not of Parquet.
+    `snapshot`: whose columns count.
+    `files`: of this or another snapshot of the table.
+    Raises SourceError if a file is gone, or is not of Parquet.
     """
     found = [_opened(filesystem, snapshot, file) for file in files]
     return [file for file, _ in found], [content for _, content in found]
@@ -157,13 +118,7 @@ def _null(kind: pa.DataType) -> pa.Scalar:
 
 
 def moment(uri: str, at: str) -> datetime:
-    """A time that a user gives; without a zone it is of UTC.
-
-    Raises
-    ------
-    SourceError
-        If it is none.
-    """
+    """A time that a user gives; without a zone it is of UTC. Raises SourceError if it is none."""
     try:
         time = datetime.fromisoformat(at)
     except ValueError:

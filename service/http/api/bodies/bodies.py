@@ -54,15 +54,14 @@ class BodyLimit:
             is_read_here = not READING.take(scope)  # those look themselves
             if len(body) > UNCOUNTED and is_read_here:
                 hold.add(check_json(body, self.max_decoded_bytes, is_shaped=True))
+            if is_read_here:
+                check_characters(body)
         except ClientDisconnect:
             return
-        except (BodyTooLarge, Overloaded) as error:
+        except (BodyTooLarge, Overloaded, MalformedBody) as error:
             await send_problem(error, scope, send)
             return
         scope["fewpass.hold"] = hold
-        if is_read_here and MAYBE_HALF.search(body) and has_lone_surrogates(body):
-            await send_problem(MalformedBody(HALF_A_CHARACTER), scope, send)
-            return
         messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def receive_again() -> Message:
@@ -71,31 +70,24 @@ class BodyLimit:
         await self.app(scope, receive_again, send)
 
 
-def has_lone_surrogates(body: bytes) -> bool:
-    """Whether a JSON text escapes halves of characters, which no database and no file name can hold.
+def check_characters(body: bytes) -> None:
+    """Refuse a JSON text that escapes halves of characters, which no database and no file name can hold (MalformedBody).
 
     Python's own reader lets them in; what is no JSON at all is for others to refuse.
     """
-    try:
-        json.dumps(json.loads(body), ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    except (ValueError, RecursionError):
-        pass
-    return False
+    if MAYBE_HALF.search(body):
+        try:
+            json.dumps(json.loads(body), ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise MalformedBody(HALF_A_CHARACTER) from error
+        except (ValueError, RecursionError):
+            pass
 
 
 def decoded(decode: Callable[[bytes], Decoded], body: bytes, remedy: str) -> Decoded:
-    """What a decoder of msgspec makes of a JSON body.
+    """What a decoder of msgspec makes of a JSON body; `remedy` says what to send instead, in a sentence.
 
-    Parameters
-    ----------
-    wanted : str
-        What to send instead, in a sentence.
-
-    Raises
-    ------
-    InvalidRequest, MalformedBody
+    Raises InvalidRequest or MalformedBody.
     """
     try:
         return decode(body)
@@ -179,11 +171,9 @@ async def read_body(receive: Receive, length: int | None, max_bytes: int, hold: 
 async def send_problem(error: Exception, scope: Scope, send: Send) -> None:
     """Answer with the problem of an exception."""
     problem = problems.problem_of(error)
-    body = problem.body(scope["path"])
-    if scope["path"].startswith("/v2"):
-        body["error"] = problem.detail  # where clients of the Open Inference Protocol look
+    body = json.dumps(problem.body(scope["path"])).encode()
     extra = [(name.encode(), value.encode()) for name, value in problems.headers_of(problem).items()]
-    await send_body(send, problem.status, problems.MEDIA_TYPE, json.dumps(body).encode(), extra)
+    await send_body(send, problem.status, problems.MEDIA_TYPE, body, extra)
 
 
 async def send_body(

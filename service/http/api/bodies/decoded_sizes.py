@@ -14,18 +14,8 @@ SHAPED = 2  # as JSON has the values, and as the shape of the request keeps them
 def check_json(body: bytes, max_bytes: int, *, is_shaped: bool = False) -> int:
     """Refuse JSON of too many values, or of records of too many members; returns about the bytes that its values will take.
 
-    Punctuation is counted also in texts, so a body is held to be larger than it is, never smaller.
-
-    Parameters
-    ----------
-    max_bytes : int
-        That it may take decoded.
-    is_shaped : bool
-        Whether Python reads it on the event loop, and a shape of pydantic checks and copies it.
-
-    Raises
-    ------
-    BodyTooLarge
+    Punctuation is counted also in texts, so a body is held to be larger than it is, never smaller. `is_shaped` says that
+    Python reads it on the event loop, and a shape of pydantic checks and copies it. Raises BodyTooLarge.
     """
     n_colons, n_records, n_lists = (body.count(mark) for mark in (b":", b"{", b"["))
     n_records = max(1, n_records)
@@ -51,24 +41,14 @@ def check_json(body: bytes, max_bytes: int, *, is_shaped: bool = False) -> int:
 
 
 def check_csv(body: bytes, max_bytes: int) -> int:
-    """Refuse a CSV of too many values; returns about the bytes that they will take.
-
-    Raises
-    ------
-    BodyTooLarge
-    """
+    """Refuse a CSV of too many values (BodyTooLarge); returns about the bytes that they will take."""
     n_bytes = len(body) + 16 * (body.count(b",") + body.count(b"\n"))
     check_bytes(n_bytes, max_bytes)
     return n_bytes
 
 
 def check_bytes(n_bytes: int, max_bytes: int) -> None:
-    """Refuse what would hold too much.
-
-    Raises
-    ------
-    BodyTooLarge
-    """
+    """Refuse what would hold too much (BodyTooLarge)."""
     if n_bytes > max_bytes:
         raise BodyTooLarge(
             f"The body would take {n_bytes:,} bytes decoded; at most {max_bytes:,} are (FEWPASS_MAX_DECODED_BYTES). Send fewer "

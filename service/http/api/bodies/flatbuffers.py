@@ -14,10 +14,7 @@ _short = Struct("<H").unpack_from
 def table_at(body: bytes, place: int) -> int:
     """Where the table is to which the offset at a place leads.
 
-    Raises
-    ------
-    struct.error
-        Beyond the end of the body, as in all of these.
+    Raises struct.error beyond the end of the body, as in all of these.
     """
     return place + int(_unsigned(body, place)[0])
 

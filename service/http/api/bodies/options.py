@@ -29,13 +29,7 @@ NO_OPTIONS = Options()
 
 
 def checked_key(key: bytes) -> str:
-    """A client's key of a prediction, from its header.
-
-    Raises
-    ------
-    InvalidRequest
-        If it is empty or too long.
-    """
+    """A client's key of a prediction, from its header; InvalidRequest if it is empty or too long."""
     text = key.decode("latin-1").strip()
     if not text or len(text) > MOST_KEY:
         raise InvalidRequest(f"X-Prediction-Key needs 1 to {MOST_KEY} characters.", parameter="X-Prediction-Key")

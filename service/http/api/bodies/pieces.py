@@ -50,15 +50,10 @@ DECODE_VALUES = msgspec.json.Decoder(Column | Value).decode  # MLflow's clients 
 
 
 def row_reader(shape: type[Rows], max_rows: int) -> Callable[[bytes], Rows]:
-    """What reads bodies of a shape whose rows are in members of `RAW`: short ones at once, long ones piece by piece.
+    """What reads bodies of a msgspec struct whose rows are in members of `RAW`: short ones at once, long ones piece by piece.
 
     It raises BodyTooLarge if there are more records than rows may be, of a long body before any is decoded; and
     msgspec.DecodeError.
-
-    Parameters
-    ----------
-    shape : class
-        A struct of msgspec.
     """
     fields = [(name, RAW[name], None) for name in shape.__struct_fields__ if name in RAW]
     raw_shape = msgspec.defstruct(shape.__name__, fields, bases=(shape,), forbid_unknown_fields=True)
@@ -74,12 +69,7 @@ def row_reader(shape: type[Rows], max_rows: int) -> Callable[[bytes], Rows]:
 
 
 def check_rows(n_rows: int, max_rows: int) -> None:
-    """Refuse too many rows.
-
-    Raises
-    ------
-    BodyTooLarge
-    """
+    """Refuse too many rows (BodyTooLarge)."""
     if n_rows > max_rows:
         raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
 

@@ -25,11 +25,8 @@ _prefix, _long = Struct("<Ii").unpack_from, Struct("<q").unpack_from
 def read_stream(body: bytes, max_rows: int, max_bytes: int) -> pa.Table:
     """The table of an Arrow IPC stream; what stands in its buffers is checked when it is encoded.
 
-    Nothing of it is compressed, so it holds the bytes of the body and no others, however often it shows them.
-
-    Raises
-    ------
-    MalformedBody, BodyTooLarge, UnsupportedMediaType
+    Nothing of it is compressed, so it holds the bytes of the body and no others, however often it shows them. Raises
+    MalformedBody, BodyTooLarge or UnsupportedMediaType.
     """
     try:
         refuse_compressed(body)
@@ -48,11 +45,7 @@ def read_stream(body: bytes, max_rows: int, max_bytes: int) -> pa.Table:
 def refuse_compressed(body: bytes) -> None:
     """Refuse a stream of which any batch is compressed: a small one may hold gigabytes.
 
-    Raises
-    ------
-    UnsupportedMediaType
-    pyarrow.ArrowException, struct.error, IndexError
-        If it is no stream.
+    Raises UnsupportedMediaType; pyarrow.ArrowException, struct.error or IndexError if it is no stream.
     """
     for read in pa.ipc.MessageReader.open_stream(body):
         metadata = read.metadata.to_pybytes()
@@ -124,10 +117,7 @@ class QuickStreams:
 def end_of_message(body: bytes, place: int) -> int:
     """Where the message at a place of a stream ends, its buffers included.
 
-    Raises
-    ------
-    struct.error, IndexError
-        If there is none such.
+    Raises struct.error or IndexError if there is none such.
     """
     marker, size = _prefix(body, place)
     if marker != CONTINUED or size <= 0:

@@ -81,11 +81,8 @@ DECODE = msgspec.json.Decoder(InferRequest).decode
 def decoded_bytes(body: bytes, header_bytes: bytes | None, max_bytes: int) -> int:
     """Refuse a body whose JSON part would be too large decoded; returns about the bytes that all of it will take.
 
-    Of its binary tensors the values are counted when they are read: `read_request` reads no more than the rows that were told.
-
-    Raises
-    ------
-    MalformedBody, BodyTooLarge
+    Of its binary tensors the values are counted when they are read: `read_request` reads no more than the rows that
+    were told. Raises MalformedBody or BodyTooLarge.
     """
     n_json = _json_length(body, header_bytes)
     n_bytes = check_json(body[:n_json], max_bytes) if n_json > UNCOUNTED else 0
@@ -105,14 +102,8 @@ def _json_length(body: bytes, header_bytes: bytes | None) -> int:
 def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tuple[InferRequest, dict[str, list[Any]]]:
     """The request, and the values of each input.
 
-    Parameters
-    ----------
-    header_bytes : bytes, optional
-        The header Inference-Header-Content-Length: how much of the body is JSON; the rest are binary tensors.
-
-    Raises
-    ------
-    MalformedBody, InvalidRequest, BodyTooLarge
+    `header_bytes` is the header Inference-Header-Content-Length: how much of the body is JSON; the rest are binary tensors.
+    Raises MalformedBody, InvalidRequest or BodyTooLarge.
     """
     n_json = _json_length(body, header_bytes)
     request = decoded(DECODE, body[:n_json], TENSORS)
@@ -196,12 +187,7 @@ def write_response(
 ) -> tuple[bytes, int | None]:
     """The body of an answer, and the length of its JSON part if binary tensors follow.
 
-    Parameters
-    ----------
-    head : dict
-        Model name and version.
-    outputs : list of (name, datatype, values)
-        All there are; those that the request names are sent.
+    `head` has the model's name and version, `outputs` all (name, datatype, values); those that the request names are sent.
     """
     by_default = bool(request.parameters.get("binary_data_output", False))
     selection = {output.name: output.parameters for output in request.outputs or ()}

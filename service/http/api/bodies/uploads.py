@@ -24,12 +24,7 @@ TAR_BODY, BYTES_BODY = _body_of(TAR), _body_of("application/octet-stream")
 
 
 async def received(request: Request) -> AsyncIterator[Path]:
-    """The body in a file.
-
-    Raises
-    ------
-    UnsupportedMediaType, BodyTooLarge
-    """
+    """The body in a file; UnsupportedMediaType or BodyTooLarge if it is none that is read."""
     workspace = workspace_of(request)
     max_bytes = workspace.settings.max_import_bytes
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -43,12 +38,7 @@ async def received(request: Request) -> AsyncIterator[Path]:
 
 
 async def write_body(request: Request, path: Path, max_bytes: int) -> int:
-    """Write the body to a file, piece by piece; returns its bytes.
-
-    Raises
-    ------
-    BodyTooLarge
-    """
+    """Write the body to a file, piece by piece; returns its bytes. BodyTooLarge ends it."""
     n_bytes = content_length(request.scope) or 0
     with path.open("wb") as file:
         async for chunk in request.stream():

@@ -163,7 +163,7 @@ class Densities:
             "log_likelihoods": np.where(np.isfinite(logs), logs, np.nan).tolist(),  # NaN is written as null
             "surprise_ranks": ranks.tolist(),
             "densities": density_columns(model),
-            "average": None if over is None else over.told(),
+            "average": None if over is None else over.to_json(),
         }
 
     def _imputed(self, served: Served, request: ImputeRequest) -> JSONObject:

@@ -98,42 +98,36 @@ async def served_model(name: str, request: Request) -> Served:
     return served
 
 
-Asked = Annotated[Served, Depends(served_model)]
+ServedModel = Annotated[Served, Depends(served_model)]
 
 
 @router.get("/models/{name}", summary="Describe a model")
-def metadata(name: str, served: Asked, workspace: Ours) -> MetadataShape:
+def metadata(name: str, served: ServedModel, workspace: Ours) -> MetadataShape:
     """Its inputs, outputs and versions."""
     versions = [str(item.version) for item in product.list_versions(workspace, served.name, 1000).items]
     return described(served, versions)
 
 
 @router.get("/models/{name}/versions/{version}", summary="Describe a version of a model")
-def version_metadata(name: str, version: str, served: Asked) -> MetadataShape:
+def version_metadata(name: str, version: str, served: ServedModel) -> MetadataShape:
     """Its inputs and outputs; the version is a number or an alias."""
     return described(served, [str(served.version)])
 
 
 @router.get("/models/{name}/ready", summary="Does this model answer?")
-async def model_ready(name: str, served: Asked) -> ModelReadyShape:
+async def model_ready(name: str, served: ServedModel) -> ModelReadyShape:
     """Yes, once it is mapped; 404 if there is none."""
     return ModelReadyShape(name=served.name)
 
 
 @router.get("/models/{name}/versions/{version}/ready", summary="Does this version answer?")
-async def version_ready(name: str, version: str, served: Asked) -> ModelReadyShape:
+async def version_ready(name: str, version: str, served: ServedModel) -> ModelReadyShape:
     """Yes, once it is mapped; 404 if there is none."""
     return ModelReadyShape(name=served.name)
 
 
 class Infer:
-    """POST …/infer, a plain Starlette endpoint.
-
-    Parameters
-    ----------
-    predict : Predict
-        Whose models and limits it shares.
-    """
+    """POST …/infer, a plain Starlette endpoint that shares the models and limits of `predict`."""
 
     def __init__(self, predict: Predict) -> None:
         self.predict = predict

@@ -65,14 +65,9 @@ async def version() -> PlainTextResponse:
 
 
 class Invocations:
-    """POST /invocations, a plain Starlette endpoint.
+    """POST /invocations, a plain Starlette endpoint that shares the models and limits of `predict`.
 
-    Parameters
-    ----------
-    predict : Predict
-        Whose models and limits it shares.
-    settings : Settings
-        Names the default model.
+    The settings name the default model.
     """
 
     def __init__(self, predict: Predict, settings: Settings) -> None:

@@ -29,7 +29,7 @@ from service.http.paths import is_hot
 from service.requests import problems
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.serving.answers import check_answer, check_columns, classes_in_json, rows_in_json, top_batch, top_classes
-from service.serving.predictor import Predictor, Probabilities, Served, scored_batch
+from service.serving.predictor import Predictor, Probabilities, Served, intervals_of, scored_batch
 from service.settings import Settings
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -76,15 +76,7 @@ class Rows(NamedTuple):
 class Predict:
     """The endpoint; one per application.
 
-    Parameters
-    ----------
-    in_flight : InFlight
-        What the requests of the process hold.
-
-    Attributes
-    ----------
-    predictor : Predictor or None
-        Set when the registry is open.
+    `in_flight` tells what the requests of the process hold; `predictor` is set when the registry is open.
     """
 
     def __init__(self, settings: Settings, in_flight: InFlight) -> None:
@@ -183,9 +175,7 @@ class Predict:
     def held(self, body: bytes, content_type: str, hold: Hold) -> None:
         """Refuse a body that would be too large once it is decoded, or too large beside those of other requests.
 
-        Raises
-        ------
-        BodyTooLarge, MalformedBody, Overloaded
+        Raises BodyTooLarge, MalformedBody or Overloaded.
         """
         if content_type == ARROW:
             hold.add(len(body))
@@ -223,7 +213,7 @@ class Predict:
         response = {"model": served.name, "version": served.version}
         response |= classes_in_json(served.classes, probabilities, options.top_k)
         if options.interval is not None:
-            low, high = served.intervals(rows.chunk, options.interval)
+            low, high = intervals_of(served.model, rows.chunk, options.interval)
             response["intervals"] = rows_in_json(np.stack([low, high], axis=2))
         if ids is not None:
             response["ids"] = ids
@@ -246,7 +236,7 @@ class Predict:
             return JSON, self._json(served, rows, options)
         check_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
         check_columns(len(served.classes), options.top_k)
-        intervals = None if options.interval is None else served.intervals(rows.chunk, options.interval)
+        intervals = None if options.interval is None else intervals_of(served.model, rows.chunk, options.interval)
         probabilities = served.predict_proba(rows.chunk)
         if options.top_k is None:
             batch = scored_batch(served.classes, probabilities, intervals)
@@ -264,10 +254,7 @@ class Predict:
 def answered(served: Served, rows: Rows, probabilities: Probabilities, options: Options) -> list[str] | None:
     """Count what was answered; returns the ids of the predictions if they are asked for.
 
-    Raises
-    ------
-    InvalidRequest
-        If an id or a key is wanted of a model that is not monitored.
+    Raises InvalidRequest if an id or a key is wanted of a model that is not monitored.
     """
     if not options.id and options.key is None:
         served.answered(rows.chunk, probabilities, rows.raw)
@@ -306,12 +293,7 @@ def headers_of(scope: Scope) -> tuple[str, str, int | None]:
 
 
 def check_form(request: PredictRequest, max_rows: int) -> None:
-    """Refuse anything but records or columns, and too many rows.
-
-    Raises
-    ------
-    InvalidRequest, BodyTooLarge
-    """
+    """Refuse anything but records or columns, and too many rows (InvalidRequest, BodyTooLarge)."""
     if (request.records is None) == (request.columns is None):
         raise InvalidRequest("Send either 'records' or 'columns', and not both.")
     check_rows(len(request.records or ()) or max(map(len, (request.columns or {}).values()), default=0), max_rows)
@@ -320,12 +302,8 @@ def check_form(request: PredictRequest, max_rows: int) -> None:
 def encode_table(table: pa.Table | pa.RecordBatch, served: Served, is_trusted: bool = True) -> Chunk:
     """The rows of a table, encoded as the model's schema says.
 
-    Raises
-    ------
-    InvalidRequest
-        If a column has a type that the model cannot read.
-    MalformedBody
-        If the table is not trusted, and not valid: offsets of a hostile stream may point anywhere.
+    Raises InvalidRequest if a column has a type that the model cannot read; MalformedBody if the table is not trusted,
+    and not valid: offsets of a hostile stream may point anywhere.
     """
     try:
         return encode(table, served.schema, is_trusted, with_class=False)

@@ -15,7 +15,7 @@ from service.requests.requests import MAX_QUERIES
 from service.settings import Settings
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
-Asked = Annotated[AnyQuery, Field(discriminator="kind")]
+OneQuery = Annotated[AnyQuery, Field(discriminator="kind")]
 
 
 class QueryRequest(Body):
@@ -23,7 +23,7 @@ class QueryRequest(Body):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    queries: list[Asked] = Field(
+    queries: list[OneQuery] = Field(
         min_length=1,
         max_length=MAX_QUERIES,
         examples=[

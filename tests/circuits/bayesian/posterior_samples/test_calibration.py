@@ -9,8 +9,9 @@ from learners.circuits.bayesian.posterior_samples.summary import summarised
 from learners.circuits.bayesian.sampler.layout import layout_of
 from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.priors import Column, Strengths, given_prior
-from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, Tallies, lazy
+from learners.circuits.bayesian.sampler.sampler import LazySampler, Moves, Tallies
 from learners.circuits.bayesian.sampler.shape import complete_shape
+from learners.circuits.bayesian.sampler.store import InMemory
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.queries.sampling import sample
 
@@ -40,7 +41,7 @@ def covered(seed, level):
     known = layout.circuit(parameters_given(random, prior, nothing))
     x = sample(known, np.full((len(COLUMNS), 1), np.nan), N_ROWS, seed)[0]
     x[random.random(x.shape) < 0.1] = np.nan
-    sampler = lazy(prior, InMemory(x), Moves(1, 4))
+    sampler = LazySampler(prior, InMemory(x), Moves(1, 4))
     state, vectors = sampler.init(random), []
     for sweep in range(BURN_IN + N_DRAWS * THIN):
         state, _ = sampler.step(random, state)

@@ -1,4 +1,5 @@
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +7,6 @@ import pytest
 from learners.circuits.bayesian.sampler import chains as chains_module
 from learners.circuits.bayesian.sampler.chains import Phase, phases, run_chains
 from learners.circuits.bayesian.sampler.layout import layout_of
-from learners.circuits.bayesian.sampler.sampler import Moves, lazy
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.store import FileStore, MemoryStore, NoSpace
 from learners.errors import Cancelled
@@ -22,9 +22,8 @@ def rows():
 
 def sampled(store, parameters=PARAMETERS, seed=3, **named):
     prior = prior_of(COLUMNS)
-    return run_chains(
-        prior, layout_of(prior), store, parameters, lambda p, r, chain: lazy(p, r, Moves(1, 2)), seed=(seed,), **named
-    )
+    parameters = replace(parameters, whole_moves=1.0, subtree_moves=2.0)
+    return run_chains(prior, layout_of(prior), store, parameters, seed=(seed,), **named)
 
 
 def same(a, b):

@@ -11,7 +11,8 @@ import pytest
 
 from learners.circuits.bayesian.sampler.leaf_kernels import CENTRE, KIND
 from learners.circuits.bayesian.sampler.parameters import parameters_given
-from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, Tallies, lazy, tallied
+from learners.circuits.bayesian.sampler.sampler import LazySampler, Moves, Tallies
+from learners.circuits.bayesian.sampler.store import InMemory
 from tests.circuits.bayesian.sampler.problems import EXPONENTIAL, GAUSSIAN, POISSON, WORDS, prior_of
 from tests.naive import bayesian_circuits as naive
 from tests.naive.bayesian_circuits import with_strengths
@@ -87,7 +88,7 @@ def in_turns(model, random, make):
     x, found = model.rows(random, parameters, choices), []
     for _ in range(N_DRAWS):
         rows = InMemory(x)
-        state, _ = make(model.prior, rows)(random, tallied(model.prior, rows, choices))
+        state, _ = make(model.prior, rows)(random, LazySampler(model.prior, rows).state_of(choices))
         choices = state.choices
         parameters = parameters_given(random, model.prior, state.tallies)
         x = model.rows(random, parameters, choices)
@@ -96,7 +97,7 @@ def in_turns(model, random, make):
 
 
 def lazily(prior, rows):
-    return lazy(prior, rows, Moves(1, 3)).step
+    return LazySampler(prior, rows, Moves(1, 3)).step
 
 
 def z_scores(a, b):

@@ -90,7 +90,7 @@ def test_every_answer_is_a_mean_with_standard_error_and_interval(model):
 
 def test_the_likelihood_of_a_row_is_the_mean_over_the_draws(model):
     rows = encode(table_of(50, seed=9), model.schema)
-    logs = model.draws.log_likelihoods(model._columns.rows_of_chunk(rows))
+    logs = model.draws.log_likelihoods(model.columns.rows_of_chunk(rows))
     assert model.log_likelihood(rows) == pytest.approx(np.log(np.exp(logs).mean(axis=1)))
 
 

@@ -4,7 +4,8 @@ from scipy import stats
 from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, SECOND, SQUARES, TOTAL, N
 from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.priors import family_of
-from learners.circuits.bayesian.sampler.sampler import InMemory, lazy
+from learners.circuits.bayesian.sampler.sampler import LazySampler
+from learners.circuits.bayesian.sampler.store import InMemory
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
 from tests.circuits.bayesian.sampler.problems import COUNTS, MIXED, STRENGTHS, prior_of, rows_of
 
@@ -14,7 +15,7 @@ COLUMNS = (*MIXED, *COUNTS)
 def test_parameters_have_the_posterior_of_their_leaf():
     """Kolmogorov and Smirnov's test of 2,000 draws against scipy's distributions, for each kind of parameter."""
     prior, rows = prior_of(COLUMNS), InMemory(rows_of(COLUMNS, 60))
-    state = lazy(prior, rows).init(np.random.default_rng(0))
+    state = LazySampler(prior, rows).init(np.random.default_rng(0))
     random = np.random.default_rng(1)
     draws = [parameters_given(random, prior, state.tallies) for _ in range(2000)]
     leaf, family = state.tallies.leaf, family_of(state.tallies.leaf)
@@ -45,7 +46,7 @@ def test_parameters_have_the_posterior_of_their_leaf():
 
 def test_shares_add_up_to_one():
     prior, rows = prior_of(COLUMNS, 3), InMemory(rows_of(COLUMNS, 20))
-    state = lazy(prior, rows).init(np.random.default_rng(0))
+    state = LazySampler(prior, rows).init(np.random.default_rng(0))
     drawn = parameters_given(np.random.default_rng(1), prior, state.tallies)
     assert np.allclose(drawn.weight.sum(axis=1), 1)
     assert np.allclose(drawn.cells.reshape(-1, 3).sum(axis=1), 1)

@@ -7,7 +7,8 @@ from scipy import stats
 from learners.circuits.bayesian.sampler.diagnostics import acceptance
 from learners.circuits.bayesian.sampler.leaf_kernels import GAUSSIANS, gaussian_log, gaussian_step, log_rise
 from learners.circuits.bayesian.sampler.priors import Strengths
-from learners.circuits.bayesian.sampler.sampler import InMemory, Moves, entered, lazy, tallied
+from learners.circuits.bayesian.sampler.sampler import LazySampler, Moves
+from learners.circuits.bayesian.sampler.store import InMemory
 from learners.errors import InvalidParameter
 from tests.circuits.bayesian.sampler.problems import (
     EXPONENTIAL,
@@ -24,8 +25,8 @@ from tests.naive import bayesian_circuits as naive
 from tests.naive.bayesian_circuits import with_strengths
 
 SAMPLERS = {
-    "lazy": lambda prior, rows: lazy(prior, rows, Moves(1, 0)),
-    "lazy, subtrees": lambda prior, rows: lazy(prior, rows, Moves(0.5, 2)),
+    "lazy": lambda prior, rows: LazySampler(prior, rows, Moves(1, 0)),
+    "lazy, subtrees": lambda prior, rows: LazySampler(prior, rows, Moves(0.5, 2)),
 }
 
 
@@ -74,7 +75,7 @@ def test_a_wrong_prior_is_noticed():
     prior, x = prior_of(columns, seed=1), rows_of(columns, n_rows, seed=2)
     posterior = naive.posterior(prior, x)[0]
     other = with_strengths(prior, Strengths(alpha=1.0, gaussian=1.5, rho=0.5, exponential=2.0, categorical=0.8))
-    sampler, random = lazy(other, InMemory(x)), np.random.default_rng(3)
+    sampler, random = LazySampler(other, InMemory(x)), np.random.default_rng(3)
     state, found = sampler.init(random), dict.fromkeys(posterior, 0)
     for _ in range(4000):
         state, _ = sampler.step(random, state)
@@ -95,22 +96,22 @@ def test_the_log_joint_is_that_of_the_definition(columns, n_rows, n_children, se
     trees = list(naive.induced_trees(naive.tree_of(prior)))
     rng = np.random.default_rng(seed)
     taken = [trees[i] for i in rng.integers(0, len(trees), n_rows)]
-    state = tallied(prior, InMemory(x), np.array([choices for choices, _, _ in taken], np.uint8))
+    state = LazySampler(prior, InMemory(x)).state_of(np.array([choices for choices, _, _ in taken], np.uint8))
     assert state.log_joint == pytest.approx(naive.log_joint(prior, x, taken), abs=1e-8)
 
 
 def test_a_state_that_was_kept_goes_on_with_the_same_bits():
     columns = (*THREE, *MIXED)
     prior, rows = prior_of(columns, 3), InMemory(rows_of(columns, 200))
-    sampler = lazy(prior, rows)
+    sampler = LazySampler(prior, rows)
     state = sampler.init(np.random.default_rng(0))
     for sweep in range(5):
         state, info = sampler.step(np.random.default_rng([0, sweep]), state)
     again = sampler.init(np.random.default_rng(0))
     for sweep in range(5):
-        kept = tallied(prior, rows, again.choices.copy())
+        kept = LazySampler(prior, rows).state_of(again.choices.copy())
         assert kept.log_joint == again.log_joint
-        again, _ = lazy(prior, rows).step(np.random.default_rng([0, sweep]), kept)
+        again, _ = LazySampler(prior, rows).step(np.random.default_rng([0, sweep]), kept)
     assert np.array_equal(state.choices, again.choices)
     assert all(np.array_equal(a, b) for a, b in zip(state.tallies, again.tallies, strict=True))
     assert info.log_joint == again.log_joint
@@ -131,7 +132,7 @@ def test_blocks_do_not_matter():
     states = []
     for rows in (InMemory(x), InBlocks(x)):
         random = np.random.default_rng(0)
-        sampler = lazy(prior, rows)
+        sampler = LazySampler(prior, rows)
         state = sampler.init(random)
         for _ in range(3):
             state, _ = sampler.step(random, state)
@@ -143,7 +144,7 @@ def test_blocks_do_not_matter():
 def test_a_step_leaves_its_state_as_it_is_and_tells_its_proposals():
     columns = (*THREE, *MIXED)
     prior, rows = prior_of(columns, 2), InMemory(rows_of(columns, 100))
-    sampler = lazy(prior, rows, Moves(2, 3))
+    sampler = LazySampler(prior, rows, Moves(2, 3))
     state = sampler.init(np.random.default_rng(0))
     before = state.choices.copy(), state.tallies.leaf.copy(), state.tallies.counts.copy()
     following, info = sampler.step(np.random.default_rng(1), state)
@@ -157,9 +158,9 @@ def test_a_step_leaves_its_state_as_it_is_and_tells_its_proposals():
 def test_new_rows_enter_behind_those_that_are_known():
     columns = (*THREE, *MIXED)
     prior, x = prior_of(columns, 2), rows_of(columns, 60)
-    sampler = lazy(prior, InMemory(x[:40]))
+    sampler = LazySampler(prior, InMemory(x[:40]))
     known, _ = sampler.step(np.random.default_rng(1), sampler.init(np.random.default_rng(0)))
-    state = entered(np.random.default_rng(2), prior, InMemory(x), Moves(1, 2), known.choices)
+    state = LazySampler(prior, InMemory(x), Moves(1, 2), known.choices).init(np.random.default_rng(2))
     assert state.choices.shape == (60, 9)
     assert np.array_equal(state.choices[:40], known.choices)
     assert state.tallies.counts[0].sum() == 60
@@ -181,4 +182,4 @@ def test_far_out_the_tables_are_continued():
 def test_moves_out_of_range_are_refused(moves):
     prior = prior_of(THREE)
     with pytest.raises(InvalidParameter, match=r"moves=.*of each kind, and some"):
-        lazy(prior, InMemory(rows_of(THREE, 3)), moves)
+        LazySampler(prior, InMemory(rows_of(THREE, 3)), moves)

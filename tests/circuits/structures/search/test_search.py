@@ -134,7 +134,7 @@ def test_what_would_take_too_much_is_left_out_and_told() -> None:
 def test_codes_leave_missing_out_and_have_the_class_last() -> None:
     attribute = Attribute("v", "nominal", ("a", "b"), has_missing=True)
     schema = Schema((attribute,), "y", ("n", "p"))
-    codes, sizes = codes_of(schema, Chunk(np.array([[0, 1, 2]], np.uint8), np.array([1, 0, 1], np.uint8)))
+    codes, sizes = codes_of(schema, np.array([[0, 1, 2]], np.uint8), np.array([1, 0, 1], np.uint8))
     assert codes.tolist() == [[-1, 0, 1], [1, 0, 1]] and sizes == [2, 2]
 
 

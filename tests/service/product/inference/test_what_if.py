@@ -16,7 +16,7 @@ from learners.schema.encoding.records import encode_records
 from learners.schema.labels import choices
 from service import product
 from service.console.screens.what_if import start_of
-from service.product.inference.what_if import Case, _drops, beyond_training
+from service.product.inference.what_if import WhatIfRequest, _drops, beyond_training
 from service.product.inference.what_if import what_if as answer_case
 from service.requests.requests import TrainRequest
 from service.serving.predictor import Served, map_version
@@ -187,7 +187,7 @@ def test_each_value_that_the_explorer_lists_has_its_probability(served: Served) 
     """Free columns by their distribution; given ones by the label of their value, also of a number between two listed ones."""
     columns = {column["name"]: column for column in start_of(served, "all")["columns"]}
     evidence = {"humidity": 60.51}
-    told = answer_case(served, Case(evidence))["parts"].get("posterior")
+    told = answer_case(served, WhatIfRequest(evidence=evidence))["parts"].get("posterior")
     if told is None:
         assert served.learner == "xgboost"
         return
@@ -200,7 +200,7 @@ def test_each_value_that_the_explorer_lists_has_its_probability(served: Served) 
 
 def test_the_completion_can_be_supposed(served: Served) -> None:
     """Words of the answer are labels of the explorer, whose values are evidence."""
-    told = answer_case(served, Case({"outlook": "sunny"}, time_limit_s=5))["parts"].get("completion")
+    told = answer_case(served, WhatIfRequest(evidence={"outlook": "sunny"}, time_limit_s=5))["parts"].get("completion")
     if told is None:
         assert served.learner == "xgboost"
         return
@@ -209,24 +209,24 @@ def test_the_completion_can_be_supposed(served: Served) -> None:
     for name, value in told["assignment"].items():
         if name != "class":
             (found[name],) = (e["value"] for e in columns[name]["values"] if value in (e["label"], e["value"]))
-    answer = answer_case(served, Case({"outlook": "sunny"} | found))
+    answer = answer_case(served, WhatIfRequest(evidence={"outlook": "sunny"} | found))
     assert "posterior" in answer["parts"], answer["absent"]
     assert answer["parts"]["posterior"]["log_evidence"] is not None
 
 
 @pytest.mark.parametrize("evidence", [{}, {"outlook": "sunny"}, {"windy": True, "humidity": 70.0}])
 def test_only_what_is_supposed_explains(served: Served, evidence: dict) -> None:
-    told = answer_case(served, Case(evidence))["parts"]["contributions"]
+    told = answer_case(served, WhatIfRequest(evidence=evidence))["parts"]["contributions"]
     assert {each["column"] for each in told["contributions"]} <= evidence.keys()
     total = told["prior"] + sum(each["log_odds"] for each in told["contributions"])
     assert total == pytest.approx(told["log_odds"], abs=1e-5)
 
 
 def test_values_that_training_never_saw_are_told(served: Served) -> None:
-    told = answer_case(served, Case({"humidity": 999_999, "outlook": "hail"}))["warnings"]
+    told = answer_case(served, WhatIfRequest(evidence={"humidity": 999_999, "outlook": "hail"}))["warnings"]
     assert len(told) == 2 and "humidity = 999999 is outside of what training saw" in " ".join(told)
     assert "outlook = hail: training never saw this value." in told
-    assert not answer_case(served, Case({"humidity": 70.0, "outlook": "sunny"}))["warnings"]
+    assert not answer_case(served, WhatIfRequest(evidence={"humidity": 70.0, "outlook": "sunny"}))["warnings"]
 
 
 def test_no_click_supposes_what_training_never_saw(served: Served) -> None:
@@ -236,7 +236,7 @@ def test_no_click_supposes_what_training_never_saw(served: Served) -> None:
 
 
 def test_where_a_missing_value_has_two_answers_a_sentence_says_why(served: Served) -> None:
-    told = answer_case(served, Case({"outlook": None}))
+    told = answer_case(served, WhatIfRequest(evidence={"outlook": None}))
     prediction, posterior = told["parts"]["prediction"], told["parts"].get("posterior")
     if posterior is None:
         assert served.learner == "xgboost"
@@ -247,7 +247,7 @@ def test_where_a_missing_value_has_two_answers_a_sentence_says_why(served: Serve
     else:
         (sentence,) = told["warnings"]
         assert sentence.startswith("outlook is missing: to the posterior this is a value like others")
-        assert not answer_case(served, Case({"outlook": None}, parts=["posterior"]))["warnings"]
+        assert not answer_case(served, WhatIfRequest(evidence={"outlook": None}, parts=["posterior"]))["warnings"]
 
 
 def test_times_out_of_range_are_told_as_times() -> None:

@@ -364,6 +364,8 @@ def test_the_registry_on_the_command_line(tmp_path: Path, weather_files: tuple[P
     assert "train.parquet" in "".join(fewpass("models", "lineage", "weather", workspace=workspace).stdout.split())
     assert "version 1 again" in fewpass("models", "rollback", "weather", workspace=workspace).stdout
     assert "rolled back" in fewpass("models", "history", "weather", workspace=workspace).stdout
+    moves = json.loads(fewpass("models", "history", "weather", "--json", workspace=workspace).stdout)
+    assert moves[0]["reason"] == "rolled back"
     assert "none yet" in fewpass("models", "promotions", "weather", workspace=workspace).stdout
     assert "newest 1" in fewpass("models", "retention", "weather", "--keep", 1, workspace=workspace).stdout
     assert "nothing to remove" in fewpass("models", "prune", "weather", workspace=workspace).stdout

@@ -115,7 +115,7 @@ def test_rows_are_scored_averaged_over_graphs(site, plant, circuit, tmp_path):
     table = pq.read_table(plant / "1.parquet").select(NAMES).slice(0, 5)
     (batch,) = table.to_batches()
     model = model_of(site)
-    expected = GraphAverage(model.asked, Average(), 5).log_likelihood(model.rows_of(batch)).tolist()
+    expected = GraphAverage(model.graph_queries, Average(), 5).log_likelihood(model.rows_of(batch)).tolist()
     records = [*table.to_pylist(), {"flow": 1.0}]
     for average, is_exact in (({}, True), ({"present": ["flow->heat"], "n": 50}, False)):
         told = site.client.post("/v1/models/plant/score", json={"records": records, "average": average}).json()
