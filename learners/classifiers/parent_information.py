@@ -40,19 +40,11 @@ def information_of_parents(tree: ContextTree) -> Floats:
 
 
 class Context(NamedTuple):
-    """One context of an attribute.
+    """One context of an attribute."""
 
-    Parameters
-    ----------
-    codes : tuple of int
-        Of the class, then of the parents.
-    n_rows : (n_values,) int64
-    probability : (n_values,) float64
-    """
-
-    codes: tuple[int, ...]
-    n_rows: Integers
-    probability: Floats
+    codes: tuple[int, ...]  # of the class, then of the parents
+    n_rows: Integers  # (n_values,) int64
+    probability: Floats  # (n_values,) float64
 
 
 def contexts_of(tree: ContextTree, estimates: Estimates, limit: int) -> list[Context]:

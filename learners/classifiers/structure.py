@@ -21,22 +21,12 @@ TIE_NATS = 1e-12
 class Structure:
     """The attributes of a network in tree order, and the attribute parents of each; acyclic by construction.
 
-    The class is a parent of every attribute and is not listed.
-
-    Parameters
-    ----------
-    order : tuple of int
-        Attributes in the model; parents come before children.
-    parents : tuple of tuple of int
-        For each entry of `order` its parents, in the order of the levels of the context tree.
-
-    Raises
-    ------
-    ValueError
-        If a parent does not come before its child.
+    The class is a parent of every attribute and is not listed. Raises ValueError if a parent does not come before
+    its child.
     """
 
-    order: tuple[int, ...]
+    order: tuple[int, ...]  # attributes in the model; parents come before children
+    # For each entry of `order` its parents, in the order of the levels of the context tree.
     parents: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:

@@ -39,25 +39,13 @@ class Budget:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is learned, and why.
-
-    Parameters
-    ----------
-    members : int
-    has_pairs : bool
-        Whether there is a pass for pair counts; without one no attribute has parents.
-    has_correction : bool
-    model_bytes : int or None
-    words : tuple of str
-        For people.
-    seconds : float or None
-    """
+    """What is learned, and why."""
 
     members: int
-    has_pairs: bool
+    has_pairs: bool  # whether there is a pass for pair counts; without one no attribute has parents
     has_correction: bool
     model_bytes: int | None
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # for people
     seconds: float | None = None
 
     def for_table(self, n_rows: int, n_columns: int) -> Choice:

@@ -38,27 +38,15 @@ MORE_PARENTS, FEWEST_MEMBERS, PAYS = 1, 4, 0.003
 
 @dataclass(frozen=True, eq=False)
 class FittedMember:
-    """A member after selection and weighting.
-
-    Parameters
-    ----------
-    member : Member
-    k : int
-        Parents in use, the first ones of each attribute.
-    n_selected : int
-        Attributes that the selection kept; the weights of the others start at zero.
-    a, b : (m,) float64
-        Weights of log P(x_i | y), and of what the parents add to it, in the structure's order.
-    mean_loss : (largest k + 1, m + 1) float64
-        Squared losses of the selection.
-    """
+    """A member after selection and weighting."""
 
     member: Member
-    k: int
-    n_selected: int
+    k: int  # parents in use, the first ones of each attribute
+    n_selected: int  # attributes that the selection kept; the weights of the others start at zero
+    # a, b (m,) float64: weights of log P(x_i | y), and of what the parents add to it, in the structure's order.
     a: Floats
     b: Floats
-    mean_loss: Floats
+    mean_loss: Floats  # (largest k + 1, m + 1) float64: squared losses of the selection
 
     def family(self, index: int) -> Family:
         """The family of an attribute with the parents in use."""
@@ -77,39 +65,22 @@ class FittedMember:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Members and what belongs to all of them.
-
-    Parameters
-    ----------
-    members : tuple of FittedMember
-    levels : dict
-        The solved tree of each family, by the family with all its parents.
-    """
+    """Members and what belongs to all of them."""
 
     members: tuple[FittedMember, ...]
-    levels: Solved
+    levels: Solved  # the solved tree of each family, by the family with all its parents
 
 
 class Fitted(NamedTuple):
-    """What `fit_members` gives.
-
-    Attributes
-    ----------
-    members : tuple of FittedMember
-    levels : dict
-        The solved tree of each family, without the levels of parents that no member uses.
-    scores : (n, n_classes) float64
-        Their mean log scores of the rows that weights are fitted to, each left out.
-    rows : Rows
-        Those: as many of the drawn ones as fit in memory.
-    own : (n_members, n_drawn or n) float64
-        Of each drawn row the weighted terms of its own class, the row left out; without a correction of the first n alone.
-    """
+    """What `fit_members` gives."""
 
     members: tuple[FittedMember, ...]
-    levels: Solved
+    levels: Solved  # the solved tree of each family, without the levels of parents that no member uses
+    # (n, n_classes) float64: their mean log scores of the rows that weights are fitted to, each left out.
     scores: Floats
-    rows: Rows
+    rows: Rows  # those: as many of the drawn ones as fit in memory
+    # (n_members, n_drawn or n) float64: of each drawn row the weighted terms of its own class, the row left out;
+    # without a correction of the first n alone.
     own: Floats
 
 

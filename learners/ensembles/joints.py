@@ -34,21 +34,12 @@ def arrays_of(number: int, arrays: Arrays) -> Arrays:
 
 @dataclass(frozen=True, eq=False)
 class Joints:
-    """Networks that sum out what is missing, each by its own cut points.
+    """Networks that sum out what is missing, each by its own cut points."""
 
-    Parameters
-    ----------
-    schema : Schema
-        Of the ensemble.
-    models : tuple of LookupModel
-        The first one answers queries.
-    pooling : "mean", "logs" or "logs-by-columns"
-        Whether the probabilities of the ensemble and of these are averaged, or their logs, as until 26 November 2026; and by the
-        share of the columns alone, as until 25 November. A model keeps its own, and goes on saying what it said.
-    """
-
-    schema: Schema
-    models: tuple[LookupModel, ...]
+    schema: Schema  # of the ensemble
+    models: tuple[LookupModel, ...]  # the first one answers queries
+    # Whether the probabilities of the ensemble and of these are averaged, or their logs, as until 26 November 2026; and
+    # by the share of the columns alone, as until 25 November. A model keeps its own, and goes on saying what it said.
     pooling: Pooling = "mean"
 
     @cached_property

@@ -25,17 +25,10 @@ SAMPLED = 20_000
 
 @dataclass(frozen=True)
 class Member:
-    """One network of an ensemble.
+    """One network of an ensemble."""
 
-    Parameters
-    ----------
-    structure : Structure
-        Over the attributes of the schema, with the largest k.
-    families : tuple of Family
-        Of the structure's order, over views: the attribute by the member's value cuts, its parents by the coarser ones.
-    """
-
-    structure: Structure
+    structure: Structure  # over the attributes of the schema, with the largest k
+    # Of the structure's order, over views: the attribute by the member's value cuts, its parents by the coarser ones.
     families: tuple[Family, ...]
 
     def schema(self, views: Views) -> Schema:

@@ -30,42 +30,26 @@ from learners.schema.encoding.views import Views
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """What each family in the tables belongs to.
+    """What each family in the tables belongs to."""
 
-    Parameters
-    ----------
-    member : (n_families,) int64
-        Ascending.
-    alone, parents : (n_families,) float64
-        Weights of log P(x_i | y), and of what the parents add to it.
-    spread_dense, spread_vectors : float16 arrays
-        The posterior variance of each weighted term, in the places of `LookupTables.dense` and `.vectors`.
-    """
-
-    member: Integers
+    member: Integers  # (n_families,) int64: ascending
+    # alone, parents (n_families,) float64: weights of log P(x_i | y), and of what the parents add to it.
     alone: Floats
     parents: Floats
+    # spread_dense, spread_vectors float16: the posterior variance of each weighted term, in the places of
+    # `LookupTables.dense` and `.vectors`.
     spread_dense: Array
     spread_vectors: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Boosted trees whose scores are added to those of the tables.
+    """Boosted trees whose scores are added to those of the tables."""
 
-    Parameters
-    ----------
-    forest : Forest
-        All trees, weights multiplied in.
-    boosters : tuple of (n_bytes,) uint8
-        The same by XGBoost, in its UBJSON format: for SHAP values.
-    weights : tuple of float
-        Of the boosters.
-    """
-
-    forest: Forest
+    forest: Forest  # all trees, weights multiplied in
+    # tuple of (n_bytes,) uint8: the same by XGBoost, in its UBJSON format: for SHAP values.
     boosters: tuple[Uint8s, ...]
-    weights: tuple[float, ...]
+    weights: tuple[float, ...]  # of the boosters
 
 
 class EnsembleModel:

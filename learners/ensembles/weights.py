@@ -21,17 +21,10 @@ PRIOR_STRENGTH = 10.0
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that weights are fitted to.
+    """Rows that weights are fitted to."""
 
-    Parameters
-    ----------
-    y : (n,) uint8
-    log_prior : (n, n_classes) float64
-        Log shares of the classes, the row itself left out.
-    """
-
-    y: Codes
-    log_prior: Floats
+    y: Codes  # (n,) uint8
+    log_prior: Floats  # (n, n_classes) float64: log shares of the classes, the row itself left out
 
 
 def left_out_prior(class_counts: Integers, y: Codes) -> Floats:

@@ -72,51 +72,32 @@ class HDPParameters(Parameters):
 class Posterior(NamedTuple):
     """What is known of one context tree.
 
-    Parameters
-    ----------
-    estimates : Estimates
-        Posterior means; hierarchical.
-    variance : (n_cells,) float64
-        Posterior variance of each probability, by moments: of its Dirichlet distribution given the counts above, of what
-        it inherits, and between the draws.
-    concentrations : (n_groups,) float64
-        Their means over the draws.
-    n_sweeps : int
-    r_hat : float
-        The largest split R-hat of the logarithms of the concentrations and of the log likelihood; NaN without draws.
-    log_likelihood : (n_draws,) float64
-        Of the rows given the estimates of each draw, in nats: the trace to look at.
-    is_settled : bool
-        False if `iterations="auto"` ended without; the estimates are then the deterministic ones, and `r_hat` and
-        `log_likelihood` those of the draws that were dropped.
-
     References
     ----------
     Petitjean, Buntine, Webb, Zaidi (2018), sections 4 and 5.
     """
 
-    estimates: Estimates
+    estimates: Estimates  # posterior means; hierarchical
+    # (n_cells,) float64: posterior variance of each probability, by moments: of its Dirichlet distribution given the
+    # counts above, of what it inherits, and between the draws.
     variance: Floats
-    concentrations: Floats
+    concentrations: Floats  # (n_groups,) float64: their means over the draws
     n_sweeps: int
+    # The largest split R-hat of the logarithms of the concentrations and of the log likelihood; NaN without draws.
     r_hat: float
+    # (n_draws,) float64: of the rows given the estimates of each draw, in nats: the trace to look at.
     log_likelihood: Floats
+    # False if `iterations="auto"` ended without; the estimates are then the deterministic ones, and `r_hat` and
+    # `log_likelihood` those of the draws that were dropped.
     is_settled: bool = True
 
 
 class Solution(NamedTuple):
-    """The deterministic solution of one context tree.
+    """The deterministic solution of one context tree."""
 
-    Parameters
-    ----------
-    customers : (n_cells,) float64
-        Rows at the deepest level, the expected number of tables of the children above it.
-    concentrations : (n_groups,) float64
-    n_sweeps : int
-    """
-
+    # (n_cells,) float64: rows at the deepest level, the expected number of tables of the children above it.
     customers: Floats
-    concentrations: Floats
+    concentrations: Floats  # (n_groups,) float64
     n_sweeps: int
 
 

@@ -18,19 +18,11 @@ NUMBERS = ("tree_n_children", "tree_n_cells", "tree_branch", "tree_cell_value", 
 
 
 class Contents(NamedTuple):
-    """The trees of a model with what is estimated at them.
-
-    Parameters
-    ----------
-    trees : tuple of ContextTree
-    estimates : tuple of Estimates
-    variances : tuple of (n_cells,) float64
-        Empty if there are none.
-    """
+    """The trees of a model with what is estimated at them."""
 
     trees: tuple[ContextTree, ...]
     estimates: tuple[Estimates, ...]
-    variances: tuple[Floats, ...]
+    variances: tuple[Floats, ...]  # tuple of (n_cells,) float64: empty if there are none
 
 
 def rounded(estimates: list[Estimates]) -> list[Estimates]:

@@ -31,19 +31,11 @@ class _Contexts(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where the estimates of trees go, whatever they are.
+    """Where the estimates of trees go, whatever they are."""
 
-    Parameters
-    ----------
-    tables : ManyClassTables
-        Without logarithms.
-    trees : tuple of ContextTree
-    nodes, cells : tuple of (n,) int64
-        Of each tree, in the order of `rest_log` and `cell_log`.
-    """
-
-    tables: ManyClassTables
+    tables: ManyClassTables  # without logarithms
     trees: tuple[ContextTree, ...]
+    # nodes, cells tuples of (n,) int64: of each tree, in the order of `rest_log` and `cell_log`.
     nodes: tuple[Integers, ...]
     cells: tuple[Integers, ...]
 

@@ -24,23 +24,12 @@ WORD = 64
 
 
 class Measure(NamedTuple):
-    """What losses are measured with.
+    """What losses are measured with."""
 
-    Parameters
-    ----------
-    structure : Structure
-        Without the last parents that tell nothing, if these are dropped.
-    tables : LossTables
-    digest : str
-        Of the counts behind the tables.
-    mixes : bool
-        Whether the estimates of a context are mixed with those of the context without its last parent.
-    """
-
-    structure: Structure
+    structure: Structure  # without the last parents that tell nothing, if these are dropped
     tables: kernels.LossTables
-    digest: str
-    mixes: bool
+    digest: str  # of the counts behind the tables
+    mixes: bool  # whether the estimates of a context are mixed with those of the context without its last parent
 
 
 class _Entry(NamedTuple):

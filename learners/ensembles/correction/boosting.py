@@ -40,20 +40,12 @@ class Boosters:
     """Trees that correct an ensemble.
 
     The score of a class is share · (log p of the ensemble) + Σ weight_j · (margin of booster j).
-
-    Parameters
-    ----------
-    share : float
-    weights : tuple of float
-    boosters : tuple of xgboost.Booster
-    facts : dict
-        Rounds used and tried, weights, and log losses of rows left out, by name.
     """
 
     share: float
     weights: tuple[float, ...]
     boosters: tuple[Any, ...]
-    facts: dict[str, object]
+    facts: dict[str, object]  # rounds used and tried, weights, and log losses of rows left out, by name
 
     def correction(self, schema: Schema) -> Correction | None:
         """As a model keeps it; None if the ensemble's share alone has changed."""
