@@ -17,12 +17,7 @@ BYTES_A_CELL = 12
 
 @dataclass(frozen=True)
 class Budget:
-    """What a model may cost; None: as much as it likes.
-
-    Raises
-    ------
-    InvalidParameter
-    """
+    """What a model may cost; None: as much as it likes. Raises InvalidParameter."""
 
     passes: int | None = None
     seconds: float | None = None

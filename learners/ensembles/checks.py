@@ -24,12 +24,7 @@ from learners.schema.encoding.views import Views
 def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
     """Refuse arrays from which no ensemble could have been written.
 
-    Raises
-    ------
-    InvalidArray
-        Naming the array.
-    SchemaError
-        Of a joint member's schema.
+    Raises InvalidArray, naming the array, and SchemaError of a joint member's schema.
     """
     schema = Schema.from_json(header["schema"])
     if header.get(POOLING, "mean") not in get_args(Pooling):

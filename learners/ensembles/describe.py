@@ -80,12 +80,7 @@ def members(model: Ensemble) -> list[ToldMember]:
 
 
 def member_structure(model: Ensemble, member: int) -> dict[str, object]:
-    """Nodes and edges of one member, the class first.
-
-    Raises
-    ------
-    InvalidParameter
-    """
+    """Nodes and edges of one member, the class first. Raises InvalidParameter."""
     every = members(model)
     if not 0 <= member < len(every):
         raise InvalidParameter("member", member, f"the ensemble has the members 0 to {len(every) - 1}")

@@ -107,10 +107,7 @@ def solved_trees(counts: FamilyCounts, families: Sequence[Family], threads: int)
 def log_probabilities(member: Member, levels: Solved, rows: Chunk, n_classes: int, threads: int) -> Float32s:
     """Of each attribute of the order given its first 0 to k parents, the row left out of its own class; see `Levels`.
 
-    Returns
-    -------
-    (n, m, k + 1, n_classes) float32
-        Of each row's own class alone if `n_classes` is 1.
+    (n, m, k + 1, n_classes) float32; of each row's own class alone if `n_classes` is 1.
     """
     k = max((len(family.parents) for family in member.families), default=0)
     log_p = np.empty((rows.n_rows, len(member.families), k + 1, n_classes), np.float32)
@@ -142,23 +139,12 @@ def fit_members(
     frugal: bool = False,
     has_correction: bool = False,
 ) -> Fitted:
-    """Solve the trees of each member, select and weight.
+    """Solve the trees of each member, select and weight; the result does not depend on the number of threads.
 
-    Parameters
-    ----------
-    counts : FamilyCounts
-        Of the members' families.
-    drawn : Chunk
-        Rows by views, among those that were counted.
-    threads : int
-        The result does not depend on it.
-    advance : callable, optional
-    frugal : bool
-        Whether members of one table, which select alike, spare what pays little: those after the first have at most
-        `MORE_PARENTS` more parents than it selects, and there are no more once two of them lower the loss of rows left out by
-        less than a share of `PAYS`.
-    has_correction : bool
-        Whether a correction will ask for the scores of all drawn rows.
+    The drawn rows, by views, are among those that were counted. If `frugal`, members of one table, which select alike,
+    spare what pays little: those after the first have at most `MORE_PARENTS` more parents than it selects, and there
+    are no more once two of them lower the loss of rows left out by less than a share of `PAYS`. With `has_correction`,
+    a correction will ask for the scores of all drawn rows.
     """
     n_classes = counts.class_counts.size
     n = min(drawn.n_rows, rows_at_once(members, n_classes))
@@ -221,17 +207,10 @@ def _own_scores(one: FittedMember, levels: Solved, rows: Chunk, threads: int) ->
 
 
 def left_out_scores(tables: LookupTables, class_counts: Integers, own: Floats, rows: Chunk, threads: int) -> Floats:
-    """(n, n_classes) log scores of rows that were counted, each left out of its own class: it changes the score of no other.
+    """(n, n_classes) log scores of rows that were counted, each left out of its own class, the only score it changes.
 
-    Parameters
-    ----------
-    tables : LookupTables
-        Of the pool.
-    class_counts : (n_classes,) int64
-    own : (n,) float64
-        `Fitted.own` of the rows, the mean of the pool's members.
-    rows : Chunk
-        By views.
+    Tables and class counts are of the pool, rows by views; `own` (n,) float64 is `Fitted.own` of the rows, the mean of
+    the pool's members.
     """
     assert rows.y is not None
     scores = np.empty((rows.n_rows, class_counts.size))

@@ -90,21 +90,11 @@ class EnsembleModel:
         self._tables, self.views = tables, Views(schema)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
-        """Class probabilities.
+        """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows.
 
-        Where columns are missing, two answers are averaged: that of the ensemble, in which a missing parent ends the context and a
-        missing split sends a row both ways, weighs as `Joints.share_of_ensemble` says; that of the joint members, which sum out
-        what is missing, weighs the rest. A null is a value or hides one (`Completeness`).
-
-        Parameters
-        ----------
-        threads : int, optional
-            By default one per core for many rows.
-
-        Returns
-        -------
-        (n_rows, n_classes) float64
-            Each row sums to one.
+        Where columns are missing, two answers are averaged: that of the ensemble, in which a missing parent ends the
+        context and a missing split sends a row both ways, weighs as `Joints.share_of_ensemble` says; that of the joint
+        members, which sum out what is missing, weighs the rest. A null is a value or hides one (`Completeness`).
         """
         out = np.empty((chunk.n_rows, self.schema.n_classes))
         in_parts(chunk.n_rows, threads, lambda i, j: self._predict(chunk.x[:, i:j], out[i:j]))
@@ -185,23 +175,10 @@ class EnsembleModel:
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
         """Central credible intervals of the class probabilities, weights and trees taken as known.
 
-        All members, the joint ones included, have learned from the same rows: their errors are taken for one. Where columns are
-        missing, how far ensemble and joint members disagree counts as well: the variance of a score is that of a draw of one of
-        them, with the weights of the pool.
-
-        Parameters
-        ----------
-        level : float
-            Posterior probability of each interval.
-
-        Returns
-        -------
-        low, high : (n_rows, n_classes) float64
-
-        Raises
-        ------
-        InvalidParameter
-            If the level is not between 0 and 1.
+        Low and high are (n_rows, n_classes). All members, the joint ones included, have learned from the same rows:
+        their errors are taken for one. Where columns are missing, how far ensemble and joint members disagree counts as
+        well: the variance of a score is that of a draw of one of them, with the weights of the pool. Raises
+        InvalidParameter if the level, their posterior probability, is not between 0 and 1.
         """
         deviation = pooled_deviations(self._spreads, self.views.chunk(chunk).x, self.schema.n_classes)
         disagreement = np.zeros_like(deviation)
@@ -271,13 +248,7 @@ class EnsembleModel:
         return self.joint.structure() | {"facts": self.facts, "members": describe.members(self)}
 
     def member_structure(self, member: int) -> dict[str, object]:
-        """Nodes and edges of one member.
-
-        Raises
-        ------
-        InvalidParameter
-            If there is no such member.
-        """
+        """Nodes and edges of one member. Raises InvalidParameter if there is no such member."""
         return describe.member_structure(self, member)
 
     @property

@@ -105,15 +105,10 @@ def eskdb(
 ) -> Passes[EnsembleModel]:
     """An ensemble of selective kDB with random cuts and discriminative weights: two passes after the schema.
 
-    Parameters
-    ----------
-    given : Schema or Kept, optional
-    overrides : mapping, optional
-
     References
     ----------
-    Zhang, Petitjean, Buntine (2020), Bayesian network classifiers using ensembles and smoothing; the weights and the leave-one-out
-    probabilities are ours (docs/explanation/ensembles.md).
+    Zhang, Petitjean, Buntine (2020), Bayesian network classifiers using ensembles and smoothing; the weights and the
+    leave-one-out probabilities are ours (docs/explanation/ensembles.md).
     """
     choice = Choice(parameters.members, has_pairs=True, has_correction=False, model_bytes=None, words=())
     return _ensemble("eskdb", target, parameters, given, overrides, choice)
@@ -122,13 +117,7 @@ def eskdb(
 def auto(
     target: str, parameters: AutoParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[EnsembleModel]:
-    """The default learner: `eskdb` corrected by boosted trees, as much of it as the budget allows.
-
-    Parameters
-    ----------
-    given : Schema or Kept, optional
-    overrides : mapping, optional
-    """
+    """The default learner: `eskdb` corrected by boosted trees, as much of it as the budget allows."""
     choice = chosen(parameters.members, parameters.correction == "drawn", parameters.budget())
     return _ensemble("auto", target, parameters, given, overrides, choice)
 

@@ -39,14 +39,8 @@ def left_out_prior(class_counts: Integers, y: Codes) -> Floats:
 def prefix_losses(log_p: Float32s, depths: Sequence[int], rows: Rows, threads: int) -> Floats:
     """(k + 1, m + 1) float64: mean squared loss for each largest number of parents and each prefix of the attributes.
 
-    Parameters
-    ----------
-    log_p : (n, m, k + 1, n_classes) float32
-        The row left out.
-    depths : sequence of int
-        How many parents each of the m attributes has.
-    threads : int
-        The result does not depend on it.
+    `log_p` (n, m, k + 1, n_classes) float32 is of the row left out; `depths` are how many parents each of the m
+    attributes has. The result does not depend on the number of threads.
 
     References
     ----------
@@ -72,21 +66,10 @@ def _blocks(of_block: Callable[[int, int], T], n: int, threads: int) -> list[T]:
 
 
 def fitted_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -> Floats:
-    """The weights of least log loss, drawn towards a start.
+    """The weights (f,) float64 of least log loss, drawn towards a start (f,).
 
-    Minimises mean log loss + (10 / 2n) |w - start|², which is convex, by L-BFGS.
-
-    Parameters
-    ----------
-    terms : (n, f, n_classes) float32
-        What each weight multiplies.
-    start : (f,) float64
-    threads : int
-        The result does not depend on it.
-
-    Returns
-    -------
-    (f,) float64
+    Minimises mean log loss + (10 / 2n) |w - start|², which is convex, by L-BFGS. `terms` (n, f, n_classes) float32 are
+    what each weight multiplies. The result does not depend on the number of threads.
     """
     from scipy.optimize import minimize
     from threadpoolctl import threadpool_limits
@@ -111,10 +94,7 @@ def fitted_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -> 
 def fitted_temperature(pooled: Floats, rows: Rows) -> float:
     """T of least log loss of T · pooled, with the prior (10 / 2n) (log T)².
 
-    Parameters
-    ----------
-    pooled : (n, n_classes) float64
-        Mean log scores of the members, the row left out.
+    `pooled` (n, n_classes) float64 are mean log scores of the members, the row left out.
     """
     from scipy.optimize import minimize_scalar
 

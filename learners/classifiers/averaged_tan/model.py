@@ -98,18 +98,7 @@ class AveragedTrees:
         return np.where(is_edge, mantissa, 0.0), np.where(is_edge, exponent, NOTHING).astype(np.int64)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
-        """Class probabilities.
-
-        Parameters
-        ----------
-        threads : int, optional
-            By default one per core for many rows.
-
-        Returns
-        -------
-        (n_rows, n_classes) float64
-            Each row sums to one.
-        """
+        """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows."""
         out = np.tile(np.asarray(self.log_prior), (chunk.n_rows, 1))
         if self.schema.n_attributes and chunk.n_rows:
             n_parts = min(chunk.n_rows // PARALLEL_ROWS, threads or available_cores())
@@ -222,10 +211,7 @@ def best_tree(log_weights: Floats) -> list[tuple[int, int]]:
 def check_trees(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse arrays that do not fit the schema: the kernel would read beyond them.
 
-    Raises
-    ------
-    InvalidArray
-        Naming the array.
+    Raises InvalidArray, naming the array.
     """
     schema = Schema.from_json(cast(Header, header)["schema"])
     sizes, n, c = schema.domain_sizes, schema.n_attributes, schema.n_classes

@@ -111,17 +111,9 @@ class BoostedModel:
         return cls(schema, loaded_booster(serialised), serialised, gains, n_splits, facts)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
-        """Class probabilities; a value that training never saw, and an absent one, goes the way of missing values.
+        """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows.
 
-        Parameters
-        ----------
-        threads : int, optional
-            By default one per core for many rows.
-
-        Returns
-        -------
-        (n_rows, n_classes) float64
-            Each row sums to one.
+        A value that training never saw, and an absent one, goes the way of missing values.
         """
         n_parts = chunk.n_rows // PARALLEL_ROWS
         n_parts = n_parts and min(n_parts, threads or available_cores())

@@ -38,10 +38,7 @@ PER_NODE = (
 def check_boosted_model(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse a model whose booster is not of its schema, or whose trees lead anywhere else than down.
 
-    Raises
-    ------
-    InvalidArray
-        Naming the array.
+    Raises InvalidArray, naming the array.
     """
     schema = Schema.from_json(cast(Header, header)["schema"])
     for name, dtype in (("gains", np.float64), ("n_splits", np.int64)):
@@ -51,18 +48,7 @@ def check_boosted_model(header: Mapping[str, object], arrays: Arrays) -> None:
 
 
 def check_booster(schema: Schema, name: str, serialised: Uint8s) -> None:
-    """Refuse bytes that are no booster over the codes of a schema.
-
-    Parameters
-    ----------
-    name : str
-        Of the array.
-    serialised : (n_bytes,) uint8
-
-    Raises
-    ------
-    InvalidArray
-    """
+    """Refuse (n_bytes,) uint8 that are no booster over a schema's codes. Raises InvalidArray, naming the array."""
     if serialised.dtype != np.uint8 or serialised.ndim != 1:
         raise InvalidArray(name, "is not a row of bytes")
     try:

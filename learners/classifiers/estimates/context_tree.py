@@ -71,16 +71,9 @@ class Estimates(NamedTuple):
 
 
 def context_probabilities(tree: ContextTree, estimates: Estimates, shape: Sequence[int]) -> Floats:
-    """p(x | class, parents) of one attribute for every context, back-off resolved.
+    """p(x | class, parents) of one attribute for every context, back-off resolved: float64 of a shape.
 
-    Parameters
-    ----------
-    shape : sequence of int
-        Classes, the domain of each parent in the order of the levels, the attribute's own domain.
-
-    Returns
-    -------
-    float64 of that shape
+    The shape: classes, the domain of each parent in the order of the levels, the attribute's own domain.
     """
     p = np.full((1, shape[-1]), float(estimates.rest[0]))
     root = slice(0, int(tree.cell_starts[1]))
@@ -177,11 +170,8 @@ class Levels(NamedTuple):
 def levels_from_paths(cells: list[Array], n_values: int) -> Levels:
     """The levels of a tree from its distinct cells.
 
-    Parameters
-    ----------
-    cells : list
-        Emptied, so that its arrays are in memory no longer than they are needed: (m, k + 1) class and codes of the parents in the
-        order of the levels, (m,) codes of the attribute, and (m,) int64 positive numbers of rows.
+    `cells` is emptied, so that its arrays are in memory no longer than they are needed: (m, k + 1) class and codes of
+    the parents in the order of the levels, (m,) codes of the attribute, and (m,) int64 positive numbers of rows.
     """
     path, value, count = cells
     cells.clear()

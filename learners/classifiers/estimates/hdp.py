@@ -104,16 +104,9 @@ class Solution(NamedTuple):
 class Chain:
     """The sampler of one tree.
 
-    Parameters
-    ----------
-    tree : ContextTree
-    parameters : HDPParameters
-    stream : int
-        Which tree it is: each has its own random numbers, so that threads do not matter.
-    check : callable
-        Called several times a second; what it raises ends the sampling.
-    is_sampled : bool
-        Whether it begins with draws; the deterministic solution needs none, and no kernels that draw.
+    `stream` is which tree it is: each has its own random numbers, so that threads do not matter. `check` is called several
+    times a second; what it raises ends the sampling. With `is_sampled` it begins with draws; the deterministic solution
+    needs none, and no kernels that draw.
     """
 
     def __init__(
@@ -247,16 +240,10 @@ def hdp_estimates(
 ) -> list[Posterior]:
     """Posterior means by Gibbs sampling, one chain per tree; trees are sampled in parallel, the largest first.
 
-    A sweep draws the pseudo-counts t of all cells given the probabilities of the inner nodes, from the leaves up with the
-    probabilities integrated out on the way, then the concentrations, then the probabilities from the root down: the
-    posterior of (t, α) is that of the collapsed sampler, and stays invariant exactly.
-
-    Parameters
-    ----------
-    threads : int
-        The result does not depend on it.
-    advance : callable, optional
-        Called with (sweeps done, sweeps in all) now and then; raising in it stops all threads.
+    A sweep draws the pseudo-counts t of all cells given the probabilities of the inner nodes, from the leaves up with
+    the probabilities integrated out on the way, then the concentrations, then the probabilities from the root down: the
+    posterior of (t, α) is that of the collapsed sampler, and stays invariant exactly. The result does not depend on the
+    number of threads. `advance` gets (sweeps done, sweeps in all) now and then; raising in it stops all threads.
 
     References
     ----------

@@ -41,18 +41,9 @@ def compile_tables(
 ) -> kernels.LookupTables:
     """Compile estimates into the arrays that `kernels.answer` reads.
 
-    Parameters
-    ----------
-    class_counts : (n_classes,) int64
-    trees, estimates : one per entry of `structure.order`
-        Those of a generator are in memory one after the other.
-    most_dense : int, optional
-        Numbers that a dense table may have; by default as many as the contexts that occurred are worth.
-
-    Raises
-    ------
-    FamilyTooLarge
-        If the contexts of an attribute cannot be numbered by 63 bits.
+    `class_counts` (n_classes,) int64; trees and estimates one per entry of `structure.order`: those of a generator are
+    in memory one after the other. A dense table has `most_dense` numbers at most, by default as many as the contexts
+    that occurred are worth. Raises FamilyTooLarge if the contexts of an attribute cannot be numbered by 63 bits.
     """
     sizes = [schema.domain_sizes[list(parents)].astype(np.int64) for parents in structure.parents]
     strides = [strides_of(schema, a, parents) for a, parents in zip(structure.order, structure.parents, strict=True)]

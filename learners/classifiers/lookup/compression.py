@@ -105,18 +105,7 @@ def _float32(parts: Sequence[Floats]) -> Array:
 
 
 def unpack(arrays: Arrays, n_values: Sequence[int], hierarchical: Sequence[bool]) -> Contents:
-    """What `pack` was given.
-
-    Parameters
-    ----------
-    arrays : mapping
-    n_values, hierarchical : one per tree
-
-    Raises
-    ------
-    InvalidArray
-        If the arrays do not fit one another.
-    """
+    """What `pack` was given, the numbers and kinds being of each tree. Raises InvalidArray if arrays do not fit."""
     if "tree_levels" not in arrays:
         raise InvalidArray("tree_levels", "is missing: an earlier form of fewpass wrote this model. Train it again")
     levels = arrays["tree_levels"]

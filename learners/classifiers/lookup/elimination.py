@@ -67,21 +67,10 @@ class Elimination:
         self._families: dict[tuple[int, bool], Tables] = {}
 
     def log_joint(self, x: Codes) -> tuple[Floats, Floats]:
-        """Log P(class, what is known) of rows, and the variance of it.
+        """(n_rows, n_classes) float64: log P(class, what is known) of rows (n_attributes, n_rows), and its variance.
 
-        Parameters
-        ----------
-        x : (n_attributes, n_rows) codes
-
-        Returns
-        -------
-        (n_rows, n_classes) float64
-        (n_rows, n_classes) float64
-            To first order, the tables' entries taken for independent; zero without `spread`.
-
-        Notes
-        -----
-        Where the missing parents have more than `MOST_COMBINATIONS` and a sum would run over more than `MOST_CELLS` numbers, the
+        The variance is to first order, the tables' entries taken for independent; zero without `spread`. Where the
+        missing parents have more than `MOST_COMBINATIONS` and a sum would run over more than `MOST_CELLS` numbers, the
         contexts of as few attributes as it takes end at their first missing parent instead.
         """
         n_classes = self.tables.log_prior.size

@@ -61,14 +61,9 @@ def compile_many(
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
 ) -> ManyClassTables:
-    """Compile estimates into the arrays that `many_kernels.answer` reads.
+    """Compile estimates into the arrays that `many_kernels.answer` reads; arguments as of `compile_tables`.
 
     Their size follows the cells of the trees, not contexts times classes.
-
-    Parameters
-    ----------
-    class_counts : (n_classes,) int64
-    trees, estimates : one per entry of `structure.order`
     """
     return layout_of(schema, structure, class_counts, trees).filled(estimates)
 

@@ -62,20 +62,10 @@ def of_family(tables: Tables, a: int, n_parents: int) -> Tables:
 
 
 def family_logs(tables: Tables, a: int, shape: Sequence[int], dtype: type[np.uint8] | type[np.uint16]) -> Floats:
-    """Log P(value | class, parents) of attribute a, back-off resolved, for all codes of its parents and its own below `shape`.
+    """Log P(value | class, parents) of attribute a, back-off resolved, for all codes of its parents and its own.
 
-    Parameters
-    ----------
-    tables : LookupTables or ManyClassTables
-    shape : sequence of int
-        How many codes of each parent, and last of the attribute.
-    dtype
-        Of the schema's codes.
-
-    Returns
-    -------
-    (product of shape, n_classes) float64
-        The attribute's own code varies fastest.
+    (product of shape, n_classes) float64; `shape` is how many codes of each parent, and last of the attribute, whose
+    own varies fastest. dtype is that of the schema's codes.
     """
     n_cells = math.prod(shape)
     codes: Codes = np.indices(shape).reshape(len(shape), n_cells).astype(dtype)
@@ -86,16 +76,9 @@ def family_logs(tables: Tables, a: int, shape: Sequence[int], dtype: type[np.uin
 
 
 def log_joints(tables: Tables, x: Codes, first: int, last: int, out: Floats) -> None:
-    """Log P(class, attributes); an attribute whose value training never saw counts for no class.
+    """Fill rows first..last-1 of `out` (n, n_classes) float64 with log P(class, attributes) of x (n_attributes, n).
 
-    Parameters
-    ----------
-    tables : LookupTables or ManyClassTables
-    x : (n_attributes, n) uint8 or uint16
-    first, last : int
-        Rows to answer.
-    out : (n, n_classes) float64
-        To be filled in these rows.
+    An attribute whose value training never saw counts for no class.
     """
     _answer(tables, x, first, last, False, out)
 

@@ -51,20 +51,13 @@ def measure(
     mixes: bool = True,
     prunes: bool = False,
 ) -> Measure:
-    """The tables of leave-one-out losses.
+    """The tables of leave-one-out losses of kDB with the largest k.
 
-    Parameters
-    ----------
-    structure : Structure
-        Of kDB with the largest k.
-    grown : iterable of Levels
-        One per entry of `structure.order`, from all the rows that will be measured. Each is emptied before the next is asked for.
-    class_counts : (n_classes,) int64
-    mixes : bool
-        Whether the estimates of a context are mixed with those of the context without its last parent, as those of hierarchical
-        Dirichlet processes are. m-estimates are not; where contexts have a handful of rows they choose fewer parents.
-    prunes : bool
-        Whether each attribute loses its last parents that tell nothing of it beyond those before.
+    `grown` has one per entry of `structure.order`, from all the rows that will be measured; each is emptied before the
+    next is asked for. `class_counts` (n_classes,) int64. With `mixes`, the estimates of a context are mixed with those
+    of the context without its last parent, as those of hierarchical Dirichlet processes are. m-estimates are not; where
+    contexts have a handful of rows they choose fewer parents. With `prunes`, each attribute loses its last parents that
+    tell nothing of it beyond those before.
     """
     digest = hashlib.sha256(class_counts.tobytes())
     parents, of_attributes, n_values = [], list[list[_Entry]](), []
@@ -91,17 +84,10 @@ def _add_counts(digest: hashlib._Hash, grown: Levels) -> None:
 
 
 def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -> Iterator[_Entry]:
-    """Estimates of every level below the root, with and without a row.
+    """Estimates of every level below the root, with and without a row, of parents with domain sizes; `grown` is emptied.
 
-    Parameters
-    ----------
-    grown : Levels
-        Of which none are left then.
-    sizes : sequence of int
-        Domain sizes of the parents.
-    mixes : bool
-        Whether each level mixes its frequencies with the estimate of the level above, by the concentration that predicts the rows
-        best when each is left out. If not: m-estimates, as Martínez et al. have them.
+    With `mixes` each level mixes its frequencies with the estimate of the level above, by the concentration that
+    predicts the rows best when each is left out. If not: m-estimates, as Martínez et al. have them.
     """
     n_values = grown.n_values
     root = grown.levels.pop(0)
@@ -166,15 +152,8 @@ def _spread(
 ) -> _Estimates:
     """Estimates of the classes that have not been in a context, or not with a value: from those of the level above.
 
-    Parameters
-    ----------
-    keys : (r,) int64
-    size : int
-        Domain size of the last parent.
-    contexts : (n,) int64
-        Ascending.
-    rest : (n, C) float64
-        What is left of each class for values it has not been seen with in the context; NaN if it has not been there.
+    `keys` (r,) int64; `size` is the last parent's domain; `contexts` (n,) int64 ascend. `rest` (n, C) float64 is what
+    is left of each class for values it has not been seen with in the context; NaN if it has not been there.
     """
     spread = np.empty((keys.size, rest.shape[1]))
     for first in range(0, keys.size, BLOCK_CELLS):
@@ -213,18 +192,10 @@ def _slots(keys: Integers, n_keys: int | None) -> _Slots:
 
 
 def _entry(slots: _Slots, probability: Floats, row: Integers, label: Int32s, left_out: Floats) -> _Entry:
-    """What the kernels read of a level.
+    """What the kernels read of a level. Of two classes what the kernel adds are the log odds of the wrong class.
 
-    Of two classes what the kernel adds are the log odds of the wrong class.
-
-    Parameters
-    ----------
-    probability : (r, C) float64
-        From all rows.
-    row, label : (m,)
-        Of each cell; other classes have no rows.
-    left_out : (m,) float64
-        Of the class of a row that is left out.
+    `probability` (r, C) float64 is from all rows; `row` and `label` (m,) are of each cell, and other classes have no
+    rows; `left_out` (m,) float64 is that of the class of a row that is left out.
     """
     log_probability, log_left_out = (np.zeros((slots.n_rows, probability.shape[1]), np.float32) for _ in range(2))
     for first in range(0, len(probability), BLOCK_CELLS):

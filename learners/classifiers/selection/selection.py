@@ -123,10 +123,7 @@ class PrefixLosses:
     def best(self) -> Selection:
         """The prefix and the number of parents of least loss; of equally good ones fewer attributes, then fewer parents.
 
-        Raises
-        ------
-        EmptyStatistic
-            If no rows were measured.
+        Raises EmptyStatistic if no rows were measured.
         """
         if not self.n_rows:
             raise EmptyStatistic("No rows were measured, so no prefix can be chosen.")

@@ -28,14 +28,7 @@ DTYPES = {
 
 
 def flat_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float]) -> Forest:
-    """The trees of several boosters, each booster's leaves times its weight.
-
-    Parameters
-    ----------
-    schema : Schema
-        By whose codes they were trained; see `CodeTable`.
-    boosters : sequence of xgboost.Booster
-    """
+    """The trees of several xgboost.Booster, by a schema's codes (`CodeTable`); each one's leaves times its weight."""
     parts: dict[str, list[Any]] = {name: [] for name in DTYPES}
     n_nodes = n_leaves = n_words = 0
     for booster, weight in zip(boosters, weights, strict=True):
@@ -130,13 +123,7 @@ def forest_of_arrays(schema: Schema, arrays: Arrays) -> Forest:
 
 
 def check_forest(schema: Schema, arrays: Arrays) -> None:
-    """Refuse arrays that a kernel would follow beyond their ends.
-
-    Raises
-    ------
-    InvalidArray
-        Naming the array.
-    """
+    """Refuse arrays that a kernel would follow beyond their ends. Raises InvalidArray, naming the array."""
     for name, dtype in DTYPES.items():
         array = arrays.get(f"forest_{name}")
         if array is None and name == "left_shares":

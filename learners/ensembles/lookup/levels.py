@@ -123,18 +123,10 @@ class Levels:
         )
 
     def log_probabilities(self, family: Family, rows: Chunk, log_p: Float32s, leave_out: bool) -> None:
-        """Log P(value | class, first j parents) of rows.
+        """Log P(value | class, first j parents) of rows, by views, and of the family of the tree, with all its parents.
 
-        Parameters
-        ----------
-        family : Family
-            That the tree is of, with all its parents.
-        rows : Chunk
-            By views.
-        log_p : (n_rows, k + 1, n_classes) float32, or (n_rows, k + 1, 1) of each row's own class, if it is left out
-            Gets the result; any strides.
-        leave_out : bool
-            Whether each row, one that was counted, is left out of its own class.
+        Fills `log_p`, of any strides: (n_rows, k + 1, n_classes) float32. With `leave_out` each row, one that was
+        counted, is left out of its own class, and the array may be (n_rows, k + 1, 1) of that class.
         """
         y = rows.y if leave_out and rows.y is not None else frozen(np.empty(0, rows.x.dtype))
         parents = np.array(family.parents, np.int64)
