@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from learners.classifiers.describe import facts_table
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.incomplete import Completeness
 from learners.classifiers.lookup.intervals import credible_intervals
@@ -245,11 +246,17 @@ class EnsembleModel:
 
     def structure(self) -> dict[str, object]:
         """The joint member's nodes and edges, `facts`, and of every member the families with their weights."""
-        return self.joint.structure() | {"facts": self.facts, "members": describe.members(self)}
+        return self.joint.structure() | {"facts": self.facts, "members": self.members}
 
     def member_structure(self, member: int) -> dict[str, object]:
         """Nodes and edges of one member. Raises InvalidParameter if there is no such member."""
-        return describe.member_structure(self, member)
+        return describe.member_structure(self.schema, self.members, member)
+
+    @property
+    def members(self) -> list[describe.ToldMember]:
+        """Every family of every member with its weights."""
+        entries = self.entries
+        return describe.members(self.schema, self.families, entries.member, entries.alone, entries.parents)
 
     @property
     def families(self) -> list[tuple[int, tuple[int, ...]]]:
@@ -280,4 +287,7 @@ class EnsembleModel:
 
     def tables(self) -> dict[str, pa.Table]:
         """Those of the joint member, with `members`: every family of every member with its weights."""
-        return self.joint.tables() | {"members": describe.members_table(self), "facts": describe.facts_table(self)}
+        return self.joint.tables() | {
+            "members": describe.members_table(self.members),
+            "facts": facts_table(self.facts),
+        }

@@ -94,34 +94,13 @@ def context_probabilities(tree: ContextTree, estimates: Estimates, shape: Sequen
 
 
 def context_tree_from_cells(
-    y: Integers,
-    parents: Integers,
-    x: Integers,
-    counts: Integers,
-    n_values: int,
-    parent_sizes: Sequence[int] | None = None,
+    y: Integers, parents: Integers, x: Integers, counts: Integers, n_values: int
 ) -> ContextTree:
-    """Build the tree of a family from its distinct cells.
+    """The tree of a family from its distinct cells (m,) int64 in any order.
 
-    Parameters
-    ----------
-    y : (m,) int64
-        Class codes.
-    parents : (m, k) int64
-        Codes of the parents in the order of the levels.
-    x : (m,) int64
-        Codes of the attribute.
-    counts : (m,) int64
-        Positive numbers of rows.
-    parent_sizes : sequence of int, optional
-        Domain sizes of the parents; not needed, codes may be any non-negative integers.
-
-    Returns
-    -------
-    ContextTree
-        The same for any order of the cells.
+    Codes y of the class, (m, k) of the parents in the order of the levels, and x of the attribute are any non-negative
+    integers; counts are positive numbers of rows.
     """
-    del parent_sizes
     path = np.column_stack([y, parents.reshape(y.size, -1)])
     return levels_from_paths([path, x, counts], n_values).tree()
 

@@ -88,10 +88,11 @@ def probabilities(tables: Tables, x: Codes, first: int, last: int, out: Floats) 
     _answer(tables, x, first, last, True, out)
 
 
-def in_parts(n_rows: int, threads: int | None, answer: Callable[[int, int], object]) -> None:
-    """Answer rows first..last-1, many of them on several threads, by default one per core."""
-    n_parts = n_rows // PARALLEL_ROWS
-    n_parts = n_parts and min(n_parts, threads or available_cores())
+def in_parts(
+    n_rows: int, threads: int | None, answer: Callable[[int, int], object], least: int = PARALLEL_ROWS
+) -> None:
+    """Answer rows first..last-1, on several threads, by default one per core, where each has at least so many rows."""
+    n_parts = min(n_rows // least, threads or available_cores())
     if n_parts <= 1:
         answer(0, n_rows)
         return
