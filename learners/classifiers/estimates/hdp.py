@@ -280,18 +280,12 @@ def hdp_map_estimates(
     return in_parallel(trees, threads, advance, solve)
 
 
-def hdp_map_solution(
-    tree: ContextTree,
-    parameters: HDPParameters,
-    check: Callable[[], object],
-    n_most: int = 200,
-    tolerance: float = 1e-3,
-) -> Solution:
-    """What `hdp_map_estimates` makes its estimates of, for one tree; what `check` raises ends it.
+def hdp_map_solution(tree: ContextTree, parameters: HDPParameters, n_most: int, tolerance: float) -> Solution:
+    """What `hdp_map_estimates` makes its estimates of, for one tree.
 
     It ends after `n_most` sweeps, or when no logarithm of a concentration moves by more than the tolerance.
     """
-    chain = Chain(tree, parameters, 0, check, is_sampled=False)
+    chain = Chain(tree, parameters, 0, is_sampled=False)
     chain.n_sweeps = chain.start_at_fixed_point(n_most, tolerance)
     return chain.solution()
 

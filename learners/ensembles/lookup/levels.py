@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from learners.classifiers.estimates.context_tree import Averaged, ContextTree, Estimates
@@ -61,9 +59,9 @@ class Levels:
         return self.parent_sizes.size
 
     @classmethod
-    def solved(cls, tree: ContextTree, parent_sizes: Integers, check: Callable[[], object] = lambda: None) -> Levels:
+    def solved(cls, tree: ContextTree, parent_sizes: Integers) -> Levels:
         """Solve a tree."""
-        solution = hdp_map_solution(tree, HDPParameters(), check, MOST_SWEEPS, TOLERANCE)
+        solution = hdp_map_solution(tree, HDPParameters(), MOST_SWEEPS, TOLERANCE)
         n_levels = tree.level_starts.size - 1
         concentration = np.full(n_levels, ROOT_CONCENTRATION)
         concentration[1:] = solution.concentrations[: n_levels - 1]
