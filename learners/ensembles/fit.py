@@ -42,11 +42,9 @@ class FittedMember:
 
     member: Member
     k: int  # parents in use, the first ones of each attribute
-    n_selected: int  # attributes that the selection kept; the weights of the others start at zero
     # a, b (m,) float64: weights of log P(x_i | y), and of what the parents add to it, in the structure's order.
     a: Floats
     b: Floats
-    mean_loss: Floats  # (largest k + 1, m + 1) float64: squared losses of the selection
 
     def family(self, index: int) -> Family:
         """The family of an attribute with the parents in use."""
@@ -193,7 +191,7 @@ def _fit_member(member: Member, log_p: Float32s, rows: Rows, threads: int) -> tu
     start = np.tile((np.arange(m) < n_selected).astype(np.float64), 2)
     weights = fitted_weights(terms, rows, start, threads)
     scores = rows.log_prior + np.einsum("rfc,f->rc", terms, weights)
-    return FittedMember(member, k, n_selected, weights[:m], weights[m:], losses), scores
+    return FittedMember(member, k, weights[:m], weights[m:]), scores
 
 
 def _own_scores(one: FittedMember, levels: Solved, rows: Chunk, threads: int) -> Floats:

@@ -98,22 +98,25 @@ def fitted_temperature(pooled: Floats, rows: Rows) -> float:
     """
     from scipy.optimize import minimize_scalar
 
-    n = rows.y.size
-    of_true = pooled[np.arange(rows.y.size), rows.y][:, np.newaxis]
-    against = pooled - of_true
+    n, against = rows.y.size, _against_true(pooled, rows)
 
     def objective(log_t: float) -> float:
-        scaled = np.exp(log_t) * against
-        largest = scaled.max(axis=1)
-        losses = largest + np.log(np.exp(scaled - largest[:, np.newaxis]).sum(axis=1))
-        return float(losses.sum() / n + PRIOR_STRENGTH / (2 * n) * log_t**2)
+        return _mean_loss(np.exp(log_t) * against) + PRIOR_STRENGTH / (2 * n) * log_t**2
 
     return float(np.exp(minimize_scalar(objective, bounds=(-3.0, 3.0), method="bounded").x))
 
 
 def mean_log_loss(scores: Floats, rows: Rows) -> float:
     """Of log scores (n, n_classes), in nats."""
-    against = scores - scores[np.arange(rows.y.size), rows.y][:, np.newaxis]
+    return _mean_loss(_against_true(scores, rows))
+
+
+def _against_true(scores: Floats, rows: Rows) -> Floats:
+    """Log scores (n, n_classes) less that of each row's own class."""
+    return scores - scores[np.arange(rows.y.size), rows.y][:, np.newaxis]
+
+
+def _mean_loss(against: Floats) -> float:
     largest = against.max(axis=1)
     losses = largest + np.log(np.exp(against - largest[:, np.newaxis]).sum(axis=1))
-    return float(losses.sum() / rows.y.size)
+    return float(losses.sum() / len(against))

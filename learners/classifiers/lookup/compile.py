@@ -11,7 +11,7 @@ import numpy as np
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.hash_tables import WORD, halves_of, ranks_of, slots_of, starts_of
-from learners.classifiers.lookup.tables import log_joints, of_attribute
+from learners.classifiers.lookup.tables import log_joints, log_prior_of, of_attribute
 from learners.classifiers.structure import Structure
 from learners.errors import FamilyTooLarge
 from learners.kernels.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, distinct_of, freeze, stacked
@@ -47,9 +47,7 @@ def compile_tables(
     """
     sizes = [schema.domain_sizes[list(parents)].astype(np.int64) for parents in structure.parents]
     strides = [strides_of(schema, a, parents) for a, parents in zip(structure.order, structure.parents, strict=True)]
-    n_classes = class_counts.size
-    # Smoothing of one row, so that no class that occurred is ever impossible beforehand.
-    prior = np.log((class_counts + 1.0 / n_classes) / (class_counts.sum() + 1.0))
+    prior = log_prior_of(class_counts)
     is_hierarchical = np.zeros(1, np.uint8)
     n_values: list[int] = []
 

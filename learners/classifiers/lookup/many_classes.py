@@ -10,6 +10,7 @@ import numpy as np
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup.hash_tables import starts_of
 from learners.classifiers.lookup.many_kernels import ManyClassTables
+from learners.classifiers.lookup.tables import log_prior_of
 from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Array, Codes, Float32s, Floats, Int32s, Integers, freeze
 from learners.schema import Schema
@@ -71,7 +72,6 @@ def compile_many(
 
 def layout_of(schema: Schema, structure: Structure, class_counts: Integers, trees: Sequence[ContextTree]) -> Layout:
     """Where estimates go; parameters as of `compile_many`."""
-    n_classes = class_counts.size
     parts = [_contexts(tree) for tree in trees]
     sizes = np.array([part.branch.size for part in parts], np.int64)
     first = np.cumsum(sizes) - sizes
@@ -97,8 +97,7 @@ def layout_of(schema: Schema, structure: Structure, class_counts: Integers, tree
         cell_starts=starts_of(_joined([part.n_cells for part in parts], np.int64)),
         cell_class=_joined([part.cell_class for part in parts], np.uint16),
         cell_log=nothing,
-        # Smoothing of one row, so that no class that occurred is ever impossible beforehand.
-        log_prior=np.log((class_counts + 1.0 / n_classes) / (class_counts.sum() + 1.0)),
+        log_prior=log_prior_of(class_counts),
         is_hierarchical=np.zeros(1, np.uint8),
     )
     return Layout(tables, tuple(trees), tuple(part.node for part in parts), tuple(part.cell for part in parts))

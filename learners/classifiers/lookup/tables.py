@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from learners.classifiers.lookup import kernels, many_kernels
-from learners.kernels.arrays import Array, Codes, Floats, freeze
+from learners.kernels.arrays import Array, Codes, Floats, Integers, freeze
 from learners.passes.engine import available_cores
 
 Tables = kernels.LookupTables | many_kernels.ManyClassTables
@@ -28,6 +28,11 @@ BY_ATTRIBUTE = {
     "hash_starts": 2,
     "hash_shifts": 1,
 }
+
+
+def log_prior_of(class_counts: Integers) -> Floats:
+    """(n_classes,) float64: log shares of the classes, smoothed by one row: no class that occurred is impossible beforehand."""
+    return np.log((class_counts + 1.0 / class_counts.size) / (class_counts.sum() + 1.0))
 
 
 def of_entries(tables: Tables, first: int, last: int) -> Tables:
