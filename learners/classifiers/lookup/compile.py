@@ -11,7 +11,7 @@ import numpy as np
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.hash_tables import WORD, halves_of, ranks_of, slots_of, starts_of
-from learners.classifiers.lookup.tables import log_joints, log_prior_of, of_attribute
+from learners.classifiers.lookup.tables import log_joints, log_prior_of, of_family
 from learners.classifiers.structure import Structure
 from learners.errors import FamilyTooLarge
 from learners.kernels.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, distinct_of, freeze, stacked
@@ -236,9 +236,7 @@ def _dense_form(
         most = min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * hashed.vectors.size))
     if n_rows * n_classes > most:
         return None
-    attribute, parents = np.array([len(shape) - 1]), np.arange(tables.parents.size) - own.start
-    freeze(attribute, parents)
-    alone = of_attribute(tables, a)._replace(attribute=attribute, parents=parents)
+    alone = of_family(tables, a, len(shape) - 1)
     table = np.empty((n_rows, n_classes), np.float32)
     for first in range(0, n_rows, BLOCK_ROWS):
         x: Codes = np.array(np.unravel_index(np.arange(first, min(first + BLOCK_ROWS, n_rows)), shape)).astype(dtype)

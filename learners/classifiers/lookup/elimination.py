@@ -47,14 +47,8 @@ class _Plan:
 class Elimination:
     """Variable elimination in a compiled network.
 
-    Parameters
-    ----------
-    tables : LookupTables or ManyClassTables
-    structure : Structure
-    sizes : (n_attributes,) int64
-        Domains; a code that is not below its size is missing.
-    spread : LookupTables, optional
-        The variance of each log probability in its place.
+    A code that is not below its domain's size, of `sizes` (n_attributes,) int64, is missing. `spread` has the variance of
+    each log probability in its place.
 
     References
     ----------

@@ -19,13 +19,8 @@ Answer = Callable[[Codes], tuple[Floats, Floats]]
 class Completeness:
     """Finds the rows of a chunk that a table look-up alone does not answer.
 
-    Parameters
-    ----------
-    schema : Schema
-    needed : sequence of int
-        Attributes without which the look-ups of others are not right: parents, and what trees split on.
-    used : sequence of int
-        All attributes that the model looks at.
+    `needed` are the attributes without which the look-ups of others are not right: parents, and what trees split on; `used`
+    are all that the model looks at.
     """
 
     def __init__(self, schema: Schema, needed: Sequence[int], used: Sequence[int]) -> None:

@@ -39,11 +39,7 @@ def with_parents(tree: ContextTree, k: int) -> ContextTree:
 class Levels:
     """A context tree with its solution, half as large as the two.
 
-    Parameters
-    ----------
-    arrays : LevelTree
-    parent_sizes : (k,) int64
-        The domains of the parents, whose levels follow those of root and class.
+    `parent_sizes` (k,) int64 are the domains of the parents, whose levels follow those of root and class.
 
     References
     ----------
