@@ -28,6 +28,9 @@ ATTRIBUTES = pa.schema(
     ]
 )
 ATTRIBUTE_VALUES = pa.schema([("attribute", pa.int64()), ("code", pa.int64()), ("value", pa.string())])
+LEFT_OUT = pa.schema([("name", pa.string()), ("reason", pa.string())])
+CLASSES = pa.schema([("code", pa.int64()), ("class", pa.string()), ("n_rows", pa.int64())])
+FACTS = pa.schema([("name", pa.string()), ("value", pa.string())])
 EDGES = pa.schema([("from", pa.string()), ("to", pa.string()), ("rank", pa.int64())])
 
 
@@ -54,6 +57,32 @@ def describe_structure(schema: Schema, structure: Structure, trees: Sequence[Con
     return {"nodes": nodes, "edges": edges}
 
 
+def schema_tables(schema: Schema, class_counts: ArrayLike) -> dict[str, pa.Table]:
+    """`attributes`, `attribute_values`, `left_out`, and `classes` with their (n_classes,) rows."""
+    attributes = [
+        {"attribute": i, "name": a.name, "kind": a.kind, "n_values": a.n_values, "has_missing": a.has_missing,
+         "n_folded": a.n_folded, "cuts": list(a.cuts)}
+        for i, a in enumerate(schema.attributes)
+    ]  # fmt: skip
+    values = [
+        {"attribute": i, "code": code, "value": label}
+        for i, a in enumerate(schema.attributes)
+        for code, label in enumerate(a.labels())
+    ]
+    classes = {"code": range(schema.n_classes), "class": schema.classes, "n_rows": np.asarray(class_counts)}
+    return {
+        "attributes": pa.Table.from_pylist(attributes, ATTRIBUTES),
+        "attribute_values": pa.Table.from_pylist(values, ATTRIBUTE_VALUES),
+        "left_out": pa.Table.from_pylist([{"name": e.name, "reason": e.reason} for e in schema.left_out], LEFT_OUT),
+        "classes": pa.table(classes, schema=CLASSES),
+    }
+
+
+def facts_table(facts: Mapping[str, object]) -> pa.Table:
+    """What else is known of a training, as JSON."""
+    return pa.table({"name": list(facts), "value": [json.dumps(value) for value in facts.values()]}, schema=FACTS)
+
+
 def describe_tables(
     schema: Schema,
     structure: Structure,
@@ -65,32 +94,15 @@ def describe_tables(
 ) -> dict[str, pa.Table]:
     """The model as tables.
 
-    `attributes`, `attribute_values`, `left_out`, `edges`, `classes`, `contexts` and `cells` (with the posterior variance of each
-    probability if there is one), `facts` (what else the training found, as JSON), and for SkDB `selection` (the mean loss of every
+    Those of `schema_tables`, `edges`, `contexts` and `cells` (with the posterior variance of each probability if there is one),
+    `facts` (what else the training found, as JSON), and for SkDB `selection` (the mean loss of every
     number of parents and attributes).
     """
-    graph = describe_structure(schema, structure, trees)
-    attributes = [
-        {"attribute": i, "name": a.name, "kind": a.kind, "n_values": a.n_values, "has_missing": a.has_missing,
-         "n_folded": a.n_folded, "cuts": list(a.cuts)}
-        for i, a in enumerate(schema.attributes)
-    ]  # fmt: skip
-    values = [
-        {"attribute": i, "code": code, "value": label}
-        for i, a in enumerate(schema.attributes)
-        for code, label in enumerate(a.labels())
-    ]
-    classes = [{"code": k, "class": name, "n_rows": int(class_counts[k])} for k, name in enumerate(schema.classes)]
-    left_out = [{"name": entry.name, "reason": entry.reason} for entry in schema.left_out]
-    tables = {
-        "attributes": pa.Table.from_pylist(attributes, ATTRIBUTES),
-        "attribute_values": pa.Table.from_pylist(values, ATTRIBUTE_VALUES),
-        "left_out": pa.Table.from_pylist(left_out, pa.schema([("name", pa.string()), ("reason", pa.string())])),
-        "edges": pa.Table.from_pylist(graph["edges"], EDGES),
-        "classes": pa.Table.from_pylist(classes),
+    tables = schema_tables(schema, class_counts) | {
+        "edges": pa.Table.from_pylist(describe_structure(schema, structure, trees)["edges"], EDGES),
         "contexts": _contexts(structure, trees, estimates),
         "cells": _cells(structure, trees, estimates, variances),
-        "facts": pa.table({"name": list(facts), "value": [json.dumps(value) for value in facts.values()]}),
+        "facts": facts_table(facts),
     }
     if "selection" in facts:
         losses = np.array(cast("Mapping[str, ArrayLike]", facts["selection"])["mean_loss"])

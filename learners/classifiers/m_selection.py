@@ -21,23 +21,10 @@ from learners.schema import Chunk
 def choose_m(
     structure: Structure, families: FamilyCounts, hold_out: Chunk, advance: Advance = unheard
 ) -> tuple[float, dict[str, float]]:
-    """The m of least RMSE on the hold-out, whose counts are taken out of the others.
+    """The m of least RMSE on the hold-out, whose counts are taken out of the others, and the RMSE of the grid's values.
 
-    Parameters
-    ----------
-    families : FamilyCounts
-        Of all rows.
-    hold_out : Chunk
-        Some of them.
-    advance : callable, optional
-        Called with (pieces of the work done, all of them) now and then; may raise.
-
-    Returns
-    -------
-    m : float
-        The smallest of equally good ones; 1 if the hold-out has no rows.
-    rmse : dict
-        Of each value of the grid.
+    The families count all rows, the hold-out's among them. Of equally good m the smallest; 1 if the hold-out has no
+    rows.
 
     References
     ----------

@@ -15,15 +15,8 @@ from learners.kernels.arrays import Floats, Integers
 def information_of_parents(tree: ContextTree) -> Floats:
     """What knowing one more parent tells of the attribute, in nats: I(X; class), I(X; P_1 | class), I(X; P_2 | class, P_1), …
 
-    Parameters
-    ----------
-    tree : ContextTree
-        With the class as level 1 and parent l as level l + 1.
-
-    Returns
-    -------
-    (n_levels - 1,) float64, never negative
-        Their sum is I(X; class, parents). Zeros of a tree without rows.
+    (n_levels - 1,) float64, never negative, of a tree with the class as level 1 and parent l as level l + 1. Their sum
+    is I(X; class, parents). Zeros of a tree without rows.
 
     References
     ----------
@@ -40,31 +33,15 @@ def information_of_parents(tree: ContextTree) -> Floats:
 
 
 class Context(NamedTuple):
-    """One context of an attribute.
+    """One context of an attribute."""
 
-    Parameters
-    ----------
-    codes : tuple of int
-        Of the class, then of the parents.
-    n_rows : (n_values,) int64
-    probability : (n_values,) float64
-    """
-
-    codes: tuple[int, ...]
-    n_rows: Integers
-    probability: Floats
+    codes: tuple[int, ...]  # of the class, then of the parents
+    n_rows: Integers  # (n_values,) int64
+    probability: Floats  # (n_values,) float64
 
 
 def contexts_of(tree: ContextTree, estimates: Estimates, limit: int) -> list[Context]:
-    """The contexts that occurred with all parents known, those with most rows first.
-
-    Parameters
-    ----------
-    estimates : Estimates
-        Of the same tree.
-    limit : int
-        At most so many.
-    """
+    """At most `limit` of the contexts that occurred with all parents known, those with most rows first."""
     first, last = int(tree.level_starts[-2]), int(tree.level_starts[-1])
     counts = tree.node_counts()[first:last]
     order = np.argsort(-counts, kind="stable")[:limit]

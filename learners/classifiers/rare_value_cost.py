@@ -11,12 +11,8 @@ from learners.schema.discarded_columns import FoldingCost
 def folding_costs(model: LookupModel) -> dict[str, FoldingCost]:
     """Of each attribute of a network that has folded values, by its name.
 
-    Folding o of X loses I(X; Y) - I(fold(X); Y) = P(o) I(X; Y | o), which is at most P(o) H(Y | o): what the folded rows
-    leave open of the class. Both follow from the counts that the model has anyway.
-
-    Returns
-    -------
-    dict of FoldingCost
+    Folding o of X loses I(X; Y) - I(fold(X); Y) = P(o) I(X; Y | o), which is at most P(o) H(Y | o): what the folded
+    rows leave open of the class. Both follow from the counts that the model has anyway.
     """
     found = {}
     for i, tree in zip(model.network.order, model.trees, strict=True):

@@ -21,22 +21,12 @@ TIE_NATS = 1e-12
 class Structure:
     """The attributes of a network in tree order, and the attribute parents of each; acyclic by construction.
 
-    The class is a parent of every attribute and is not listed.
-
-    Parameters
-    ----------
-    order : tuple of int
-        Attributes in the model; parents come before children.
-    parents : tuple of tuple of int
-        For each entry of `order` its parents, in the order of the levels of the context tree.
-
-    Raises
-    ------
-    ValueError
-        If a parent does not come before its child.
+    The class is a parent of every attribute and is not listed. Raises ValueError if a parent does not come before
+    its child.
     """
 
-    order: tuple[int, ...]
+    order: tuple[int, ...]  # attributes in the model; parents come before children
+    # For each entry of `order` its parents, in the order of the levels of the context tree.
     parents: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
@@ -73,16 +63,8 @@ def _descending(information: Floats) -> Integers:
 def k_dependence(pairs: PairCounts, k: int, width_cost: float = 0.0) -> Structure:
     """kDB: attributes by descending I(X; Y), each with the k earlier ones of highest I(X; X' | Y) as parents.
 
-    Parameters
-    ----------
-    pairs : PairwiseCounts or SparsePairs
-    width_cost : float
-        What information pays for the cells that it opens, see `conditional_mutual_information`. 0 is Sahami's kDB.
-
-    Returns
-    -------
-    Structure
-        Parents ordered by conditional mutual information, descending.
+    Parents are in descending order of that information. `width_cost` is what information pays for the cells that it
+    opens, see `conditional_mutual_information`; 0 is Sahami's kDB.
 
     References
     ----------
@@ -97,16 +79,7 @@ def k_dependence(pairs: PairCounts, k: int, width_cost: float = 0.0) -> Structur
 def tree_augmented(pairs: PairCounts, width_cost: float = 0.0) -> Structure:
     """TAN: the maximum spanning tree over I(X_i; X_j | Y), directed away from the attribute of highest I(X; Y).
 
-    Parameters
-    ----------
-    pairs : PairwiseCounts or SparsePairs
-    width_cost : float
-        As for `k_dependence`.
-
-    Returns
-    -------
-    Structure
-        In the order in which the tree grows from the root.
+    In the order in which the tree grows from the root; `width_cost` as for `k_dependence`.
 
     References
     ----------

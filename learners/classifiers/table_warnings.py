@@ -17,12 +17,7 @@ ROWS_OF_A_VALUE = 10  # on average: with fewer, a column of many values may dete
 def table_warnings(schema: Schema, network: LookupModel | None) -> list[str]:
     """What the model does not keep of its table, and columns that tell all or nothing of the class; a sentence each.
 
-    Parameters
-    ----------
-    schema : Schema
-        As it was inferred from the table.
-    network : LookupModel, optional
-        What the model has of counted families.
+    The schema is as it was inferred from the table; the network what the model has of counted families.
     """
     target, warnings = schema.target, losses(schema, {} if network is None else folding_costs(network))
     if target is not None and not schema.attributes:

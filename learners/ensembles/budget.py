@@ -17,12 +17,7 @@ BYTES_A_CELL = 12
 
 @dataclass(frozen=True)
 class Budget:
-    """What a model may cost; None: as much as it likes.
-
-    Raises
-    ------
-    InvalidParameter
-    """
+    """What a model may cost; None: as much as it likes. Raises InvalidParameter."""
 
     passes: int | None = None
     seconds: float | None = None
@@ -39,25 +34,13 @@ class Budget:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is learned, and why.
-
-    Parameters
-    ----------
-    members : int
-    has_pairs : bool
-        Whether there is a pass for pair counts; without one no attribute has parents.
-    has_correction : bool
-    model_bytes : int or None
-    words : tuple of str
-        For people.
-    seconds : float or None
-    """
+    """What is learned, and why."""
 
     members: int
-    has_pairs: bool
+    has_pairs: bool  # whether there is a pass for pair counts; without one no attribute has parents
     has_correction: bool
     model_bytes: int | None
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # for people
     seconds: float | None = None
 
     def for_table(self, n_rows: int, n_columns: int) -> Choice:

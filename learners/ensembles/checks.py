@@ -16,6 +16,7 @@ from learners.ensembles.joints import POOLING, Pooling, arrays_of, headers_of
 from learners.ensembles.lookup.compile import PooledFamilies
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
+from learners.models.array_checks import check_starts, refuse, typed
 from learners.schema import Schema
 from learners.schema.checks import check_schema
 from learners.schema.encoding.views import Views
@@ -24,12 +25,7 @@ from learners.schema.encoding.views import Views
 def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
     """Refuse arrays from which no ensemble could have been written.
 
-    Raises
-    ------
-    InvalidArray
-        Naming the array.
-    SchemaError
-        Of a joint member's schema.
+    Raises InvalidArray, naming the array, and SchemaError of a joint member's schema.
     """
     schema = Schema.from_json(header["schema"])
     if header.get(POOLING, "mean") not in get_args(Pooling):
@@ -42,40 +38,26 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
     check_tables(views, families, arrays)
     n = len(families.order)
     for name, dtype in (("member", np.int64), ("alone", np.float64), ("parents", np.float64)):
-        _require(arrays, f"entry_{name}", dtype, n)
+        typed(arrays, f"entry_{name}", dtype, n)
     member = arrays["entry_member"]
     if member.size and (member[0] != 0 or not np.isin(np.diff(member), (0, 1)).all()):
         raise InvalidArray("entry_member", "does not number the members one after the other")
-    _require(arrays, "entry_spread_dense", np.float16, arrays["table_dense"].size)
-    if arrays["entry_spread_vectors"].dtype != np.float16 or (
-        arrays["entry_spread_vectors"].shape != arrays["table_vectors"].shape
-    ):
-        raise InvalidArray("entry_spread_vectors", "does not have the places of the vectors")
-    _require(arrays, "class_counts", np.int64, schema.n_classes)
+    for name in ("dense", "vectors"):
+        typed(arrays, f"entry_spread_{name}", np.float16, *arrays[f"table_{name}"].shape)
+    typed(arrays, "class_counts", np.int64, schema.n_classes)
     if header["weights"] is not None:
         check_forest(schema, arrays)
         for i in range(len(header["weights"])):
-            if f"booster_{i}" not in arrays:
-                raise InvalidArray(f"booster_{i}", "is missing")
-            check_booster(schema, f"booster_{i}", arrays[f"booster_{i}"])
-
-
-def _require(arrays: Arrays, name: str, dtype: type, size: int) -> None:
-    array = arrays.get(name)
-    if array is None or array.dtype != dtype or array.shape != (size,):
-        raise InvalidArray(name, f"is not {size} numbers of type {np.dtype(dtype)}")
+            check_booster(schema, f"booster_{i}", arrays)
 
 
 def _families(arrays: Arrays, n_views: int) -> Structure:
     """The families that the tables say they have."""
-    attribute, starts, parents = (arrays[f"table_{name}"] for name in ("attribute", "parent_starts", "parents"))
-    for name, views in (("attribute", attribute), ("parents", parents)):
-        if views.dtype != np.int64 or views.ndim != 1 or ((views < 0) | (views >= n_views)).any():
-            raise InvalidArray(f"table_{name}", "names views that are not in the schema")
-    if starts.dtype != np.int64 or starts.shape != (attribute.size + 1,) or (np.diff(starts) < 0).any():
-        raise InvalidArray("table_parent_starts", "does not ascend")
-    if starts[0] != 0 or starts[-1] != parents.size:
-        raise InvalidArray("table_parent_starts", "does not divide the parents")
+    names = ("table_attribute", "table_parent_starts", "table_parents")
+    attribute, starts, parents = (typed(arrays, name, np.int64) for name in names)
+    for name, views in (("table_attribute", attribute), ("table_parents", parents)):
+        refuse(name, (views < 0) | (views >= n_views), "names views that are not in the schema")
+    check_starts("table_parent_starts", starts, attribute.size, parents.size)
     return PooledFamilies(
         tuple(attribute.tolist()), tuple(tuple(parents[low:high].tolist()) for low, high in pairwise(starts.tolist()))
     )

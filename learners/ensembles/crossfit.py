@@ -25,23 +25,11 @@ SMALL = 5_000
 def out_of_fold_scores(
     schema: Schema, rows: Chunk, ks: tuple[int, ...], seed: int, threads: int, advance: Advance
 ) -> Floats:
-    """Mean log scores of the members for each row, from structures, counts and weights of the other folds.
+    """(n, n_classes) float64: mean log scores of the members for each row, learned from the other folds.
 
-    Leaving a row out of the counts alone is too kind to it: parents and weights have been chosen with it.
-
-    Parameters
-    ----------
-    rows : Chunk
-        All rows.
-    ks, seed
-        As of `draw_members`.
-    threads : int
-        The result does not depend on it.
-    advance : callable
-
-    Returns
-    -------
-    (n, n_classes) float64
+    Structures, counts and weights are of the other folds: leaving a row out of the counts alone is too kind to it:
+    parents and weights have been chosen with it. `ks` and seed as of `draw_members`; the result does not depend on the
+    number of threads.
     """
     views, of_pairs = Views(schema), Views(schema, OF_PAIRS)
     fold = random_folds(rows.x, N_FOLDS, seed)

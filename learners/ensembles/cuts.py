@@ -40,17 +40,8 @@ def members_in(schema: Schema) -> int | None:
 def ensemble_schema(summaries: ColumnSummaries, n_members: int, seed: int) -> Schema:
     """The schema whose numeric attributes have the cut points of all members, and a grouping for each use of them.
 
-    The same summaries and seed give the same schema; a column's draws depend on its name and on nothing of the others.
-
-    Parameters
-    ----------
-    summaries : ColumnSummaries
-        With a target.
-
-    Raises
-    ------
-    EmptyData, SchemaError
-        As `ColumnSummaries.build_schema`.
+    The same summaries, with a target, and seed give the same schema; a column's draws depend on its name and on nothing
+    of the others. Raises EmptyData and SchemaError as `ColumnSummaries.build_schema`.
     """
     groupings: dict[str, tuple[tuple[int, ...], ...]] = {}
 

@@ -38,27 +38,13 @@ MORE_PARENTS, FEWEST_MEMBERS, PAYS = 1, 4, 0.003
 
 @dataclass(frozen=True, eq=False)
 class FittedMember:
-    """A member after selection and weighting.
-
-    Parameters
-    ----------
-    member : Member
-    k : int
-        Parents in use, the first ones of each attribute.
-    n_selected : int
-        Attributes that the selection kept; the weights of the others start at zero.
-    a, b : (m,) float64
-        Weights of log P(x_i | y), and of what the parents add to it, in the structure's order.
-    mean_loss : (largest k + 1, m + 1) float64
-        Squared losses of the selection.
-    """
+    """A member after selection and weighting."""
 
     member: Member
-    k: int
-    n_selected: int
+    k: int  # parents in use, the first ones of each attribute
+    # a, b (m,) float64: weights of log P(x_i | y), and of what the parents add to it, in the structure's order.
     a: Floats
     b: Floats
-    mean_loss: Floats
 
     def family(self, index: int) -> Family:
         """The family of an attribute with the parents in use."""
@@ -77,39 +63,22 @@ class FittedMember:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Members and what belongs to all of them.
-
-    Parameters
-    ----------
-    members : tuple of FittedMember
-    levels : dict
-        The solved tree of each family, by the family with all its parents.
-    """
+    """Members and what belongs to all of them."""
 
     members: tuple[FittedMember, ...]
-    levels: Solved
+    levels: Solved  # the solved tree of each family, by the family with all its parents
 
 
 class Fitted(NamedTuple):
-    """What `fit_members` gives.
-
-    Attributes
-    ----------
-    members : tuple of FittedMember
-    levels : dict
-        The solved tree of each family, without the levels of parents that no member uses.
-    scores : (n, n_classes) float64
-        Their mean log scores of the rows that weights are fitted to, each left out.
-    rows : Rows
-        Those: as many of the drawn ones as fit in memory.
-    own : (n_members, n_drawn or n) float64
-        Of each drawn row the weighted terms of its own class, the row left out; without a correction of the first n alone.
-    """
+    """What `fit_members` gives."""
 
     members: tuple[FittedMember, ...]
-    levels: Solved
+    levels: Solved  # the solved tree of each family, without the levels of parents that no member uses
+    # (n, n_classes) float64: their mean log scores of the rows that weights are fitted to, each left out.
     scores: Floats
-    rows: Rows
+    rows: Rows  # those: as many of the drawn ones as fit in memory
+    # (n_members, n_drawn or n) float64: of each drawn row the weighted terms of its own class, the row left out;
+    # without a correction of the first n alone.
     own: Floats
 
 
@@ -136,10 +105,7 @@ def solved_trees(counts: FamilyCounts, families: Sequence[Family], threads: int)
 def log_probabilities(member: Member, levels: Solved, rows: Chunk, n_classes: int, threads: int) -> Float32s:
     """Of each attribute of the order given its first 0 to k parents, the row left out of its own class; see `Levels`.
 
-    Returns
-    -------
-    (n, m, k + 1, n_classes) float32
-        Of each row's own class alone if `n_classes` is 1.
+    (n, m, k + 1, n_classes) float32; of each row's own class alone if `n_classes` is 1.
     """
     k = max((len(family.parents) for family in member.families), default=0)
     log_p = np.empty((rows.n_rows, len(member.families), k + 1, n_classes), np.float32)
@@ -171,23 +137,12 @@ def fit_members(
     frugal: bool = False,
     has_correction: bool = False,
 ) -> Fitted:
-    """Solve the trees of each member, select and weight.
+    """Solve the trees of each member, select and weight; the result does not depend on the number of threads.
 
-    Parameters
-    ----------
-    counts : FamilyCounts
-        Of the members' families.
-    drawn : Chunk
-        Rows by views, among those that were counted.
-    threads : int
-        The result does not depend on it.
-    advance : callable, optional
-    frugal : bool
-        Whether members of one table, which select alike, spare what pays little: those after the first have at most
-        `MORE_PARENTS` more parents than it selects, and there are no more once two of them lower the loss of rows left out by
-        less than a share of `PAYS`.
-    has_correction : bool
-        Whether a correction will ask for the scores of all drawn rows.
+    The drawn rows, by views, are among those that were counted. If `frugal`, members of one table, which select alike,
+    spare what pays little: those after the first have at most `MORE_PARENTS` more parents than it selects, and there
+    are no more once two of them lower the loss of rows left out by less than a share of `PAYS`. With `has_correction`,
+    a correction will ask for the scores of all drawn rows.
     """
     n_classes = counts.class_counts.size
     n = min(drawn.n_rows, rows_at_once(members, n_classes))
@@ -236,7 +191,7 @@ def _fit_member(member: Member, log_p: Float32s, rows: Rows, threads: int) -> tu
     start = np.tile((np.arange(m) < n_selected).astype(np.float64), 2)
     weights = fitted_weights(terms, rows, start, threads)
     scores = rows.log_prior + np.einsum("rfc,f->rc", terms, weights)
-    return FittedMember(member, k, n_selected, weights[:m], weights[m:], losses), scores
+    return FittedMember(member, k, weights[:m], weights[m:]), scores
 
 
 def _own_scores(one: FittedMember, levels: Solved, rows: Chunk, threads: int) -> Floats:
@@ -250,17 +205,10 @@ def _own_scores(one: FittedMember, levels: Solved, rows: Chunk, threads: int) ->
 
 
 def left_out_scores(tables: LookupTables, class_counts: Integers, own: Floats, rows: Chunk, threads: int) -> Floats:
-    """(n, n_classes) log scores of rows that were counted, each left out of its own class: it changes the score of no other.
+    """(n, n_classes) log scores of rows that were counted, each left out of its own class, the only score it changes.
 
-    Parameters
-    ----------
-    tables : LookupTables
-        Of the pool.
-    class_counts : (n_classes,) int64
-    own : (n,) float64
-        `Fitted.own` of the rows, the mean of the pool's members.
-    rows : Chunk
-        By views.
+    Tables and class counts are of the pool, rows by views; `own` (n,) float64 is `Fitted.own` of the rows, the mean of
+    the pool's members.
     """
     assert rows.y is not None
     scores = np.empty((rows.n_rows, class_counts.size))

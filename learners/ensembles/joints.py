@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -34,21 +34,12 @@ def arrays_of(number: int, arrays: Arrays) -> Arrays:
 
 @dataclass(frozen=True, eq=False)
 class Joints:
-    """Networks that sum out what is missing, each by its own cut points.
+    """Networks that sum out what is missing, each by its own cut points."""
 
-    Parameters
-    ----------
-    schema : Schema
-        Of the ensemble.
-    models : tuple of LookupModel
-        The first one answers queries.
-    pooling : "mean", "logs" or "logs-by-columns"
-        Whether the probabilities of the ensemble and of these are averaged, or their logs, as until 26 November 2026; and by the
-        share of the columns alone, as until 25 November. A model keeps its own, and goes on saying what it said.
-    """
-
-    schema: Schema
-    models: tuple[LookupModel, ...]
+    schema: Schema  # of the ensemble
+    models: tuple[LookupModel, ...]  # the first one answers queries
+    # Whether the probabilities of the ensemble and of these are averaged, or their logs, as until 26 November 2026; and
+    # by the share of the columns alone, as until 25 November. A model keeps its own, and goes on saying what it said.
     pooling: Pooling = "mean"
 
     @cached_property
@@ -56,30 +47,24 @@ class Joints:
         """The attributes as each of them sees them."""
         return tuple(Views(self.schema, parent_grouping(number)) for number in range(len(self.models)))
 
+    def _seen(self, x: Codes) -> Iterator[tuple[LookupModel, Chunk]]:
+        """Each of them with (n_attributes, n) codes as it sees them."""
+        for model, views in zip(self.models, self.views, strict=True):
+            yield model, views.chunk(Chunk(x, None))
+
     def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
         """Of (n_attributes, n) codes the (n_models, n, n_classes) log probabilities, and the mean of their (n,) log P(known)."""
-        answers = [
-            model.answer_known(views.chunk(Chunk(x, None)).x)
-            for model, views in zip(self.models, self.views, strict=True)
-        ]
+        answers = [model.answer_known(own.x) for model, own in self._seen(x)]
         logs = np.log(np.maximum([p for p, _ in answers], LEAST))  # as 0 x -inf is no number
         return logs, np.mean([log_evidence for _, log_evidence in answers], axis=0)
 
     def log_evidence(self, x: Codes) -> Floats:
         """Of (n_attributes, n) codes in which nothing is missing (n,) the mean of their log P(known)."""
-        of_each = [
-            model.log_evidence(views.chunk(Chunk(x, None)).x)
-            for model, views in zip(self.models, self.views, strict=True)
-        ]
-        return np.asarray(np.mean(of_each, axis=0))
+        return np.asarray(np.mean([model.log_evidence(own.x) for model, own in self._seen(x)], axis=0))
 
     def deviation(self, x: Codes) -> Floats:
         """(n, n_classes) the standard deviation of a log probability by one of them."""
-        of_each = [
-            np.sqrt(model.log_joint_variance(views.chunk(Chunk(x, None))))
-            for model, views in zip(self.models, self.views, strict=True)
-        ]
-        return np.asarray(np.mean(of_each, axis=0))
+        return np.asarray(np.mean([np.sqrt(model.log_joint_variance(own)) for model, own in self._seen(x)], axis=0))
 
     def share_of_ensemble(self, x: Codes) -> Floats:
         """(n, 1): how much the ensemble is heard where columns are missing, from 0 to 1.

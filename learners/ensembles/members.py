@@ -25,17 +25,10 @@ SAMPLED = 20_000
 
 @dataclass(frozen=True)
 class Member:
-    """One network of an ensemble.
+    """One network of an ensemble."""
 
-    Parameters
-    ----------
-    structure : Structure
-        Over the attributes of the schema, with the largest k.
-    families : tuple of Family
-        Of the structure's order, over views: the attribute by the member's value cuts, its parents by the coarser ones.
-    """
-
-    structure: Structure
+    structure: Structure  # over the attributes of the schema, with the largest k
+    # Of the structure's order, over views: the attribute by the member's value cuts, its parents by the coarser ones.
     families: tuple[Family, ...]
 
     def schema(self, views: Views) -> Schema:
@@ -55,18 +48,14 @@ class Member:
 
 
 def draw_members(pairs: PairwiseCounts | None, views: Views, ks: tuple[int, ...], seed: int) -> tuple[Member, ...]:
-    """A kDB structure for each k, from information times exp(noise).
+    """A kDB structure for each k, the most parents of a member, from information times exp(noise).
 
-    Parameters
-    ----------
-    pairs : PairwiseCounts or None
-        Of every attribute by the grouping of the pairs; None where no attribute gets parents.
-    ks : tuple of int
-        Most parents of each member.
+    Pairs are of every attribute by the grouping of the pairs; None where no attribute gets parents.
 
     References
     ----------
-    Zhang, Petitjean, Buntine (2020), Bayesian network classifiers using ensembles and smoothing, section 4; Sahami (1996).
+    Zhang, Petitjean, Buntine (2020), Bayesian network classifiers using ensembles and smoothing, section 4; Sahami
+    (1996).
     """
     n = views.base.n_attributes
     information, conditional = np.ones(n), np.ones((n, n))
@@ -124,17 +113,8 @@ def distinct_families(members: Sequence[Member]) -> tuple[Family, ...]:
 def bounded(members: tuple[Member, ...], schema: Schema, drawn: Chunk, n_rows: int) -> tuple[Member, ...]:
     """The members with so few parents that the counts of each family stay small; unchanged for tables that are not large.
 
-    How many cells a family will have is told by those of the drawn rows: as many more as half of them have fewer.
-
-    Parameters
-    ----------
-    members : tuple of Member
-    schema : Schema
-        Of the views.
-    drawn : Chunk
-        Rows by views.
-    n_rows : int
-        Of the whole table.
+    How many cells a family will have in a table of `n_rows` is told by those of the drawn rows: as many more as half of
+    them have fewer. Schema and rows are of views.
     """
     families = distinct_families(members)
     most = max(FEWEST_CELLS, MOST_CELLS // max(1, len(families)))

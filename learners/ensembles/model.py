@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from learners.classifiers.describe import facts_table
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.incomplete import Completeness
 from learners.classifiers.lookup.intervals import credible_intervals
@@ -30,42 +31,26 @@ from learners.schema.encoding.views import Views
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """What each family in the tables belongs to.
+    """What each family in the tables belongs to."""
 
-    Parameters
-    ----------
-    member : (n_families,) int64
-        Ascending.
-    alone, parents : (n_families,) float64
-        Weights of log P(x_i | y), and of what the parents add to it.
-    spread_dense, spread_vectors : float16 arrays
-        The posterior variance of each weighted term, in the places of `LookupTables.dense` and `.vectors`.
-    """
-
-    member: Integers
+    member: Integers  # (n_families,) int64: ascending
+    # alone, parents (n_families,) float64: weights of log P(x_i | y), and of what the parents add to it.
     alone: Floats
     parents: Floats
+    # spread_dense, spread_vectors float16: the posterior variance of each weighted term, in the places of
+    # `LookupTables.dense` and `.vectors`.
     spread_dense: Array
     spread_vectors: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Boosted trees whose scores are added to those of the tables.
+    """Boosted trees whose scores are added to those of the tables."""
 
-    Parameters
-    ----------
-    forest : Forest
-        All trees, weights multiplied in.
-    boosters : tuple of (n_bytes,) uint8
-        The same by XGBoost, in its UBJSON format: for SHAP values.
-    weights : tuple of float
-        Of the boosters.
-    """
-
-    forest: Forest
+    forest: Forest  # all trees, weights multiplied in
+    # tuple of (n_bytes,) uint8: the same by XGBoost, in its UBJSON format: for SHAP values.
     boosters: tuple[Uint8s, ...]
-    weights: tuple[float, ...]
+    weights: tuple[float, ...]  # of the boosters
 
 
 class EnsembleModel:
@@ -106,21 +91,11 @@ class EnsembleModel:
         self._tables, self.views = tables, Views(schema)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
-        """Class probabilities.
+        """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows.
 
-        Where columns are missing, two answers are averaged: that of the ensemble, in which a missing parent ends the context and a
-        missing split sends a row both ways, weighs as `Joints.share_of_ensemble` says; that of the joint members, which sum out
-        what is missing, weighs the rest. A null is a value or hides one (`Completeness`).
-
-        Parameters
-        ----------
-        threads : int, optional
-            By default one per core for many rows.
-
-        Returns
-        -------
-        (n_rows, n_classes) float64
-            Each row sums to one.
+        Where columns are missing, two answers are averaged: that of the ensemble, in which a missing parent ends the
+        context and a missing split sends a row both ways, weighs as `Joints.share_of_ensemble` says; that of the joint
+        members, which sum out what is missing, weighs the rest. A null is a value or hides one (`Completeness`).
         """
         out = np.empty((chunk.n_rows, self.schema.n_classes))
         in_parts(chunk.n_rows, threads, lambda i, j: self._predict(chunk.x[:, i:j], out[i:j]))
@@ -201,23 +176,10 @@ class EnsembleModel:
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
         """Central credible intervals of the class probabilities, weights and trees taken as known.
 
-        All members, the joint ones included, have learned from the same rows: their errors are taken for one. Where columns are
-        missing, how far ensemble and joint members disagree counts as well: the variance of a score is that of a draw of one of
-        them, with the weights of the pool.
-
-        Parameters
-        ----------
-        level : float
-            Posterior probability of each interval.
-
-        Returns
-        -------
-        low, high : (n_rows, n_classes) float64
-
-        Raises
-        ------
-        InvalidParameter
-            If the level is not between 0 and 1.
+        Low and high are (n_rows, n_classes). All members, the joint ones included, have learned from the same rows:
+        their errors are taken for one. Where columns are missing, how far ensemble and joint members disagree counts as
+        well: the variance of a score is that of a draw of one of them, with the weights of the pool. Raises
+        InvalidParameter if the level, their posterior probability, is not between 0 and 1.
         """
         deviation = pooled_deviations(self._spreads, self.views.chunk(chunk).x, self.schema.n_classes)
         disagreement = np.zeros_like(deviation)
@@ -284,17 +246,17 @@ class EnsembleModel:
 
     def structure(self) -> dict[str, object]:
         """The joint member's nodes and edges, `facts`, and of every member the families with their weights."""
-        return self.joint.structure() | {"facts": self.facts, "members": describe.members(self)}
+        return self.joint.structure() | {"facts": self.facts, "members": self.members}
 
     def member_structure(self, member: int) -> dict[str, object]:
-        """Nodes and edges of one member.
+        """Nodes and edges of one member. Raises InvalidParameter if there is no such member."""
+        return describe.member_structure(self.schema, self.members, member)
 
-        Raises
-        ------
-        InvalidParameter
-            If there is no such member.
-        """
-        return describe.member_structure(self, member)
+    @property
+    def members(self) -> list[describe.ToldMember]:
+        """Every family of every member with its weights."""
+        entries = self.entries
+        return describe.members(self.schema, self.families, entries.member, entries.alone, entries.parents)
 
     @property
     def families(self) -> list[tuple[int, tuple[int, ...]]]:
@@ -325,4 +287,7 @@ class EnsembleModel:
 
     def tables(self) -> dict[str, pa.Table]:
         """Those of the joint member, with `members`: every family of every member with its weights."""
-        return self.joint.tables() | {"members": describe.members_table(self), "facts": describe.facts_table(self)}
+        return self.joint.tables() | {
+            "members": describe.members_table(self.members),
+            "facts": facts_table(self.facts),
+        }

@@ -105,15 +105,10 @@ def eskdb(
 ) -> Passes[EnsembleModel]:
     """An ensemble of selective kDB with random cuts and discriminative weights: two passes after the schema.
 
-    Parameters
-    ----------
-    given : Schema or Kept, optional
-    overrides : mapping, optional
-
     References
     ----------
-    Zhang, Petitjean, Buntine (2020), Bayesian network classifiers using ensembles and smoothing; the weights and the leave-one-out
-    probabilities are ours (docs/explanation/ensembles.md).
+    Zhang, Petitjean, Buntine (2020), Bayesian network classifiers using ensembles and smoothing; the weights and the
+    leave-one-out probabilities are ours (docs/explanation/ensembles.md).
     """
     choice = Choice(parameters.members, has_pairs=True, has_correction=False, model_bytes=None, words=())
     return _ensemble("eskdb", target, parameters, given, overrides, choice)
@@ -122,13 +117,7 @@ def eskdb(
 def auto(
     target: str, parameters: AutoParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[EnsembleModel]:
-    """The default learner: `eskdb` corrected by boosted trees, as much of it as the budget allows.
-
-    Parameters
-    ----------
-    given : Schema or Kept, optional
-    overrides : mapping, optional
-    """
+    """The default learner: `eskdb` corrected by boosted trees, as much of it as the budget allows."""
     choice = chosen(parameters.members, parameters.correction == "drawn", parameters.budget())
     return _ensemble("auto", target, parameters, given, overrides, choice)
 
@@ -237,8 +226,11 @@ class _Training:
             return left_out_scores(compiled.tables, class_counts, of_own, by_views.rows(which), threads)
 
         if self._is_small:
+            ks = self.ks[:n_kept]
             scores = yield Work(
-                "cross-fitting", lambda threads, advance: self._out_of_fold(n_kept, threads, advance), "folds"
+                "cross-fitting",
+                lambda threads, advance: out_of_fold_scores(self.schema, self.rows, ks, self.seed, threads, advance),
+                "folds",
             )
             assert self.rows.y is not None
             rows = Rows(self.rows.y, left_out_prior(class_counts, self.rows.y))
@@ -274,9 +266,6 @@ class _Training:
         """Whether members are learned again without each row's fold, to score it."""
         n = int(self.families.counts.n_rows)
         return self.is_whole and n <= SMALL and self.rows.n_rows >= 2 * N_FOLDS and bool(self.choice.has_pairs)
-
-    def _out_of_fold(self, n_members: int, threads: int, advance: Advance) -> Floats:
-        return out_of_fold_scores(self.schema, self.rows, self.ks[:n_members], self.seed, threads, advance)
 
     def _corrected(
         self, scores: Floats, threads: int, advance: Advance, facts: dict[str, object]

@@ -21,17 +21,10 @@ PRIOR_STRENGTH = 10.0
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that weights are fitted to.
+    """Rows that weights are fitted to."""
 
-    Parameters
-    ----------
-    y : (n,) uint8
-    log_prior : (n, n_classes) float64
-        Log shares of the classes, the row itself left out.
-    """
-
-    y: Codes
-    log_prior: Floats
+    y: Codes  # (n,) uint8
+    log_prior: Floats  # (n, n_classes) float64: log shares of the classes, the row itself left out
 
 
 def left_out_prior(class_counts: Integers, y: Codes) -> Floats:
@@ -46,14 +39,8 @@ def left_out_prior(class_counts: Integers, y: Codes) -> Floats:
 def prefix_losses(log_p: Float32s, depths: Sequence[int], rows: Rows, threads: int) -> Floats:
     """(k + 1, m + 1) float64: mean squared loss for each largest number of parents and each prefix of the attributes.
 
-    Parameters
-    ----------
-    log_p : (n, m, k + 1, n_classes) float32
-        The row left out.
-    depths : sequence of int
-        How many parents each of the m attributes has.
-    threads : int
-        The result does not depend on it.
+    `log_p` (n, m, k + 1, n_classes) float32 is of the row left out; `depths` are how many parents each of the m
+    attributes has. The result does not depend on the number of threads.
 
     References
     ----------
@@ -79,21 +66,10 @@ def _blocks(of_block: Callable[[int, int], T], n: int, threads: int) -> list[T]:
 
 
 def fitted_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -> Floats:
-    """The weights of least log loss, drawn towards a start.
+    """The weights (f,) float64 of least log loss, drawn towards a start (f,).
 
-    Minimises mean log loss + (10 / 2n) |w - start|², which is convex, by L-BFGS.
-
-    Parameters
-    ----------
-    terms : (n, f, n_classes) float32
-        What each weight multiplies.
-    start : (f,) float64
-    threads : int
-        The result does not depend on it.
-
-    Returns
-    -------
-    (f,) float64
+    Minimises mean log loss + (10 / 2n) |w - start|², which is convex, by L-BFGS. `terms` (n, f, n_classes) float32 are
+    what each weight multiplies. The result does not depend on the number of threads.
     """
     from scipy.optimize import minimize
     from threadpoolctl import threadpool_limits
@@ -118,29 +94,29 @@ def fitted_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -> 
 def fitted_temperature(pooled: Floats, rows: Rows) -> float:
     """T of least log loss of T · pooled, with the prior (10 / 2n) (log T)².
 
-    Parameters
-    ----------
-    pooled : (n, n_classes) float64
-        Mean log scores of the members, the row left out.
+    `pooled` (n, n_classes) float64 are mean log scores of the members, the row left out.
     """
     from scipy.optimize import minimize_scalar
 
-    n = rows.y.size
-    of_true = pooled[np.arange(rows.y.size), rows.y][:, np.newaxis]
-    against = pooled - of_true
+    n, against = rows.y.size, _against_true(pooled, rows)
 
     def objective(log_t: float) -> float:
-        scaled = np.exp(log_t) * against
-        largest = scaled.max(axis=1)
-        losses = largest + np.log(np.exp(scaled - largest[:, np.newaxis]).sum(axis=1))
-        return float(losses.sum() / n + PRIOR_STRENGTH / (2 * n) * log_t**2)
+        return _mean_loss(np.exp(log_t) * against) + PRIOR_STRENGTH / (2 * n) * log_t**2
 
     return float(np.exp(minimize_scalar(objective, bounds=(-3.0, 3.0), method="bounded").x))
 
 
 def mean_log_loss(scores: Floats, rows: Rows) -> float:
     """Of log scores (n, n_classes), in nats."""
-    against = scores - scores[np.arange(rows.y.size), rows.y][:, np.newaxis]
+    return _mean_loss(_against_true(scores, rows))
+
+
+def _against_true(scores: Floats, rows: Rows) -> Floats:
+    """Log scores (n, n_classes) less that of each row's own class."""
+    return scores - scores[np.arange(rows.y.size), rows.y][:, np.newaxis]
+
+
+def _mean_loss(against: Floats) -> float:
     largest = against.max(axis=1)
     losses = largest + np.log(np.exp(against - largest[:, np.newaxis]).sum(axis=1))
-    return float(losses.sum() / rows.y.size)
+    return float(losses.sum() / len(against))

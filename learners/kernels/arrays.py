@@ -56,13 +56,9 @@ def distinct_of(numbers: Integers) -> tuple[Integers, Integers]:
 
 
 def stacked(parts: list[NDArray[Scalar]], like: NDArray[Scalar]) -> NDArray[Scalar]:
-    """All parts one behind the other. The list is emptied from its end, so that they are in memory once.
+    """All parts (n, ...) one behind the other. The list is emptied from its end, so that they are in memory once.
 
-    Parameters
-    ----------
-    parts : list of (n, ...)
-    like : (any number, ...)
-        Of the shape and type of the rows, even if there are no parts.
+    `like` (any number, ...) is of the shape and type of the rows, even if there are no parts.
     """
     whole = np.empty((sum(map(len, parts)), *like.shape[1:]), like.dtype)
     end = len(whole)

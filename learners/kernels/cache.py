@@ -96,13 +96,7 @@ def _imported(text: str, root: Path) -> list[Path]:
 def discard_outdated(folder: Path, prefix: str, current: str) -> None:
     """Remove what was compiled long ago of other forms of a kernel.
 
-    Parameters
-    ----------
-    folder : Path
-    prefix : str
-        How the files of the kernel begin.
-    current : str
-        How those of its present form begin.
+    The files of the kernel begin with `prefix`, those of its present form with `current`.
     """
     oldest = time.time() - OUTDATED_S
     for path in folder.glob(f"{prefix}*"):

@@ -36,9 +36,3 @@ def require_block(name: str, array: types.Type, slot: types.Type, item: types.Ty
     is_block = isinstance(array, types.Array) and array.ndim == 2 and array.layout == "C" and array.dtype == item
     require(is_block, f"{name} takes a C-contiguous array (n, n_lanes) of {item}", array)
     require(is_whole(slot), f"{name} takes an integer as slot", slot)
-
-
-def require_row(name: str, array: types.Type, first: types.Type) -> None:
-    """Refuse an array that is not a row of float64."""
-    require(is_row_of(array, types.float64), f"{name} takes a contiguous one-dimensional array of float64", array)
-    require(is_whole(first), f"{name} takes an integer as first", first)

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import operator
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.base import BaseContext as Target
-from numba.core.types.containers import UniTuple
 from numba.core.typing import Context, Signature
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-from learners.kernels.element_types import Intrinsic, is_row_of, is_whole, require, require_block, require_row
+from learners.kernels.element_types import Intrinsic, is_row_of, is_whole, require, require_block
 
 N_LANES = 16
 
@@ -122,29 +121,6 @@ def _address(
     data = cgutils.create_struct_proxy(kind)(context, builder, array).data
     first = builder.mul(slot, ir.Constant(slot.type, N_LANES))
     return builder.bitcast(builder.gep(data, [first]), of.as_pointer())
-
-
-def _load(
-    context: Target, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, first: ir.Value, of: ir.Type
-) -> ir.Value:
-    """Items of an array from the first-th on, aligned as its items are."""
-    data = cgutils.create_struct_proxy(kind)(context, builder, array).data
-    value = builder.load(builder.bitcast(builder.gep(data, [first]), of.as_pointer()))
-    value.align = 8
-    return value
-
-
-def _store(
-    context: Target, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, first: ir.Value, value: ir.Value
-) -> None:
-    data = cgutils.create_struct_proxy(kind)(context, builder, array).data
-    stored = builder.store(value, builder.bitcast(builder.gep(data, [first]), value.type.as_pointer()))
-    stored.align = 8
-
-
-def _picks(numbers: Iterable[int]) -> ir.Constant:
-    picked = list(numbers)
-    return ir.Constant(ir.VectorType(ir.IntType(32), len(picked)), picked)
 
 
 LANES_OR_NUMBER = (lanes, types.float64)
@@ -285,40 +261,6 @@ def where(typingctx: Context, given: types.Type, a: types.Type, b: types.Type) -
 
 
 @intrinsic
-def bits_of(typingctx: Context, given: types.Type) -> Intrinsic:
-    """Marks as the lowest sixteen bits of an int64."""
-    require(given == marks, "bits_of takes marks", given)
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.zext(builder.bitcast(args[0], ir.IntType(N_LANES)), ir.IntType(64))
-
-    return types.int64(marks), codegen
-
-
-@intrinsic
-def lowest_bit(typingctx: Context, bits: types.Type) -> Intrinsic:
-    """Which is the lowest bit set in an int64 that is not zero."""
-    require(is_whole(bits, [64]), "lowest_bit takes an integer of 64 bits", bits)
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.int64), codegen
-
-
-@intrinsic
-def magnitude(typingctx: Context, given: types.Type) -> Intrinsic:
-    """Absolute value of a number or of lanes."""
-    require(given in LANES_OR_NUMBER, "magnitude takes lanes or a float64", given)
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        opposite = builder.fneg(args[0])
-        return builder.select(builder.fcmp_ordered(">", args[0], opposite), args[0], opposite)
-
-    return given(given), codegen
-
-
-@intrinsic
 def greater(typingctx: Context, a: types.Type, b: types.Type) -> Intrinsic:
     """The greater of two numbers, or of two lanes each."""
     require(a == b and a in LANES_OR_NUMBER, "greater takes two lanes or two float64", a, b)
@@ -327,74 +269,3 @@ def greater(typingctx: Context, a: types.Type, b: types.Type) -> Intrinsic:
         return builder.select(builder.fcmp_ordered(">", *args), *args)
 
     return a(a, b), codegen
-
-
-@intrinsic
-def lanes_from(typingctx: Context, array: types.Array, first: types.Type) -> Intrinsic:
-    """Sixteen items of a contiguous float64 array from the first-th on."""
-    require_row("lanes_from", array, first)
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return _load(context, builder, sig.args[0], args[0], args[1], _DOUBLES)
-
-    return lanes(array, types.int64), codegen
-
-
-@intrinsic
-def put_from(typingctx: Context, array: types.Array, first: types.Type, given: types.Type) -> Intrinsic:
-    """Write sixteen items of a contiguous float64 array from the first-th on."""
-    require_row("put_from", array, first)
-    _require_lanes("put_from", given)
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        _store(context, builder, sig.args[0], args[0], args[1], args[2])
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, lanes), codegen
-
-
-@intrinsic
-def pairs_from(typingctx: Context, array: types.Array, first: types.Type) -> Intrinsic:
-    """The first and the second of sixteen pairs of items of a contiguous float64 array from the first-th on."""
-    require_row("pairs_from", array, first)
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        both = _load(context, builder, sig.args[0], args[0], args[1], ir.VectorType(ir.DoubleType(), 2 * N_LANES))
-        nothing = ir.Constant(both.type, ir.Undefined)
-        halves = [builder.shuffle_vector(both, nothing, _picks(range(k, 2 * N_LANES, 2))) for k in range(2)]
-        return context.make_tuple(builder, sig.return_type, halves)
-
-    return signature(UniTuple(lanes, 2), array, types.int64), codegen
-
-
-@intrinsic
-def put_pairs(typingctx: Context, array: types.Array, first: types.Type, a: types.Type, b: types.Type) -> Intrinsic:
-    """Write what `pairs_from` reads."""
-    require_row("put_pairs", array, first)
-    _require_lanes("put_pairs", a, b)
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        order = _picks([k // 2 + N_LANES * (k % 2) for k in range(2 * N_LANES)])
-        _store(context, builder, sig.args[0], args[0], args[1], builder.shuffle_vector(args[2], args[3], order))
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, lanes, lanes), codegen
-
-
-@intrinsic
-def fused(typingctx: Context, a: types.Type, b: types.Type, c: types.Type) -> Intrinsic:
-    """What a · b + c is, of numbers or of lanes, b and c also numbers; rounded once where the processor does so as fast.
-
-    For approximations, whose last bit means nothing: other operations are rounded one by one.
-    """
-    is_like = all(kind in (a, types.float64) for kind in (b, c))
-    require(a in LANES_OR_NUMBER and is_like, "fused takes lanes or a float64, and others like it or float64", a, b, c)
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        of = context.get_value_type(a)
-        three = [arg if arg.type == of else _splat(builder, arg) for arg in args]
-        name = "llvm.fmuladd." + ("f64" if a == types.float64 else f"v{N_LANES}f64")
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(of, [of] * 3), name)
-        return builder.call(function, three)
-
-    return a(a, b, c), codegen

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.ensembles import describe
 from learners.ensembles.fit import FEWEST_MEMBERS, MORE_PARENTS, solved_trees
 from learners.errors import InvalidParameter
 from learners.models.explanation import explain
@@ -191,18 +190,18 @@ def test_members_are_told_as_tables_and_graphs():
     one = model.member_structure(1)
     assert one["nodes"][0] == {"name": "class", "role": "class", "n_values": 2}
     with pytest.raises(InvalidParameter, match="members 0 to 2"):
-        describe.member_structure(model, 3)
+        model.member_structure(3)
 
 
 def test_a_budget_is_kept_and_told():
     two = drive(recipes.learner("auto", {"members": 2, "passes": 2}, "class"), Source.of_table(table_of(300)))
-    assert all(not family["parents"] for member in describe.members(two) for family in member["families"])
+    assert all(not family["parents"] for member in two.members for family in member["families"])
     assert any("two passes" in line for line in two.facts["choice"])
     small = drive(
         recipes.learner("auto", {"members": 3, "model_bytes": 10_000, "correction": "none"}, "class"),
         Source.of_table(table_of(300)),
     )
-    assert len(describe.members(small)) < 3 and any("members are kept" in line for line in small.facts["choice"])
+    assert len(small.members) < 3 and any("members are kept" in line for line in small.facts["choice"])
     whole = drive(
         recipes.learner("auto", {"members": 3, "correction": "none"}, "class"), Source.of_table(table_of(300))
     )
@@ -222,7 +221,7 @@ def test_large_tables_spare_what_pays_little():
         words = {f"x{i}": (rng.integers(0, 3, n) + (y if i < 3 else 0)).astype(str) for i in range(6)}
         rows = Source.of_table(pa.table(words | {"class": y}))
         models[n] = drive(recipes.learner("eskdb", {"members": 8}, "class"), rows)
-    whole, few = (describe.members(models[n]) for n in (4_000, 6_000))
+    whole, few = (models[n].members for n in (4_000, 6_000))
     assert len(whole) == 8 and FEWEST_MEMBERS <= len(few) < 8
     assert f"{len(few)} of 8 members" in " ".join(models[6_000].facts["choice"])
     most = [max(len(family["parents"]) for family in member["families"]) for member in few]

@@ -32,15 +32,7 @@ ARGUMENTS = {
     "whole_at": [(WHOLE, 0), (BLOCK, 0), (WHOLE.T, 0)],
     "sum_of_whole": [("L",), (1.0,), ("M",)],
     "where": [("M", "L", 0.0), (1, "L", 0.0), ("L", "L", 0.0), ("M", "L", 0)],
-    "bits_of": [("M",), ("L",), (1,)],
-    "lowest_bit": [(1,), (np.int32(1),), (1.0,)],
-    "magnitude": [("L",), (1,), ("M",)],
     "greater": [("L", "L"), ("L", 1.0), (1, 1)],
-    "lanes_from": [(NUMBERS, 0), (SINGLES, 0), (BLOCK, 0), (NUMBERS[::2], 0), (NUMBERS, 0.0)],
-    "put_from": [(NUMBERS, 0, "L"), (SINGLES, 0, "L"), (NUMBERS, 0, 1.0)],
-    "pairs_from": [(NUMBERS, 0), (SINGLES, 0), (BLOCK, 0)],
-    "put_pairs": [(NUMBERS, 0, "L", "L"), (SINGLES, 0, "L", "L"), (NUMBERS, 0, "L", 1.0)],
-    "fused": [("L", "L", 1.0), (1, 1.0, 1.0), (1.0, "L", 1.0)],
 }
 OF_LANES = {"L": "lanes_at(block, 0)", "M": "(lanes_at(block, 0) > 0.0)"}
 

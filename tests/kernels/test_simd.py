@@ -10,19 +10,11 @@ from hypothesis import strategies as st
 from learners.kernels.jit import kernel
 from learners.kernels.simd import (
     N_LANES,
-    bits_of,
     codes_at,
-    fused,
     greater,
     item,
     lanes_at,
-    lanes_from,
-    lowest_bit,
-    magnitude,
-    pairs_from,
-    put_from,
     put_lanes,
-    put_pairs,
     put_whole,
     sum_of_whole,
     where,
@@ -57,6 +49,7 @@ def choose(values, codes):
     put_lanes(values, 2, where(a >= 0.25, a, 0.0))
     put_lanes(values, 3, where((a > 0.0) & (b < 2.0), a / b, 0.0))
     put_lanes(values, 4, where(whole_at(codes, 0) == 2.0, 7.5, a))
+    put_lanes(values, 5, greater(a, b))
     return sum_of_whole(a)
 
 
@@ -92,41 +85,18 @@ def test_what_is_no_code_is_missing(dtype):
 @given(seed=st.integers(0, 2**32 - 1))
 def test_lanes_are_chosen_and_summed_as_rows_are(seed):
     rng = np.random.default_rng(seed)
-    values, codes = rng.random((5, N_LANES)), rng.integers(0, 4, (1, N_LANES))
+    values, codes = rng.random((6, N_LANES)), rng.integers(0, 4, (1, N_LANES))
     values[0, rng.random(N_LANES) < 0.3] = 0.0
     values[0, 0] = rng.choice([1.0, 2.0**-33, 2.0**-32 * 0.6, 0.25, 2.0**18])
     values[1, rng.random(N_LANES) < 0.3] = 0.0
     a, b = values[0].copy(), values[1].copy()
     total = choose(values, codes)
     with np.errstate(all="ignore"):
-        expected = [np.where(a >= 0.25, a, 0.0), np.where(a > 0, a / b, 0.0), np.where(codes[0] == 2, 7.5, a)]
+        expected = [
+            np.where(a >= 0.25, a, 0.0),
+            np.where(a > 0, a / b, 0.0),
+            np.where(codes[0] == 2, 7.5, a),
+            np.maximum(a, b),
+        ]
     assert np.array_equal(values[2:], expected)
     assert total == int(np.rint(a * 2.0**32).sum())
-
-
-@kernel
-def of_pairs(pairs, numbers, out):
-    """Rows of out from sixteen pairs that begin at the third number; returns where the first is greater, and the first such."""
-    a, b = pairs_from(pairs, 2)
-    put_lanes(out, 0, greater(magnitude(a), b))
-    put_lanes(out, 1, fused(a, b, 0.5))
-    put_pairs(pairs, 2, b, a)
-    put_from(numbers, 1, lanes_from(numbers, 0) + 1.0)
-    bits = bits_of(a > b)
-    return bits, lowest_bit(bits | 1 << 16)
-
-
-@given(seed=st.integers(0, 2**32 - 1))
-def test_pairs_are_taken_apart_and_put_together(seed):
-    rng = np.random.default_rng(seed)
-    pairs, numbers, out = rng.normal(size=36), rng.normal(size=18), np.empty((2, N_LANES))
-    a, b, before = pairs[2:34:2].copy(), pairs[3:34:2].copy(), (pairs[[0, 1, 34, 35]].copy(), numbers.copy())
-    bits, lowest = of_pairs(pairs, numbers, out)
-    assert np.array_equal(out[0], np.maximum(np.abs(a), b))
-    assert out[1] == pytest.approx(a * b + 0.5, rel=1e-14, abs=1e-15)
-    assert np.array_equal(pairs[2:34:2], b)
-    assert np.array_equal(pairs[3:34:2], a)
-    assert np.array_equal(pairs[[0, 1, 34, 35]], before[0])
-    assert np.array_equal(numbers[1:17], before[1][:16] + 1.0)
-    assert bits == sum(1 << k for k in np.flatnonzero(a > b))
-    assert lowest == next((k for k in range(N_LANES) if a[k] > b[k]), 16)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from itertools import pairwise
 from typing import ClassVar, Self, cast
 
 import numpy as np
@@ -13,11 +11,13 @@ import pyarrow as pa
 
 from learners.classifiers.averaged_tan.tree_average import TreePosterior, edge_probabilities
 from learners.classifiers.averaged_tan.tree_average_kernels import add_log_tree_sums
+from learners.classifiers.describe import schema_tables
+from learners.classifiers.lookup.tables import in_parts
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Array, Arrays, Floats, Integers, freeze
 from learners.kernels.scaled_arithmetic import NOTHING, STEP
+from learners.models.array_checks import refuse, typed
 from learners.models.model import Header
-from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
 
 # Below this many rows a thread costs more than it brings.
@@ -98,29 +98,10 @@ class AveragedTrees:
         return np.where(is_edge, mantissa, 0.0), np.where(is_edge, exponent, NOTHING).astype(np.int64)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
-        """Class probabilities.
-
-        Parameters
-        ----------
-        threads : int, optional
-            By default one per core for many rows.
-
-        Returns
-        -------
-        (n_rows, n_classes) float64
-            Each row sums to one.
-        """
+        """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows."""
         out = np.tile(np.asarray(self.log_prior), (chunk.n_rows, 1))
         if self.schema.n_attributes and chunk.n_rows:
-            n_parts = min(chunk.n_rows // PARALLEL_ROWS, threads or available_cores())
-            edges = np.linspace(0, chunk.n_rows, max(1, n_parts) + 1).astype(int).tolist()
-            parts = [(chunk.x[:, low:high], out[low:high]) for low, high in pairwise(edges)]
-            if len(parts) == 1:
-                self._add(*parts[0])
-            else:
-                with ThreadPoolExecutor(len(parts)) as pool:
-                    for part in [pool.submit(self._add, *part) for part in parts]:
-                        part.result()
+            in_parts(chunk.n_rows, threads, lambda i, j: self._add(chunk.x[:, i:j], out[i:j]), PARALLEL_ROWS)
         out = np.exp(out - out.max(axis=1, keepdims=True, initial=-np.inf))
         return np.asarray(out / out.sum(axis=1, keepdims=True))
 
@@ -176,22 +157,10 @@ class AveragedTrees:
         """`attributes`, `classes`, and `edges` between attributes with their probabilities."""
         names = [attribute.name for attribute in self.schema.attributes]
         i, j = np.triu_indices(len(names), 1)
+        of_schema = schema_tables(self.schema, self.class_counts)
         return {
-            "attributes": pa.table(
-                {
-                    "attribute": pa.array(range(len(names)), pa.int64()),
-                    "name": pa.array(names, pa.string()),
-                    "kind": pa.array([attribute.kind for attribute in self.schema.attributes], pa.string()),
-                    "n_values": pa.array(self.schema.domain_sizes, pa.int64()),
-                }
-            ),
-            "classes": pa.table(
-                {
-                    "code": pa.array(range(self.schema.n_classes), pa.int64()),
-                    "class": pa.array(self.schema.classes, pa.string()),
-                    "n_rows": pa.array(np.asarray(self.class_counts), pa.int64()),
-                }
-            ),
+            "attributes": of_schema["attributes"].select(["attribute", "name", "kind", "n_values"]),
+            "classes": of_schema["classes"],
             "edges": pa.table(
                 {
                     "one": pa.array([names[a] for a in i], pa.string()),
@@ -222,10 +191,7 @@ def best_tree(log_weights: Floats) -> list[tuple[int, int]]:
 def check_trees(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse arrays that do not fit the schema: the kernel would read beyond them.
 
-    Raises
-    ------
-    InvalidArray
-        Naming the array.
+    Raises InvalidArray, naming the array.
     """
     schema = Schema.from_json(cast(Header, header)["schema"])
     sizes, n, c = schema.domain_sizes, schema.n_attributes, schema.n_classes
@@ -233,11 +199,9 @@ def check_trees(header: Mapping[str, object], arrays: Arrays) -> None:
     n_cells = {"class_counts": c, "log_prior": c, "alone": int(sizes.sum()) * c, "log_weights": n * n}
     n_cells["ratios"] = int((sizes[i] * sizes[j]).sum()) * c
     for name, size in n_cells.items():
-        if arrays[name].shape != (size,) or arrays[name].dtype != (np.int64 if name == "class_counts" else np.float64):
-            raise InvalidArray(name, f"does not have the {size:,} numbers that its schema needs")
+        typed(arrays, name, np.int64 if name == "class_counts" else np.float64, size)
     for name in ("log_prior", "alone", "ratios"):
-        if not np.isfinite(arrays[name]).all():
-            raise InvalidArray(name, "holds a value that is not finite")
+        refuse(name, ~np.isfinite(arrays[name]), "holds a value that is not finite")
     weights = arrays["log_weights"].reshape(n, n)
     if not (np.isfinite(weights[i, j]).all() and np.array_equal(weights, weights.T)):
         raise InvalidArray("log_weights", "is not symmetric, or holds a value that is not finite")

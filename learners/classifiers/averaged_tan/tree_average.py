@@ -17,30 +17,16 @@ GRID = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 
 @dataclass(frozen=True)
 class TreePosterior:
-    """What the class posterior averaged over all trees needs.
+    """What the class posterior averaged over all trees needs."""
 
-    Parameters
-    ----------
-    ess : float
-        Equivalent sample size of the prior.
-    log_prior : (c,) float64
-        log P(y).
-    alone : tuple of (v_i, c) float64
-        log P(x_i | y).
-    log_weights : (n, n) float64, symmetric, -inf on the diagonal
-        Of the edges: a tree is as probable as their product.
-    ratios : tuple of (v_i, v_j, c) float64
-        P(x_i, x_j | y) / P(x_i | y) P(x_j | y) of the pairs i < j in turn.
-    log_evidence : float
-        Log marginal likelihood of the counts.
-    """
-
-    ess: float
-    log_prior: Floats
-    alone: tuple[Floats, ...]
+    ess: float  # equivalent sample size of the prior
+    log_prior: Floats  # (c,) float64: log P(y)
+    alone: tuple[Floats, ...]  # tuple of (v_i, c) float64: log P(x_i | y)
+    # (n, n) float64, symmetric, -inf on the diagonal: of the edges; a tree is as probable as their product.
     log_weights: Floats
+    # tuple of (v_i, v_j, c) float64: P(x_i, x_j | y) / P(x_i | y) P(x_j | y) of the pairs i < j in turn.
     ratios: tuple[Floats, ...]
-    log_evidence: float
+    log_evidence: float  # log marginal likelihood of the counts
 
 
 def tree_posterior(pairs: PairwiseCounts, ess: float) -> TreePosterior:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
 
+from learners.classifiers.describe import schema_tables
+from learners.classifiers.lookup.tables import in_parts
 from learners.kernels.arrays import Arrays, Codes, Float32s, Floats, Integers, Uint8s
 from learners.models.model import Header, Model
-from learners.passes.engine import available_cores
 from learners.schema import Chunk, Schema
 
 if TYPE_CHECKING:  # a process that only serves networks should not load XGBoost
@@ -21,8 +21,6 @@ WITHOUT_COLUMNS = (
     "XGBoost answers without columns {columns}, of which training had values: such probabilities can be far off. "
     "Other learners answer from the columns that are known."
 )
-# Below this many rows a thread costs more than it brings.
-PARALLEL_ROWS = 8192
 
 
 class CodeTable:
@@ -111,28 +109,20 @@ class BoostedModel:
         return cls(schema, loaded_booster(serialised), serialised, gains, n_splits, facts)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
-        """Class probabilities; a value that training never saw, and an absent one, goes the way of missing values.
+        """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows.
 
-        Parameters
-        ----------
-        threads : int, optional
-            By default one per core for many rows.
-
-        Returns
-        -------
-        (n_rows, n_classes) float64
-            Each row sums to one.
+        A value that training never saw, and an absent one, goes the way of missing values.
         """
-        n_parts = chunk.n_rows // PARALLEL_ROWS
-        n_parts = n_parts and min(n_parts, threads or available_cores())
-        if n_parts <= 1:
-            return self._predict(chunk.x)
-        with ThreadPoolExecutor(n_parts) as pool:
-            return np.concatenate(list(pool.map(self._predict, np.array_split(chunk.x, n_parts, axis=1))))
+        out = np.empty((chunk.n_rows, self.schema.n_classes))
+
+        def answer(first: int, last: int) -> None:
+            out[first:last] = self._predict(chunk.x[:, first:last])
+
+        if chunk.n_rows:
+            in_parts(chunk.n_rows, threads, answer)
+        return out
 
     def _predict(self, x: Codes) -> Floats:
-        if not x.shape[1]:
-            return np.empty((0, self.schema.n_classes))
         predicted = self._booster.inplace_predict(self._codes.features(x), validate_features=False)
         if self.schema.n_classes == 2:
             second = predicted.astype(np.float64)
@@ -190,41 +180,12 @@ class BoostedModel:
 
     def tables(self) -> dict[str, pa.Table]:
         """`attributes` with their importance, `attribute_values`, `left_out`, `classes`, and `trees` as JSON."""
-        schema = self.schema
-        counts = self.facts["class_counts"]
+        tables = schema_tables(self.schema, cast("Sequence[int]", self.facts["class_counts"]))
+        attributes = tables["attributes"].append_column("n_splits", [np.asarray(self.n_splits)])
         dumps = self._booster.get_dump(dump_format="json")
-        per_round = 1 if schema.n_classes == 2 else schema.n_classes
-        n = range(schema.n_attributes)
-        return {
-            "attributes": pa.table(
-                {
-                    "attribute": pa.array(n, pa.int64()),
-                    "name": [attribute.name for attribute in schema.attributes],
-                    "kind": [attribute.kind for attribute in schema.attributes],
-                    "n_values": schema.domain_sizes,
-                    "has_missing": [attribute.has_missing for attribute in schema.attributes],
-                    "n_folded": [attribute.n_folded for attribute in schema.attributes],
-                    "cuts": pa.array([list(a.cuts) for a in schema.attributes], pa.list_(pa.float64())),
-                    "n_splits": np.asarray(self.n_splits),
-                    "gain": np.asarray(self.gains),
-                }
-            ),
-            "attribute_values": pa.table(
-                {
-                    "attribute": pa.array([i for i in n for _ in schema.attributes[i].labels()], pa.int64()),
-                    "code": pa.array([code for i in n for code in range(schema.attributes[i].n_values)], pa.int64()),
-                    "value": [label for i in n for label in schema.attributes[i].labels()],
-                }
-            ),
-            "left_out": pa.table(
-                {
-                    "name": pa.array([entry.name for entry in schema.left_out], pa.string()),
-                    "reason": pa.array([entry.reason for entry in schema.left_out], pa.string()),
-                }
-            ),
-            "classes": pa.table(
-                {"code": list(range(schema.n_classes)), "class": list(schema.classes), "n_rows": counts}
-            ),
+        per_round = 1 if self.schema.n_classes == 2 else self.schema.n_classes
+        return tables | {
+            "attributes": attributes.append_column("gain", [np.asarray(self.gains)]),
             "trees": pa.table(
                 {
                     "tree": pa.array(range(len(dumps)), pa.int64()),

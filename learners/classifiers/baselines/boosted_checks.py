@@ -14,7 +14,8 @@ import numpy as np
 
 from learners.classifiers.baselines.boosted import loaded_booster
 from learners.errors import InvalidArray
-from learners.kernels.arrays import Arrays, Uint8s
+from learners.kernels.arrays import Arrays
+from learners.models.array_checks import typed
 from learners.models.model import Header
 from learners.schema import Schema
 
@@ -38,33 +39,17 @@ PER_NODE = (
 def check_boosted_model(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse a model whose booster is not of its schema, or whose trees lead anywhere else than down.
 
-    Raises
-    ------
-    InvalidArray
-        Naming the array.
+    Raises InvalidArray, naming the array.
     """
     schema = Schema.from_json(cast(Header, header)["schema"])
-    for name, dtype in (("gains", np.float64), ("n_splits", np.int64)):
-        if arrays[name].shape != (schema.n_attributes,) or arrays[name].dtype != dtype:
-            raise InvalidArray(name, f"does not have one number for each of {schema.n_attributes} attributes")
-    check_booster(schema, "booster", arrays["booster"])
+    typed(arrays, "gains", np.float64, schema.n_attributes)
+    typed(arrays, "n_splits", np.int64, schema.n_attributes)
+    check_booster(schema, "booster", arrays)
 
 
-def check_booster(schema: Schema, name: str, serialised: Uint8s) -> None:
-    """Refuse bytes that are no booster over the codes of a schema.
-
-    Parameters
-    ----------
-    name : str
-        Of the array.
-    serialised : (n_bytes,) uint8
-
-    Raises
-    ------
-    InvalidArray
-    """
-    if serialised.dtype != np.uint8 or serialised.ndim != 1:
-        raise InvalidArray(name, "is not a row of bytes")
+def check_booster(schema: Schema, name: str, arrays: Arrays) -> None:
+    """Refuse an array (n_bytes,) uint8 that is no booster over a schema's codes. Raises InvalidArray, naming the array."""
+    serialised = typed(arrays, name, np.uint8)
     try:
         reason = _wrong(schema, loaded_booster(serialised))
     except Exception as error:  # of XGBoost, and of a document that lacks what each of its documents has

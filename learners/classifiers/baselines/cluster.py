@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
 
 class ClusterMatrix:
-    """XGBoost's binned rows, on the workers' memory.
-
-    Parameters
-    ----------
-    rows : Rows
-        With a cluster.
-    max_bin : int
-    """
+    """XGBoost's binned rows, on the workers' memory; rows with a cluster."""
 
     is_external = False
 

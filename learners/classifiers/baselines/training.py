@@ -24,16 +24,7 @@ PAGE_VALUES = 2**24
 
 
 class Matrix:
-    """XGBoost's binned rows, in memory or in temporary files that closing removes.
-
-    Parameters
-    ----------
-    rows : Rows
-    max_bin : int
-    is_external : bool
-    threads : int
-    advance : callable
-    """
+    """XGBoost's binned rows, in memory or in temporary files that closing removes."""
 
     def __init__(self, rows: Rows, max_bin: int, is_external: bool, threads: int, advance: Advance) -> None:
         self.is_external, self.n_classes = is_external, rows.schema.n_classes

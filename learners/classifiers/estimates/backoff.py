@@ -40,16 +40,8 @@ def _blocks(level: Level, totals: Floats) -> Iterator[tuple[slice, Floats, Float
 def mixed(level: Level, totals: Floats, above: Floats, weight: float, n_left_out: int = 0) -> Floats:
     """(m,) float64: the frequency of each cell in its context, mixed with what the level above says.
 
-    Parameters
-    ----------
-    totals : (n_nodes,) float64
-        See `totals_of`.
-    above : (m_above,) float64
-        Of each cell of the level above.
-    weight : float
-        How many rows it weighs.
-    n_left_out : int
-        Rows that are missing from the cell and from its context.
+    `totals` (n_nodes,) float64 as of `totals_of`; `above` (m_above,) float64 of each cell of the level above, which
+    weighs `weight` rows. `n_left_out` rows are missing from the cell and from its context.
     """
     found = np.empty(level.node.size)
     for block, n, total in _blocks(level, totals):
@@ -61,12 +53,8 @@ def mixed(level: Level, totals: Floats, above: Floats, weight: float, n_left_out
 def best_concentration(level: Level, totals: Floats, left_out: Floats) -> float:
     """The concentration of `CONCENTRATIONS` under which rows are most probable, each predicted from the others.
 
-    Parameters
-    ----------
-    totals : (n_nodes,) float64
-        See `totals_of`.
-    left_out : (m_above,) float64
-        Probability of each cell of the level above, without the row.
+    `totals` (n_nodes,) float64 as of `totals_of`; `left_out` (m_above,) float64 is the probability of each cell of the
+    level above, without the row.
 
     References
     ----------
@@ -93,12 +81,8 @@ def best_concentration(level: Level, totals: Floats, left_out: Floats) -> float:
 def telling_levels(grown: Levels) -> int:
     """How many of its first parents predict an attribute best, each row predicted from all others.
 
-    The estimate of a level mixes its frequencies with the level above (`best_concentration`).
-
-    Returns
-    -------
-    int
-        The fewest of those as good as the best, to `CHANCE_NATS`.
+    The estimate of a level mixes its frequencies with the level above (`best_concentration`). The fewest of those as
+    good as the best, to `CHANCE_NATS`.
     """
     scores: list[float] = []
     left_out = np.empty(0)
@@ -116,11 +100,8 @@ def telling_levels(grown: Levels) -> int:
 def pruned(structure: Structure, grown: Iterable[Levels]) -> tuple[Structure, list[ContextTree]]:
     """A structure and its trees without the last parents of each attribute that tell nothing of it beyond those before.
 
-    Parameters
-    ----------
-    grown : iterable of Levels
-        One per entry of `structure.order`. Only what stays of each becomes a tree, before the next is asked for, so that whole
-        trees are never in memory together.
+    `grown` has one per entry of `structure.order`. Only what stays of each becomes a tree, before the next is asked
+    for, so that whole trees are never in memory together.
     """
     parents, kept = [], []
     given = iter(structure.parents)

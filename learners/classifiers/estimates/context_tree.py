@@ -17,38 +17,19 @@ class ContextTree(NamedTuple):
     Level 0 is the root, level 1 branches on the class, level l + 1 on parent number l. A cell is a pair (node, value)
     with a positive count.
 
-    Parameters
-    ----------
-    level_starts : (n_levels + 1,) int64
-        Ranges of nodes.
-    parent : (n_nodes,) int64
-        Node above; -1 at the root.
-    branch : (n_nodes,) int64
-        Class or parent-attribute code under the node above; -1 at the root.
-    cell_starts : (n_nodes + 1,) int64
-        Ranges of cells.
-    cell_value : (n_cells,) int64
-        Code of the attribute, ascending within a node.
-    cell_count : (n_cells,) int64
-        Rows with this context and value; at inner nodes the sum over the children.
-    cell_parent : (n_cells,) int64
-        The cell of the same value at the node above; -1 at the root.
-    n_values : int
-        Codes of the attribute, without the unseen one.
-
     References
     ----------
     Petitjean, Buntine, Webb, Zaidi (2018), section 4.1.
     """
 
-    level_starts: Integers
-    parent: Integers
-    branch: Integers
-    cell_starts: Integers
-    cell_value: Integers
-    cell_count: Integers
-    cell_parent: Integers
-    n_values: int
+    level_starts: Integers  # (n_levels + 1,) int64: ranges of nodes
+    parent: Integers  # (n_nodes,) int64: node above; -1 at the root
+    branch: Integers  # (n_nodes,) int64: class or parent-attribute code under the node above; -1 at the root
+    cell_starts: Integers  # (n_nodes + 1,) int64: ranges of cells
+    cell_value: Integers  # (n_cells,) int64: code of the attribute, ascending within a node
+    cell_count: Integers  # (n_cells,) int64: rows with this context and value; at inner nodes the sum over the children
+    cell_parent: Integers  # (n_cells,) int64: the cell of the same value at the node above; -1 at the root
+    n_values: int  # codes of the attribute, without the unseen one
 
     @property
     def n_nodes(self) -> int:
@@ -77,39 +58,22 @@ class Averaged(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """Probabilities of one context tree.
+    """Probabilities of one context tree."""
 
-    Parameters
-    ----------
-    probability : (n_cells,) float64
-        p(x | node) of the values that have a cell.
-    rest : (n_nodes,) float64
-        For a value without a cell at node u: if hierarchical, p(x | u) = rest[u] * p(x | node above), and at the root
-        p(x | u) = rest[u]; if not, p(x | u) = rest[u].
-    hierarchical : bool
-        True for HDP estimates, False for m-estimates.
-    averaged : Averaged, optional
-        As `probability` and `rest`, for rows whose parents below a node are missing: the average over these, where `probability` is that
-        of a context which training never saw. Without, both are the same.
-    """
-
-    probability: Floats
+    probability: Floats  # (n_cells,) float64: p(x | node) of the values that have a cell
+    # (n_nodes,) float64: for a value without a cell at node u: if hierarchical, p(x | u) = rest[u] * p(x | node above),
+    # and at the root p(x | u) = rest[u]; if not, p(x | u) = rest[u].
     rest: Floats
-    hierarchical: bool
+    hierarchical: bool  # True for HDP estimates, False for m-estimates
+    # As `probability` and `rest`, for rows whose parents below a node are missing: the average over these, where
+    # `probability` is that of a context which training never saw. Without, both are the same.
     averaged: Averaged | None = None
 
 
 def context_probabilities(tree: ContextTree, estimates: Estimates, shape: Sequence[int]) -> Floats:
-    """p(x | class, parents) of one attribute for every context, back-off resolved.
+    """p(x | class, parents) of one attribute for every context, back-off resolved: float64 of a shape.
 
-    Parameters
-    ----------
-    shape : sequence of int
-        Classes, the domain of each parent in the order of the levels, the attribute's own domain.
-
-    Returns
-    -------
-    float64 of that shape
+    The shape: classes, the domain of each parent in the order of the levels, the attribute's own domain.
     """
     p = np.full((1, shape[-1]), float(estimates.rest[0]))
     root = slice(0, int(tree.cell_starts[1]))
@@ -130,51 +94,25 @@ def context_probabilities(tree: ContextTree, estimates: Estimates, shape: Sequen
 
 
 def context_tree_from_cells(
-    y: Integers,
-    parents: Integers,
-    x: Integers,
-    counts: Integers,
-    n_values: int,
-    parent_sizes: Sequence[int] | None = None,
+    y: Integers, parents: Integers, x: Integers, counts: Integers, n_values: int
 ) -> ContextTree:
-    """Build the tree of a family from its distinct cells.
+    """The tree of a family from its distinct cells (m,) int64 in any order.
 
-    Parameters
-    ----------
-    y : (m,) int64
-        Class codes.
-    parents : (m, k) int64
-        Codes of the parents in the order of the levels.
-    x : (m,) int64
-        Codes of the attribute.
-    counts : (m,) int64
-        Positive numbers of rows.
-    parent_sizes : sequence of int, optional
-        Domain sizes of the parents; not needed, codes may be any non-negative integers.
-
-    Returns
-    -------
-    ContextTree
-        The same for any order of the cells.
+    Codes y of the class, (m, k) of the parents in the order of the levels, and x of the attribute are any non-negative
+    integers; counts are positive numbers of rows.
     """
-    del parent_sizes
     path = np.column_stack([y, parents.reshape(y.size, -1)])
     return levels_from_paths([path, x, counts], n_values).tree()
 
 
 class Level(NamedTuple):
-    """One level of a tree that is not laid out yet; int32 where that is enough.
+    """One level of a tree that is not laid out yet; int32 where that is enough."""
 
-    Attributes
-    ----------
-    above, branch : (n_nodes,)
-        The node in the level above, and the code under it.
-    node, value, n_rows, cell_above : (n_cells,)
-        The node of each cell in this level, its value and rows, and the cell of the same value in the level above.
-    """
-
+    # above, branch (n_nodes,): the node in the level above, and the code under it.
     above: Array
     branch: Array
+    # node, value, n_rows, cell_above (n_cells,): the node of each cell in this level, its value and rows, and the cell
+    # of the same value in the level above.
     node: Array
     value: Array
     n_rows: Array
@@ -182,13 +120,7 @@ class Level(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """The levels of a context tree, top first: a third of the memory that the tree takes, and of each level its own.
-
-    Attributes
-    ----------
-    levels : list of Level
-    n_values : int
-    """
+    """The levels of a context tree, top first: a third of the memory that the tree takes, and of each level its own."""
 
     levels: list[Level]
     n_values: int
@@ -217,11 +149,8 @@ class Levels(NamedTuple):
 def levels_from_paths(cells: list[Array], n_values: int) -> Levels:
     """The levels of a tree from its distinct cells.
 
-    Parameters
-    ----------
-    cells : list
-        Emptied, so that its arrays are in memory no longer than they are needed: (m, k + 1) class and codes of the parents in the
-        order of the levels, (m,) codes of the attribute, and (m,) int64 positive numbers of rows.
+    `cells` is emptied, so that its arrays are in memory no longer than they are needed: (m, k + 1) class and codes of
+    the parents in the order of the levels, (m,) codes of the attribute, and (m,) int64 positive numbers of rows.
     """
     path, value, count = cells
     cells.clear()

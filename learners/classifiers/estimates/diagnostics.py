@@ -10,14 +10,8 @@ from learners.kernels.arrays import Floats
 def split_r_hat(trace: Floats) -> float:
     """The largest split R-hat of several quantities: near 1 when the first and the second half of a chain agree.
 
-    Parameters
-    ----------
-    trace : (n_draws, n_quantities) float64
-
-    Returns
-    -------
-    float
-        1 for a quantity that never moves; NaN with fewer than four draws or without quantities.
+    Of a trace (n_draws, n_quantities) float64: 1 for a quantity that never moves; NaN with fewer than four draws or
+    without quantities.
 
     References
     ----------

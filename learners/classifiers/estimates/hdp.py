@@ -72,67 +72,41 @@ class HDPParameters(Parameters):
 class Posterior(NamedTuple):
     """What is known of one context tree.
 
-    Parameters
-    ----------
-    estimates : Estimates
-        Posterior means; hierarchical.
-    variance : (n_cells,) float64
-        Posterior variance of each probability, by moments: of its Dirichlet distribution given the counts above, of what
-        it inherits, and between the draws.
-    concentrations : (n_groups,) float64
-        Their means over the draws.
-    n_sweeps : int
-    r_hat : float
-        The largest split R-hat of the logarithms of the concentrations and of the log likelihood; NaN without draws.
-    log_likelihood : (n_draws,) float64
-        Of the rows given the estimates of each draw, in nats: the trace to look at.
-    is_settled : bool
-        False if `iterations="auto"` ended without; the estimates are then the deterministic ones, and `r_hat` and
-        `log_likelihood` those of the draws that were dropped.
-
     References
     ----------
     Petitjean, Buntine, Webb, Zaidi (2018), sections 4 and 5.
     """
 
-    estimates: Estimates
+    estimates: Estimates  # posterior means; hierarchical
+    # (n_cells,) float64: posterior variance of each probability, by moments: of its Dirichlet distribution given the
+    # counts above, of what it inherits, and between the draws.
     variance: Floats
-    concentrations: Floats
+    concentrations: Floats  # (n_groups,) float64: their means over the draws
     n_sweeps: int
+    # The largest split R-hat of the logarithms of the concentrations and of the log likelihood; NaN without draws.
     r_hat: float
+    # (n_draws,) float64: of the rows given the estimates of each draw, in nats: the trace to look at.
     log_likelihood: Floats
+    # False if `iterations="auto"` ended without; the estimates are then the deterministic ones, and `r_hat` and
+    # `log_likelihood` those of the draws that were dropped.
     is_settled: bool = True
 
 
 class Solution(NamedTuple):
-    """The deterministic solution of one context tree.
+    """The deterministic solution of one context tree."""
 
-    Parameters
-    ----------
-    customers : (n_cells,) float64
-        Rows at the deepest level, the expected number of tables of the children above it.
-    concentrations : (n_groups,) float64
-    n_sweeps : int
-    """
-
+    # (n_cells,) float64: rows at the deepest level, the expected number of tables of the children above it.
     customers: Floats
-    concentrations: Floats
+    concentrations: Floats  # (n_groups,) float64
     n_sweeps: int
 
 
 class Chain:
     """The sampler of one tree.
 
-    Parameters
-    ----------
-    tree : ContextTree
-    parameters : HDPParameters
-    stream : int
-        Which tree it is: each has its own random numbers, so that threads do not matter.
-    check : callable
-        Called several times a second; what it raises ends the sampling.
-    is_sampled : bool
-        Whether it begins with draws; the deterministic solution needs none, and no kernels that draw.
+    `stream` is which tree it is: each has its own random numbers, so that threads do not matter. `check` is called several
+    times a second; what it raises ends the sampling. With `is_sampled` it begins with draws; the deterministic solution
+    needs none, and no kernels that draw.
     """
 
     def __init__(
@@ -266,16 +240,10 @@ def hdp_estimates(
 ) -> list[Posterior]:
     """Posterior means by Gibbs sampling, one chain per tree; trees are sampled in parallel, the largest first.
 
-    A sweep draws the pseudo-counts t of all cells given the probabilities of the inner nodes, from the leaves up with the
-    probabilities integrated out on the way, then the concentrations, then the probabilities from the root down: the
-    posterior of (t, α) is that of the collapsed sampler, and stays invariant exactly.
-
-    Parameters
-    ----------
-    threads : int
-        The result does not depend on it.
-    advance : callable, optional
-        Called with (sweeps done, sweeps in all) now and then; raising in it stops all threads.
+    A sweep draws the pseudo-counts t of all cells given the probabilities of the inner nodes, from the leaves up with
+    the probabilities integrated out on the way, then the concentrations, then the probabilities from the root down: the
+    posterior of (t, α) is that of the collapsed sampler, and stays invariant exactly. The result does not depend on the
+    number of threads. `advance` gets (sweeps done, sweeps in all) now and then; raising in it stops all threads.
 
     References
     ----------
@@ -312,18 +280,12 @@ def hdp_map_estimates(
     return in_parallel(trees, threads, advance, solve)
 
 
-def hdp_map_solution(
-    tree: ContextTree,
-    parameters: HDPParameters,
-    check: Callable[[], object],
-    n_most: int = 200,
-    tolerance: float = 1e-3,
-) -> Solution:
-    """What `hdp_map_estimates` makes its estimates of, for one tree; what `check` raises ends it.
+def hdp_map_solution(tree: ContextTree, parameters: HDPParameters, n_most: int, tolerance: float) -> Solution:
+    """What `hdp_map_estimates` makes its estimates of, for one tree.
 
     It ends after `n_most` sweeps, or when no logarithm of a concentration moves by more than the tolerance.
     """
-    chain = Chain(tree, parameters, 0, check, is_sampled=False)
+    chain = Chain(tree, parameters, 0, is_sampled=False)
     chain.n_sweeps = chain.start_at_fixed_point(n_most, tolerance)
     return chain.solution()
 

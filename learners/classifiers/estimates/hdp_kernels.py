@@ -28,75 +28,40 @@ class Plan(NamedTuple):
 
     A cell with n = 1 has t = 1 whatever happens, and so has an inner cell with one such child: these are fixed. The
     others are items. An item's number is its place below; those of the deepest level are ordered by n, the others by node.
-
-    Parameters
-    ----------
-    item_starts : (n_levels + 1,) int64
-    item_parent : (n_items,) int64
-        Item of the same value at the node above; -1 at the root.
-    item_base : (n_items,) int64
-        At the deepest level the rows, elsewhere the number of fixed children.
-    item_cell, item_node : (n_items,) int64
-        Cell and node of the context tree.
-    is_inner : (n_items,) uint8
-        Whether an item has items below it, which need its probability.
-    active_starts : (n_levels + 1,) int64
-        Ranges of the nodes above the deepest level that have inner items.
-    active_node, active_first, active_last : (n_active,) int64
-        Node, and its range of items.
-    node_fixed : (n_nodes,) int64
-        Rows of each node that no item holds.
-    node_parent : (n_nodes,) int64
-    node_level : (n_nodes,) int64
-    child_group : (n_nodes,) int64
-        Which concentration the children of a node have.
-    group_starts : (n_groups + 1,) int64
-    group_nodes : (n_nodes - 1,) int64
-        The nodes of each group.
-    n_values : int
-    is_unit_root : bool
     """
 
-    item_starts: Integers
-    item_parent: Integers
-    item_base: Integers
+    item_starts: Integers  # (n_levels + 1,) int64
+    item_parent: Integers  # (n_items,) int64: item of the same value at the node above; -1 at the root
+    item_base: Integers  # (n_items,) int64: at the deepest level the rows, elsewhere the number of fixed children
+    # item_cell, item_node (n_items,) int64: cell and node of the context tree.
     item_cell: Integers
     item_node: Integers
-    is_inner: Uint8s
-    active_starts: Integers
+    is_inner: Uint8s  # (n_items,) uint8: whether an item has items below it, which need its probability
+    active_starts: Integers  # (n_levels + 1,) int64: ranges of the nodes above the deepest level that have inner items
+    # active_node, active_first, active_last (n_active,) int64: node, and its range of items.
     active_node: Integers
     active_first: Integers
     active_last: Integers
-    node_fixed: Integers
-    node_parent: Integers
-    node_level: Integers
-    child_group: Integers
-    group_starts: Integers
-    group_nodes: Integers
+    node_fixed: Integers  # (n_nodes,) int64: rows of each node that no item holds
+    node_parent: Integers  # (n_nodes,) int64
+    node_level: Integers  # (n_nodes,) int64
+    child_group: Integers  # (n_nodes,) int64: which concentration the children of a node have
+    group_starts: Integers  # (n_groups + 1,) int64
+    group_nodes: Integers  # (n_nodes - 1,) int64: the nodes of each group
     n_values: int
     is_unit_root: bool
 
 
 class State(NamedTuple):
-    """What a sampler is in the middle of.
+    """What a sampler is in the middle of."""
 
-    Parameters
-    ----------
-    n : (n_items,) int64, or float64 of what is expected
-        Customers: rows at the deepest level, tables of the children elsewhere.
-    weight : (n_items,) float64
-        For inner items the concentration of the children times the item's probability.
-    concentration : (n_groups,) float64
-    node_total : (n_nodes,) as n
-    random : (1,) uint64
-        Counter of the random numbers.
-    """
-
+    # (n_items,) int64, or float64 of what is expected. Customers: rows at the deepest level, elsewhere tables of the
+    # children.
     n: Array
-    weight: Floats
-    concentration: Floats
-    node_total: Array
-    random: Uint64s
+    weight: Floats  # (n_items,) float64: for inner items the concentration of the children times the item's probability
+    concentration: Floats  # (n_groups,) float64
+    node_total: Array  # (n_nodes,) as n
+    random: Uint64s  # (1,) uint64: counter of the random numbers
 
 
 @inner_kernel

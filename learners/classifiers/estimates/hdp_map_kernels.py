@@ -172,24 +172,13 @@ def run_fixed_point(plan, state, spread, settings, is_new, n_most, tolerance):
 
 
 class Tree(NamedTuple):
-    """What the estimates need of a context tree; arrays as there.
+    """What the estimates need of a context tree; arrays as there."""
 
-    Parameters
-    ----------
-    parent : (n_nodes,) int64
-    cell_starts : (n_nodes + 1,) int64
-    cell_count : (n_cells,) int64
-    cell_parent : (n_cells,) int64
-    deepest : int
-        First node of the deepest level.
-    n_values : int
-    """
-
-    parent: Integers
-    cell_starts: Integers
-    cell_count: Integers
-    cell_parent: Integers
-    deepest: int
+    parent: Integers  # (n_nodes,) int64
+    cell_starts: Integers  # (n_nodes + 1,) int64
+    cell_count: Integers  # (n_cells,) int64
+    cell_parent: Integers  # (n_cells,) int64
+    deepest: int  # first node of the deepest level
     n_values: int
 
 

@@ -13,14 +13,7 @@ ROOTS = ("unit", "dirichlet")
 
 
 def plan_of(tree: ContextTree, tying: str, root: str) -> Plan:
-    """The plan of a context tree.
-
-    Parameters
-    ----------
-    tying : "level", "parent" or "single"
-        Which nodes share their concentration: those of a level, the children of a node, or all.
-    root : "unit" or "dirichlet"
-    """
+    """The plan of a context tree, of a tying and a root as of `HDPParameters`."""
     n_levels = tree.level_starts.size - 1
     levels = [slice(*tree.cell_starts[tree.level_starts[level : level + 2]].tolist()) for level in range(n_levels)]
     base, is_item, is_inner = _items(tree, levels)

@@ -11,20 +11,10 @@ GRID = (0.0, 0.05, 0.2, 1.0, 5.0, 20.0)
 
 
 def m_estimates(tree: ContextTree, m: float) -> Estimates:
-    """p(x | context) = (n(x, context) + m / v) / (n(context) + m) at every node of a context tree.
+    """p(x | context) = (n(x, context) + m / v) / (n(context) + m) at every node of a context tree; m ≥ 0.
 
     A context that never occurred has no node; whoever looks it up takes the deepest node on its path, which is the
     back-off: drop the last parent until the context has occurred.
-
-    Parameters
-    ----------
-    m : float
-        Pseudo-count, not negative.
-
-    Returns
-    -------
-    Estimates
-        Not hierarchical.
 
     References
     ----------

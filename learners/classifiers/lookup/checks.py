@@ -11,36 +11,35 @@ from numpy.typing import ArrayLike
 
 from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.array_checks import check_starts, refuse, typed
 from learners.classifiers.lookup.compile import strides_of
 from learners.classifiers.lookup.compression import NUMBERS, VARIANCE, unpack
-from learners.classifiers.lookup.lookup import MANY_TABLES, LookupHeader
-from learners.classifiers.lookup.lookup import TABLES as TABLES_STORED
-from learners.classifiers.lookup.many_checks import check_many_tables
+from learners.classifiers.lookup.lookup import MANY_TABLES, TABLES, LookupHeader
+from learners.classifiers.lookup.many_kernels import ManyClassTables
+from learners.classifiers.lookup.tables import Tables
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
-from learners.kernels.arrays import Array, Arrays
+from learners.kernels.arrays import Arrays
+from learners.models.array_checks import check_starts, refuse, typed
 from learners.schema import Schema
 
-TABLES: dict[str, type] = dict.fromkeys(kernels.LookupTables._fields, np.int64)
-TABLES |= {"dense": np.float32, "vectors": np.float32, "log_prior": np.float64, "is_hierarchical": np.uint8}
-TABLES |= {"hash_words": np.uint64, "hash_ranks": np.int32, "key_low": np.uint32, "key_high": np.uint32}
+TYPES: dict[str, type] = dict.fromkeys(kernels.LookupTables._fields, np.int64)
+TYPES |= {"dense": np.float32, "vectors": np.float32, "log_prior": np.float64, "is_hierarchical": np.uint8}
+TYPES |= {"hash_words": np.uint64, "hash_ranks": np.int32, "key_low": np.uint32, "key_high": np.uint32}
+MANY_TYPES: dict[str, type] = dict.fromkeys(ManyClassTables._fields, np.int64)
+MANY_TYPES |= {"root_log": np.float32, "rest_log": np.float32, "cell_log": np.float32, "log_prior": np.float64}
+MANY_TYPES |= {"rest_class": np.uint16, "cell_class": np.uint16, "branch": np.int32, "pair_value": np.int32}
+MANY_TYPES |= {"is_hierarchical": np.uint8}
 MOST_ROWS = 1 << 53  # a float64 holds them all
+NO_CODE = "holds codes that there are none of"
+NO_LOGARITHM = "holds what is no logarithm of a probability"
+NOT_FINITE = "holds a value that is not finite"
 INFINITE = 0x7F80  # the upper half of a float32's infinity; beyond it are NaN and negative numbers
 
 
 def check_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
-    """Refuse arrays from which no model could have been written; costs about as much as reading them.
+    """Refuse what `LookupModel.to_arrays` could not have made; costs about as much as reading it.
 
-    Parameters
-    ----------
-    header, arrays
-        As `LookupModel.to_arrays` makes them.
-
-    Raises
-    ------
-    InvalidArray
-        Naming the array.
+    Raises InvalidArray, naming the array.
     """
     stored = cast(LookupHeader, header)
     schema = Schema.from_json(stored["schema"])
@@ -48,10 +47,10 @@ def check_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
     known = range(schema.n_attributes)
     if not all(type(a) is int and a in known for a in (*structure.order, *sum(structure.parents, ()))):
         raise InvalidArray("order", "names attributes that are not in the schema")
-    if TABLES_STORED[0] in arrays:  # or else they are compiled from the rest
+    if TABLES[0] in arrays:  # or else they are compiled from the rest
         check_tables(schema, structure, arrays)
     elif MANY_TABLES[0] in arrays:
-        check_many_tables(schema, structure, arrays)
+        _check_many_tables(schema, structure, arrays)
     counts = typed(arrays, "class_counts", np.int64, schema.n_classes)
     refuse("class_counts", (counts < 0) | (counts > MOST_ROWS), "holds what is no number of rows")
     sizes = schema.domain_sizes[list(structure.order)].tolist()
@@ -81,70 +80,92 @@ def _check_packed(arrays: Arrays, m: int) -> None:
 
 
 def check_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
-    """Refuse look-up tables that do not follow from a schema and a structure.
-
-    Raises
-    ------
-    InvalidArray
-        Naming the array.
-    """
-    tables = {name: typed(arrays, f"table_{name}", dtype) for name, dtype in TABLES.items() if name != "vectors"}
+    """Refuse look-up tables that do not follow from a schema and a structure. Raises InvalidArray, naming the array."""
     n_classes, m = schema.n_classes, len(structure.order)
-    parents = [p for of_one in structure.parents for p in of_one]
+    shapes = {"dense_starts": (m,), "hash_starts": (m + 1,), "hash_shifts": (m,), "vectors": (None, n_classes)}
+    shapes |= {"log_prior": (n_classes,), "is_hierarchical": (1,)}
+    tables = kernels.LookupTables(
+        *(typed(arrays, f"table_{name}", dtype, *shapes.get(name, ())) for name, dtype in TYPES.items())
+    )
     strides = [strides_of(schema, a, of_one) for a, of_one in zip(structure.order, structure.parents, strict=True)]
-    expected: dict[str, ArrayLike] = {
+    expected = {"strides": np.concatenate([np.empty(0, np.int64), *strides])}
+    _check_layout("table", tables, schema, structure, expected)
+    _check_hashes(tables)
+    _check_dense(tables)
+    refuse("table_dense", ~(tables.dense < np.inf), NO_LOGARITHM)
+    refuse("table_vectors", tables.vectors == np.inf, NO_LOGARITHM)  # NaN: no rest for a class
+    refuse("table_log_prior", ~np.isfinite(tables.log_prior), NOT_FINITE)
+
+
+def _check_layout(
+    prefix: str, tables: Tables, schema: Schema, structure: Structure, expected: Mapping[str, ArrayLike]
+) -> None:
+    """Refuse tables of other attributes, values and parents than those of a schema and a structure, or of what else is expected."""
+    parents = [parent for of_one in structure.parents for parent in of_one]
+    by_structure: dict[str, ArrayLike] = {
         "attribute": structure.order,
         "n_values": schema.domain_sizes[list(structure.order)],
         "parent_starts": np.cumsum([0, *map(len, structure.parents)]),
         "parents": parents,
         "parent_sizes": schema.domain_sizes[parents],
-        "strides": np.concatenate([np.empty(0, np.int64), *strides]),
     }
-    for name, values in expected.items():
-        if not np.array_equal(tables[name], values):
-            raise InvalidArray(f"table_{name}", "does not follow from the schema and the structure")
-    vectors = typed(arrays, "table_vectors", np.float32, None, n_classes)
-    _check_hashes(tables, m, len(vectors))
-    _check_dense(tables, structure, n_classes)
-    for name, logs in (("dense", tables["dense"]), ("vectors", vectors)):
-        unusable = logs == np.inf if name == "vectors" else ~(logs < np.inf)  # NaN: no rest for a class
-        refuse(f"table_{name}", unusable, "holds what is no logarithm of a probability")
-    log_prior = typed(arrays, "table_log_prior", np.float64, n_classes)
-    refuse("table_log_prior", ~np.isfinite(log_prior), "holds a value that is not finite")
-    typed(arrays, "table_is_hierarchical", np.uint8, 1)
+    for name, values in (by_structure | dict(expected)).items():
+        if not np.array_equal(getattr(tables, name), values):
+            raise InvalidArray(f"{prefix}_{name}", "does not follow from the schema and the structure")
 
 
-def _check_hashes(tables: Mapping[str, Array], m: int, n_vectors: int) -> None:
+def _check_hashes(tables: kernels.LookupTables) -> None:
     """Hash tables of powers of two slots, of which one at least is empty: or else a search in them would not end."""
-    starts, shifts, words = tables["hash_starts"], tables["hash_shifts"], tables["hash_words"]
-    check_starts("table_hash_starts", starts, m, words.size)
-    if tables["dense_starts"].size != m or (np.diff(starts)[tables["dense_starts"] < 0] == 0).any():
+    starts, shifts, words, n_vectors = tables.hash_starts, tables.hash_shifts, tables.hash_words, len(tables.vectors)
+    check_starts("table_hash_starts", starts, shifts.size, words.size)
+    if (np.diff(starts)[tables.dense_starts < 0] == 0).any():
         raise InvalidArray("table_hash_starts", "leaves an attribute without a table")
     has_slots = np.diff(starts) > 0
-    fits = np.diff(starts)[has_slots] == 1 << np.maximum(58 - shifts[has_slots], 0) if shifts.size == m else np.zeros(1)
-    if shifts.size != m or ((shifts < 1) | (shifts > 63)).any() or not fits.all():
+    fits = np.diff(starts)[has_slots] == 1 << np.maximum(58 - shifts[has_slots], 0)
+    if ((shifts < 1) | (shifts > 63)).any() or not fits.all():
         raise InvalidArray("table_hash_shifts", "does not fit the sizes of the hash tables")
     is_full = words == np.uint64(2**64 - 1)
     if has_slots.any() and np.logical_and.reduceat(is_full, starts[:-1][has_slots]).any():
         raise InvalidArray("table_hash_words", "has a hash table without an empty slot")
     in_use = np.bitwise_count(words).astype(np.int64)
-    if not np.array_equal(tables["hash_ranks"], np.cumsum(in_use) - in_use) or int(in_use.sum()) != n_vectors:
+    if not np.array_equal(tables.hash_ranks, np.cumsum(in_use) - in_use) or int(in_use.sum()) != n_vectors:
         raise InvalidArray("table_hash_ranks", "points past the end of the vectors")
-    if tables["key_low"].size != n_vectors or tables["key_high"].size not in (0, n_vectors):
+    if tables.key_low.size != n_vectors or tables.key_high.size not in (0, n_vectors):
         raise InvalidArray("table_key_low", "is not as long as the vectors")
 
 
-def _check_dense(tables: Mapping[str, Array], structure: Structure, n_classes: int) -> None:
-    starts = tables["dense_starts"]
-    if starts.size != len(structure.order):
-        raise InvalidArray("table_dense_starts", "does not have one entry for each attribute")
-    radices = (tables["parent_sizes"] + 1).tolist()
-    for a, start in enumerate(starts.tolist()):
-        size = int(tables["n_values"][a]) * n_classes
-        for radix in radices[int(tables["parent_starts"][a]) : int(tables["parent_starts"][a + 1])]:
+def _check_dense(tables: kernels.LookupTables) -> None:
+    radices = (tables.parent_sizes + 1).tolist()
+    for a, start in enumerate(tables.dense_starts.tolist()):
+        size = int(tables.n_values[a]) * tables.log_prior.size
+        for radix in radices[int(tables.parent_starts[a]) : int(tables.parent_starts[a + 1])]:
             size *= radix  # of Python's integers, which do not overflow
-        if start != -1 and not 0 <= start <= start + size <= tables["dense"].size:
+        if start != -1 and not 0 <= start <= start + size <= tables.dense.size:
             raise InvalidArray("table_dense_starts", "points past the end of the dense tables")
+
+
+def _check_many_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
+    """Refuse tables of many classes that do not follow from a schema and a structure, or point past their ends."""
+    sizes, contexts = schema.domain_sizes[list(structure.order)], typed(arrays, "many_branch", np.int32).shape
+    shapes = {"root_log": (int(sizes.sum()),), "roots": sizes.shape, "child_starts": contexts, "child_ends": contexts}
+    shapes |= {"log_prior": (schema.n_classes,), "is_hierarchical": (1,)}
+    tables = ManyClassTables(
+        *(typed(arrays, f"many_{name}", dtype, *shapes.get(name, ())) for name, dtype in MANY_TYPES.items())
+    )
+    _check_layout("many", tables, schema, structure, {"value_starts": np.cumsum(sizes) - sizes})
+    n, past = tables.branch.size, "points past the end of the contexts"
+    refuse("many_roots", (tables.roots < 0) | (tables.roots >= n), past)
+    starts, ends = tables.child_starts, tables.child_ends
+    refuse("many_child_ends", (starts < 0) | (starts > ends) | (ends > n), past)
+    check_starts("many_pair_starts", tables.pair_starts, n, tables.pair_value.size)
+    for name, n_parts in (("rest", n), ("cell", tables.pair_value.size)):
+        classes, logs = getattr(tables, f"{name}_class"), getattr(tables, f"{name}_log")
+        for part in (classes, logs):
+            check_starts(f"many_{name}_starts", getattr(tables, f"{name}_starts"), n_parts, part.size)
+        refuse(f"many_{name}_class", classes >= schema.n_classes, NO_CODE)
+    for name in ("root_log", "rest_log", "cell_log"):
+        refuse(f"many_{name}", ~(getattr(tables, name) < np.inf), NO_LOGARITHM)
+    refuse("many_log_prior", ~np.isfinite(tables.log_prior), NOT_FINITE)
 
 
 def _check_tree(tree: ContextTree, level_sizes: list[int]) -> None:
@@ -160,7 +181,7 @@ def _check_tree(tree: ContextTree, level_sizes: list[int]) -> None:
         refuse(
             "tree_n_children", (parent < above) | (parent >= first), "leads to a node that is not of the level below"
         )
-        refuse("tree_branch", tree.branch[first:last] >= n_branches, "holds codes that there are none of")
+        refuse("tree_branch", tree.branch[first:last] >= n_branches, NO_CODE)
     refuse("tree_n_cells", np.diff(tree.cell_starts) == 0, "has a node without a cell")
-    refuse("tree_cell_value", tree.cell_value >= tree.n_values, "holds codes that there are none of")
+    refuse("tree_cell_value", tree.cell_value >= tree.n_values, NO_CODE)
     refuse("tree_cell_count", tree.cell_count > MOST_ROWS, "holds what is no number of rows")

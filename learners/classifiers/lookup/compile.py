@@ -10,7 +10,8 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.tables import log_joints, of_attribute
+from learners.classifiers.lookup.hash_tables import WORD, halves_of, ranks_of, slots_of, starts_of
+from learners.classifiers.lookup.tables import log_joints, log_prior_of, of_family
 from learners.classifiers.structure import Structure
 from learners.errors import FamilyTooLarge
 from learners.kernels.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, distinct_of, freeze, stacked
@@ -18,7 +19,6 @@ from learners.schema import Schema
 
 DENSE_FLOATS = 1 << 22
 DENSE_RATIO = 2
-WORD = 64
 SMALL_TABLE = 1 << 14
 BLOCK_FLOATS = 1 << 12
 BLOCK_ROWS = 1 << 16
@@ -41,24 +41,13 @@ def compile_tables(
 ) -> kernels.LookupTables:
     """Compile estimates into the arrays that `kernels.answer` reads.
 
-    Parameters
-    ----------
-    class_counts : (n_classes,) int64
-    trees, estimates : one per entry of `structure.order`
-        Those of a generator are in memory one after the other.
-    most_dense : int, optional
-        Numbers that a dense table may have; by default as many as the contexts that occurred are worth.
-
-    Raises
-    ------
-    FamilyTooLarge
-        If the contexts of an attribute cannot be numbered by 63 bits.
+    `class_counts` (n_classes,) int64; trees and estimates one per entry of `structure.order`: those of a generator are
+    in memory one after the other. A dense table has `most_dense` numbers at most, by default as many as the contexts
+    that occurred are worth. Raises FamilyTooLarge if the contexts of an attribute cannot be numbered by 63 bits.
     """
     sizes = [schema.domain_sizes[list(parents)].astype(np.int64) for parents in structure.parents]
     strides = [strides_of(schema, a, parents) for a, parents in zip(structure.order, structure.parents, strict=True)]
-    n_classes = class_counts.size
-    # Smoothing of one row, so that no class that occurred is ever impossible beforehand.
-    prior = np.log((class_counts + 1.0 / n_classes) / (class_counts.sum() + 1.0))
+    prior = log_prior_of(class_counts)
     is_hierarchical = np.zeros(1, np.uint8)
     n_values: list[int] = []
 
@@ -105,19 +94,18 @@ def _tables_of(
 ) -> kernels.LookupTables:
     """The forms of some attributes, one behind the other; the list is emptied, so that they are in memory once."""
     words = np.concatenate([np.empty(0, np.uint64), *(form.words for form in forms)])
-    ranks = np.cumsum(np.bitwise_count(words), dtype=np.int64) - np.bitwise_count(words)
     dense_sizes = np.array([form.dense.size for form in forms], np.int64)
-    hash_starts = _starts([form.words.size for form in forms])
+    hash_starts = starts_of([form.words.size for form in forms])
     hash_shifts = np.array([form.shift for form in forms], np.int64)
     dense = np.concatenate([np.empty(0, np.float32), *(form.dense for form in forms)])
     key_parts, vectors = [form.keys for form in forms], [form.vectors for form in forms]
     forms.clear()
     keys = stacked(key_parts, np.empty(0, np.int64))
-    is_wide = keys.size and int(keys.max()) >= 1 << 32
+    key_low, key_high = halves_of(keys)
     tables = kernels.LookupTables(
         attribute=np.array([structure.order[i] for i in members], np.int64),
         n_values=np.array(n_values, np.int64),
-        parent_starts=_starts([len(structure.parents[i]) for i in members]),
+        parent_starts=starts_of([len(structure.parents[i]) for i in members]),
         parents=np.array([p for i in members for p in structure.parents[i]], np.int64),
         parent_sizes=_joined([sizes[i] for i in members]),
         strides=_joined([strides[i] for i in members]),
@@ -126,19 +114,15 @@ def _tables_of(
         hash_starts=hash_starts,
         hash_shifts=hash_shifts,
         hash_words=words,
-        hash_ranks=ranks.astype(np.int32),
-        key_low=keys.astype(np.uint32),
-        key_high=(keys >> 32).astype(np.uint32) if is_wide else np.empty(0, np.uint32),
+        hash_ranks=ranks_of(words),
+        key_low=key_low,
+        key_high=key_high,
         vectors=stacked(vectors, np.empty((0, prior.size), np.float32)),
         log_prior=prior,
         is_hierarchical=is_hierarchical,
     )
     freeze(*tables)  # as when predicting: one compiled signature
     return tables
-
-
-def _starts(sizes: Sequence[int]) -> Integers:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _joined(parts: Sequence[Integers]) -> Integers:
@@ -235,14 +219,9 @@ def _dropped(context: Integers, size: int, stride: int) -> Integers:
 
 
 def _hashed(sparse: _Sparse) -> _Form:
-    """Rows in the order of their slots, of which at most half are in use."""
-    bits = max(WORD.bit_length() - 1, int(2 * sparse.keys.size - 1).bit_length())
-    owners = np.full(1 << bits, kernels.EMPTY, np.int32)
-    kernels.fill_hash(sparse.keys, 64 - bits, owners)
-    is_used = owners != kernels.EMPTY
-    order = owners[is_used]
-    words = np.packbits(is_used, bitorder="little").view("<u8").astype(np.uint64)
-    return _Form(np.empty(0, np.float32), words, 64 - bits, sparse.keys[order], sparse.vectors[order])
+    """Rows in the order of their slots."""
+    words, shift, order = slots_of(sparse.keys)
+    return _Form(np.empty(0, np.float32), words, shift, sparse.keys[order], sparse.vectors[order])
 
 
 def _dense_form(
@@ -257,9 +236,7 @@ def _dense_form(
         most = min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * hashed.vectors.size))
     if n_rows * n_classes > most:
         return None
-    attribute, parents = np.array([len(shape) - 1]), np.arange(tables.parents.size) - own.start
-    freeze(attribute, parents)
-    alone = of_attribute(tables, a)._replace(attribute=attribute, parents=parents)
+    alone = of_family(tables, a, len(shape) - 1)
     table = np.empty((n_rows, n_classes), np.float32)
     for first in range(0, n_rows, BLOCK_ROWS):
         x: Codes = np.array(np.unravel_index(np.arange(first, min(first + BLOCK_ROWS, n_rows)), shape)).astype(dtype)

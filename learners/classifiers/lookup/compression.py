@@ -18,19 +18,11 @@ NUMBERS = ("tree_n_children", "tree_n_cells", "tree_branch", "tree_cell_value", 
 
 
 class Contents(NamedTuple):
-    """The trees of a model with what is estimated at them.
-
-    Parameters
-    ----------
-    trees : tuple of ContextTree
-    estimates : tuple of Estimates
-    variances : tuple of (n_cells,) float64
-        Empty if there are none.
-    """
+    """The trees of a model with what is estimated at them."""
 
     trees: tuple[ContextTree, ...]
     estimates: tuple[Estimates, ...]
-    variances: tuple[Floats, ...]
+    variances: tuple[Floats, ...]  # tuple of (n_cells,) float64: empty if there are none
 
 
 def rounded(estimates: list[Estimates]) -> list[Estimates]:
@@ -113,18 +105,7 @@ def _float32(parts: Sequence[Floats]) -> Array:
 
 
 def unpack(arrays: Arrays, n_values: Sequence[int], hierarchical: Sequence[bool]) -> Contents:
-    """What `pack` was given.
-
-    Parameters
-    ----------
-    arrays : mapping
-    n_values, hierarchical : one per tree
-
-    Raises
-    ------
-    InvalidArray
-        If the arrays do not fit one another.
-    """
+    """What `pack` was given, the numbers and kinds being of each tree. Raises InvalidArray if arrays do not fit."""
     if "tree_levels" not in arrays:
         raise InvalidArray("tree_levels", "is missing: an earlier form of fewpass wrote this model. Train it again")
     levels = arrays["tree_levels"]

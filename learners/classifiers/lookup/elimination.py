@@ -24,61 +24,31 @@ BLOCK_CELLS = 1 << 20
 
 
 class Factor(NamedTuple):
-    """A function of the missing attributes in a scope and of the class, for each kind of row.
+    """A function of the missing attributes in a scope and of the class, for each kind of row."""
 
-    Attributes
-    ----------
-    scope : tuple of int
-        Ascending.
-    value : (n_classes, one axis for each attribute of the scope, n_kinds) float64
-    variance : like `value`, or None
-        Of the logarithm of each value.
-    kind : (n_rows,) int64
-        Rows that agree in the known attributes on which the function depends are of one kind.
-    """
-
-    scope: tuple[int, ...]
-    value: Floats
-    variance: Floats | None
+    scope: tuple[int, ...]  # ascending
+    value: Floats  # (n_classes, one axis for each attribute of the scope, n_kinds) float64
+    variance: Floats | None  # of the logarithm of each value
+    # (n_rows,) int64: rows that agree in the known attributes on which the function depends are of one kind.
     kind: Integers
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """How to answer rows in which the same attributes are missing.
+    """How to answer rows in which the same attributes are missing."""
 
-    Attributes
-    ----------
-    scopes : dict
-        The missing attributes of each family that matters.
-    complete : tuple of (int, int)
-        Stretches first..last-1 of families of which nothing is missing.
-    around : list of int
-        The known attributes in families of which something is missing.
-    order : tuple of int
-        In which the missing attributes are summed out.
-    n_cells : int
-        Numbers of each class in the widest sum.
-    """
-
-    scopes: dict[int, tuple[int, ...]]
-    complete: tuple[tuple[int, int], ...]
-    around: list[int]
-    order: tuple[int, ...]
-    n_cells: int
+    scopes: dict[int, tuple[int, ...]]  # the missing attributes of each family that matters
+    complete: tuple[tuple[int, int], ...]  # stretches first..last-1 of families of which nothing is missing
+    around: list[int]  # the known attributes in families of which something is missing
+    order: tuple[int, ...]  # in which the missing attributes are summed out
+    n_cells: int  # numbers of each class in the widest sum
 
 
 class Elimination:
     """Variable elimination in a compiled network.
 
-    Parameters
-    ----------
-    tables : LookupTables or ManyClassTables
-    structure : Structure
-    sizes : (n_attributes,) int64
-        Domains; a code that is not below its size is missing.
-    spread : LookupTables, optional
-        The variance of each log probability in its place.
+    A code that is not below its domain's size, of `sizes` (n_attributes,) int64, is missing. `spread` has the variance of
+    each log probability in its place.
 
     References
     ----------
@@ -91,21 +61,10 @@ class Elimination:
         self._families: dict[tuple[int, bool], Tables] = {}
 
     def log_joint(self, x: Codes) -> tuple[Floats, Floats]:
-        """Log P(class, what is known) of rows, and the variance of it.
+        """(n_rows, n_classes) float64: log P(class, what is known) of rows (n_attributes, n_rows), and its variance.
 
-        Parameters
-        ----------
-        x : (n_attributes, n_rows) codes
-
-        Returns
-        -------
-        (n_rows, n_classes) float64
-        (n_rows, n_classes) float64
-            To first order, the tables' entries taken for independent; zero without `spread`.
-
-        Notes
-        -----
-        Where the missing parents have more than `MOST_COMBINATIONS` and a sum would run over more than `MOST_CELLS` numbers, the
+        The variance is to first order, the tables' entries taken for independent; zero without `spread`. Where the
+        missing parents have more than `MOST_COMBINATIONS` and a sum would run over more than `MOST_CELLS` numbers, the
         contexts of as few attributes as it takes end at their first missing parent instead.
         """
         n_classes = self.tables.log_prior.size

@@ -19,13 +19,8 @@ Answer = Callable[[Codes], tuple[Floats, Floats]]
 class Completeness:
     """Finds the rows of a chunk that a table look-up alone does not answer.
 
-    Parameters
-    ----------
-    schema : Schema
-    needed : sequence of int
-        Attributes without which the look-ups of others are not right: parents, and what trees split on.
-    used : sequence of int
-        All attributes that the model looks at.
+    `needed` are the attributes without which the look-ups of others are not right: parents, and what trees split on; `used`
+    are all that the model looks at.
     """
 
     def __init__(self, schema: Schema, needed: Sequence[int], used: Sequence[int]) -> None:
@@ -41,20 +36,14 @@ class Completeness:
         self._log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.sizes.size + 2)))])
 
     def answer_incomplete(self, x: Codes, answer: Answer, log_evidence: Callable[[Codes], Floats], out: Floats) -> None:
-        """Answer the rows that lack something, in place of what stands there.
+        """Answer the rows of x (n_attributes, n_rows) that lack something, in their places of `out` (n_rows, n_classes).
 
-        A null is either a value, as in training, or hides a value for a reason that has nothing to do with the row. Which it is,
-        the row itself tells: the answer is the mean of both, weighted by how probable each makes the row, and beforehand alike.
+        A null is either a value, as in training, or hides a value for a reason that has nothing to do with the row.
+        Which it is, the row itself tells: the answer is the mean of both, weighted by how probable each makes the row,
+        and beforehand alike.
 
-        Parameters
-        ----------
-        x : (n_attributes, n_rows) codes
-        answer : callable
-            Gives of (n_attributes, m) codes the (m, n_classes) class probabilities, and the (m,) log probability of what is known.
-        log_evidence : callable
-            Gives the latter alone, of rows that lack nothing.
-        out : (n_rows, n_classes) float64
-            The answers of the look-ups.
+        `answer` gives of (n_attributes, m) codes the (m, n_classes) class probabilities, and the (m,) log probability
+        of what is known; `log_evidence` the latter alone, of rows that lack nothing.
         """
         marks = np.zeros(x.shape[1], np.uint8)
         mark_rows(x, self._limits, self.nullable, marks)

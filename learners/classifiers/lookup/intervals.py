@@ -29,12 +29,7 @@ def spread_tables(
 ) -> kernels.LookupTables:
     """Look-up tables of the variance of each log probability, in place of the log probability.
 
-    Parameters
-    ----------
-    schema, structure, class_counts, trees, estimates
-        As of `compile_tables`.
-    variances : sequence of (n_cells,) float64
-        Posterior variance of each probability.
+    Arguments as of `compile_tables`; `variances` of (n_cells,) float64 are the posterior variance of each probability.
     """
     spreads = [_log_variance(*entry) for entry in zip(trees, estimates, variances, strict=True)]
     tables = compile_tables(schema, structure, class_counts, trees, spreads)
@@ -57,26 +52,12 @@ def _log_variance(tree: ContextTree, estimates: Estimates, variance: Floats) -> 
 
 
 def credible_intervals(spread: Floats, probabilities: Floats, level: float) -> tuple[Floats, Floats]:
-    """The central interval of each P(y | x), by a normal approximation of its log odds.
+    """Low and high (n_rows, n_classes) of the central interval of each P(y | x), by a normal approximation of its log odds.
 
-    The logarithms of the probabilities in the product are taken for independent. To first order the log odds of class c then
-    have the variance S_c + Σ_j≠c (p_j / (1 - p_c))² S_j, with S_j the sum of the variances of class j.
-
-    Parameters
-    ----------
-    spread : (n_rows, n_classes) float64
-        The variance S_c of each log P(y, known).
-    probabilities : (n_rows, n_classes) float64
-    level : float
-        Posterior probability of the interval, between 0 and 1.
-
-    Returns
-    -------
-    low, high : (n_rows, n_classes) float64
-
-    Raises
-    ------
-    InvalidParameter
+    The logarithms of the probabilities in the product are taken for independent. To first order the log odds of class c
+    then have the variance S_c + Σ_j≠c (p_j / (1 - p_c))² S_j, with S_j the sum of the variances of class j, which is
+    `spread`: that of log P(y, known). The interval has the posterior probability `level`. Raises InvalidParameter
+    unless it is between 0 and 1.
     """
     if not 0 < level < 1:
         raise InvalidParameter("interval", level, "the probability of the interval, above 0 and below 1")

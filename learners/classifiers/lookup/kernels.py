@@ -26,46 +26,28 @@ class LookupTables(NamedTuple):
 
     Of a hash table only the slots in use have a row: bit i of word w says whether slot 64 w + i is one, and `hash_ranks[w]` is the
     row of the first of them. So slots are cheap, and a row holds nothing but a key and its vector.
-
-    Parameters
-    ----------
-    attribute, n_values : (m,) int64
-    parent_starts : (m + 1,) int64
-    parents, parent_sizes, strides : (sum of k,) int64
-        Attribute, domain size and place value of each parent.
-    dense_starts : (m,) int64
-        Where the dense table begins in `dense`; -1 without one.
-    dense : (n,) float32
-    hash_starts : (m + 1,) int64
-        Words of each attribute's hash table; none where it has a dense table.
-    hash_shifts : (m,) int64
-        64 minus the binary logarithm of the number of slots.
-    hash_words : (w,) uint64
-    hash_ranks : (w,) int32
-    key_low, key_high : (r,) uint32
-        Key context * (v + 1) + value, with value v for the context's rest; `key_high` is empty where all keys are below 2^32.
-    vectors : (r, C) float32
-    log_prior : (C,) float64
-    is_hierarchical : (1,) uint8
     """
 
-    attribute: Integers
-    n_values: Integers
-    parent_starts: Integers
+    attribute: Integers  # (m,) int64
+    n_values: Integers  # (m,) int64
+    parent_starts: Integers  # (m + 1,) int64
+    # parents, parent_sizes, strides (sum of k,) int64: attribute, domain size and place value of each parent.
     parents: Integers
     parent_sizes: Integers
     strides: Integers
-    dense_starts: Integers
-    dense: Float32s
-    hash_starts: Integers
-    hash_shifts: Integers
-    hash_words: Uint64s
-    hash_ranks: Int32s
+    dense_starts: Integers  # (m,) int64: where the dense table begins in `dense`; -1 without one
+    dense: Float32s  # (n,) float32
+    hash_starts: Integers  # (m + 1,) int64: words of each attribute's hash table; none where it has a dense table
+    hash_shifts: Integers  # (m,) int64: 64 minus the binary logarithm of the number of slots
+    hash_words: Uint64s  # (w,) uint64
+    hash_ranks: Int32s  # (w,) int32
+    # key_low, key_high (r,) uint32: key context * (v + 1) + value, with value v for the context's rest; `key_high` is
+    # empty where all keys are below 2^32.
     key_low: Uint32s
     key_high: Uint32s
-    vectors: Float32s
-    log_prior: Floats
-    is_hierarchical: Uint8s
+    vectors: Float32s  # (r, C) float32
+    log_prior: Floats  # (C,) float64
+    is_hierarchical: Uint8s  # (1,) uint8
 
 
 @inner_kernel

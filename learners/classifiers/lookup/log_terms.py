@@ -10,17 +10,10 @@ from learners.schema import Chunk
 
 
 def log_factors(tables: Tables, chunk: Chunk) -> Floats:
-    """Log P(x_i | y, parents of x_i) of every attribute, row and class.
+    """(n_attributes, n_rows, n_classes) float64: log P(x_i | y, parents of x_i), in the order of the schema.
 
-    Parameters
-    ----------
-    tables : LookupTables or ManyClassTables
-
-    Returns
-    -------
-    (n_attributes, n_rows, n_classes) float64
-        In the order of the schema; zero for an attribute that the network leaves out, is absent, or whose value
-        training never saw: it does not enter the product.
+    Zero for an attribute that the network leaves out, is absent, or whose value training never saw: it does not enter
+    the product.
     """
     factors = np.zeros((chunk.x.shape[0], chunk.n_rows, tables.log_prior.size))
     for a, attribute in enumerate(tables.attribute):

@@ -120,20 +120,10 @@ class LookupModel:
         return cls(schema, structure, class_counts, lambda: contents, tables, facts)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
-        """Class probabilities.
+        """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows.
 
-        An attribute whose value training never saw, or that is absent, is summed out (`Elimination`). A null is such a value or
-        hides one (`Completeness`).
-
-        Parameters
-        ----------
-        threads : int, optional
-            By default one per core for many rows.
-
-        Returns
-        -------
-        (n_rows, n_classes) float64
-            Each row sums to one.
+        An attribute whose value training never saw, or that is absent, is summed out (`Elimination`). A null is such a
+        value or hides one (`Completeness`).
         """
         out = np.empty((chunk.n_rows, self.schema.n_classes))
         in_parts(chunk.n_rows, threads, lambda first, last: probabilities(self._tables, chunk.x, first, last, out))
@@ -169,11 +159,9 @@ class LookupModel:
         return self._tables.log_prior
 
     def family_logs(self, family: int) -> Floats:
-        """Log P(value | class, parents) of an entry of the network's order: one row for each combination of codes of its parents and, fastest, its own.
+        """(n_combinations, n_classes) float64: log P(value | class, parents) of an entry of the network's order.
 
-        Returns
-        -------
-        (n_combinations, n_classes) float64
+        One row for each combination of codes of its parents and, fastest, its own.
         """
         members = [*self.network.parents[family], self.network.order[family]]
         return family_logs(self._tables, family, self.schema.domain_sizes[members].tolist(), self.schema.code_dtype)
@@ -191,21 +179,10 @@ class LookupModel:
         return spread_tables(self.schema, self.network, self.class_counts, self.trees, self.estimates, self.variances)
 
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
-        """Central credible intervals of the class probabilities; see `intervals.credible_intervals`.
+        """Central credible intervals of the class probabilities: low and high (n_rows, n_classes).
 
-        Parameters
-        ----------
-        level : float
-            Posterior probability of each interval.
-
-        Returns
-        -------
-        low, high : (n_rows, n_classes) float64
-
-        Raises
-        ------
-        InvalidParameter
-            If the level is none, the model has m-estimates, which have no posterior, or it has too many classes.
+        See `intervals.credible_intervals`. Raises InvalidParameter if the level is none, the model has m-estimates,
+        which have no posterior, or it has too many classes.
         """
         if self.schema.n_classes > FEW_CLASSES:
             reason = f"models of more than {FEW_CLASSES} classes have none, and this one has {self.schema.n_classes:,}"

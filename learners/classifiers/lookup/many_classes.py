@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
+from learners.classifiers.lookup.hash_tables import starts_of
 from learners.classifiers.lookup.many_kernels import ManyClassTables
+from learners.classifiers.lookup.tables import log_prior_of
 from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Array, Codes, Float32s, Floats, Int32s, Integers, freeze
 from learners.schema import Schema
@@ -31,19 +33,11 @@ class _Contexts(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where the estimates of trees go, whatever they are.
+    """Where the estimates of trees go, whatever they are."""
 
-    Parameters
-    ----------
-    tables : ManyClassTables
-        Without logarithms.
-    trees : tuple of ContextTree
-    nodes, cells : tuple of (n,) int64
-        Of each tree, in the order of `rest_log` and `cell_log`.
-    """
-
-    tables: ManyClassTables
+    tables: ManyClassTables  # without logarithms
     trees: tuple[ContextTree, ...]
+    # nodes, cells tuples of (n,) int64: of each tree, in the order of `rest_log` and `cell_log`.
     nodes: tuple[Integers, ...]
     cells: tuple[Integers, ...]
 
@@ -69,21 +63,15 @@ def compile_many(
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
 ) -> ManyClassTables:
-    """Compile estimates into the arrays that `many_kernels.answer` reads.
+    """Compile estimates into the arrays that `many_kernels.answer` reads; arguments as of `compile_tables`.
 
     Their size follows the cells of the trees, not contexts times classes.
-
-    Parameters
-    ----------
-    class_counts : (n_classes,) int64
-    trees, estimates : one per entry of `structure.order`
     """
     return layout_of(schema, structure, class_counts, trees).filled(estimates)
 
 
 def layout_of(schema: Schema, structure: Structure, class_counts: Integers, trees: Sequence[ContextTree]) -> Layout:
     """Where estimates go; parameters as of `compile_many`."""
-    n_classes = class_counts.size
     parts = [_contexts(tree) for tree in trees]
     sizes = np.array([part.branch.size for part in parts], np.int64)
     first = np.cumsum(sizes) - sizes
@@ -92,32 +80,27 @@ def layout_of(schema: Schema, structure: Structure, class_counts: Integers, tree
     tables = ManyClassTables(
         attribute=np.array(structure.order, np.int64),
         n_values=np.array([tree.n_values for tree in trees], np.int64),
-        parent_starts=_starts([len(of_one) for of_one in structure.parents]),
+        parent_starts=starts_of([len(of_one) for of_one in structure.parents]),
         parents=np.array(parents, np.int64),
         parent_sizes=schema.domain_sizes[parents].astype(np.int64),
-        value_starts=_starts([tree.n_values for tree in trees])[:-1],
+        value_starts=starts_of([tree.n_values for tree in trees])[:-1],
         root_log=nothing,
         roots=first,
         child_starts=_joined([part.child_starts + start for part, start in zip(parts, first, strict=True)], np.int64),
         child_ends=_joined([part.child_ends + start for part, start in zip(parts, first, strict=True)], np.int64),
         branch=_joined([part.branch for part in parts], np.int32),
-        rest_starts=_starts(_joined([part.n_rests for part in parts], np.int64)),
+        rest_starts=starts_of(_joined([part.n_rests for part in parts], np.int64)),
         rest_class=_joined([part.rest_class for part in parts], np.uint16),
         rest_log=nothing,
-        pair_starts=_starts(_joined([part.n_pairs for part in parts], np.int64)),
+        pair_starts=starts_of(_joined([part.n_pairs for part in parts], np.int64)),
         pair_value=_joined([part.pair_value for part in parts], np.int32),
-        cell_starts=_starts(_joined([part.n_cells for part in parts], np.int64)),
+        cell_starts=starts_of(_joined([part.n_cells for part in parts], np.int64)),
         cell_class=_joined([part.cell_class for part in parts], np.uint16),
         cell_log=nothing,
-        # Smoothing of one row, so that no class that occurred is ever impossible beforehand.
-        log_prior=np.log((class_counts + 1.0 / n_classes) / (class_counts.sum() + 1.0)),
+        log_prior=log_prior_of(class_counts),
         is_hierarchical=np.zeros(1, np.uint8),
     )
     return Layout(tables, tuple(trees), tuple(part.node for part in parts), tuple(part.cell for part in parts))
-
-
-def _starts(sizes: Sequence[int] | Integers) -> Integers:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _joined(parts: Sequence[Array], dtype: type) -> Array:

@@ -18,60 +18,33 @@ class ManyClassTables(NamedTuple):
     A context is a path of values of the parents, whatever the class. Contexts of an attribute are numbered level by level, those
     below one another in the order of their values; the first is that of no parent. A context lists the classes that have been
     there with what their rest is worth, and of each value that it has seen the classes that had it.
-
-    Parameters
-    ----------
-    attribute : (m,) int64
-    n_values : (m,) int64
-    parent_starts : (m + 1,) int64
-    parents, parent_sizes : (sum of k,) int64
-    value_starts : (m,) int64
-        Where the logarithms of the root's probabilities of an attribute begin in `root_log`.
-    root_log : (sum of v,) float32
-    roots : (m,) int64
-        The first context of each attribute.
-    child_starts, child_ends : (n,) int64
-        Contexts with one parent more.
-    branch : (n,) int32
-        Value of the last parent; -1 at roots.
-    rest_starts : (n + 1,) int64
-        Ranges of `rest_class` and `rest_log`.
-    rest_class : (r,) uint16
-    rest_log : (r,) float32
-        If hierarchical, the logarithm of what the level above is multiplied by for a value that the class has not had here;
-        else of the probability itself.
-    pair_starts : (n + 1,) int64
-        Ranges of values seen.
-    pair_value : (p,) int32, ascending within a context
-    cell_starts : (p + 1,) int64
-        Ranges of `cell_class` and `cell_log`.
-    cell_class : (q,) uint16
-    cell_log : (q,) float32
-    log_prior : (C,) float64
-    is_hierarchical : (1,) uint8
     """
 
-    attribute: Integers
-    n_values: Integers
-    parent_starts: Integers
-    parents: Integers
-    parent_sizes: Integers
+    attribute: Integers  # (m,) int64
+    n_values: Integers  # (m,) int64
+    parent_starts: Integers  # (m + 1,) int64
+    parents: Integers  # (sum of k,) int64
+    parent_sizes: Integers  # (sum of k,) int64
+    # (m,) int64: where the logarithms of the root's probabilities of an attribute begin in `root_log`.
     value_starts: Integers
-    root_log: Float32s
-    roots: Integers
+    root_log: Float32s  # (sum of v,) float32
+    roots: Integers  # (m,) int64: the first context of each attribute
+    # child_starts, child_ends (n,) int64: contexts with one parent more.
     child_starts: Integers
     child_ends: Integers
-    branch: Int32s
-    rest_starts: Integers
-    rest_class: Codes
+    branch: Int32s  # (n,) int32: value of the last parent; -1 at roots
+    rest_starts: Integers  # (n + 1,) int64: ranges of `rest_class` and `rest_log`
+    rest_class: Codes  # (r,) uint16
+    # (r,) float32: if hierarchical, the logarithm of what the level above is multiplied by for a value that the class
+    # has not had here; else of the probability itself.
     rest_log: Float32s
-    pair_starts: Integers
-    pair_value: Int32s
-    cell_starts: Integers
-    cell_class: Codes
-    cell_log: Float32s
-    log_prior: Floats
-    is_hierarchical: Uint8s
+    pair_starts: Integers  # (n + 1,) int64: ranges of values seen
+    pair_value: Int32s  # (p,) int32, ascending within a context
+    cell_starts: Integers  # (p + 1,) int64: ranges of `cell_class` and `cell_log`
+    cell_class: Codes  # (q,) uint16
+    cell_log: Float32s  # (q,) float32
+    log_prior: Floats  # (C,) float64
+    is_hierarchical: Uint8s  # (1,) uint8
 
 
 @kernel

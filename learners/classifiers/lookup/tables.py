@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from learners.classifiers.lookup import kernels, many_kernels
-from learners.kernels.arrays import Array, Codes, Floats, freeze
+from learners.kernels.arrays import Array, Codes, Floats, Integers, freeze
 from learners.passes.engine import available_cores
 
 Tables = kernels.LookupTables | many_kernels.ManyClassTables
@@ -28,6 +28,11 @@ BY_ATTRIBUTE = {
     "hash_starts": 2,
     "hash_shifts": 1,
 }
+
+
+def log_prior_of(class_counts: Integers) -> Floats:
+    """(n_classes,) float64: log shares of the classes, smoothed by one row: no class that occurred is impossible beforehand."""
+    return np.log((class_counts + 1.0 / class_counts.size) / (class_counts.sum() + 1.0))
 
 
 def of_entries(tables: Tables, first: int, last: int) -> Tables:
@@ -62,20 +67,10 @@ def of_family(tables: Tables, a: int, n_parents: int) -> Tables:
 
 
 def family_logs(tables: Tables, a: int, shape: Sequence[int], dtype: type[np.uint8] | type[np.uint16]) -> Floats:
-    """Log P(value | class, parents) of attribute a, back-off resolved, for all codes of its parents and its own below `shape`.
+    """Log P(value | class, parents) of attribute a, back-off resolved, for all codes of its parents and its own.
 
-    Parameters
-    ----------
-    tables : LookupTables or ManyClassTables
-    shape : sequence of int
-        How many codes of each parent, and last of the attribute.
-    dtype
-        Of the schema's codes.
-
-    Returns
-    -------
-    (product of shape, n_classes) float64
-        The attribute's own code varies fastest.
+    (product of shape, n_classes) float64; `shape` is how many codes of each parent, and last of the attribute, whose
+    own varies fastest. dtype is that of the schema's codes.
     """
     n_cells = math.prod(shape)
     codes: Codes = np.indices(shape).reshape(len(shape), n_cells).astype(dtype)
@@ -86,16 +81,9 @@ def family_logs(tables: Tables, a: int, shape: Sequence[int], dtype: type[np.uin
 
 
 def log_joints(tables: Tables, x: Codes, first: int, last: int, out: Floats) -> None:
-    """Log P(class, attributes); an attribute whose value training never saw counts for no class.
+    """Fill rows first..last-1 of `out` (n, n_classes) float64 with log P(class, attributes) of x (n_attributes, n).
 
-    Parameters
-    ----------
-    tables : LookupTables or ManyClassTables
-    x : (n_attributes, n) uint8 or uint16
-    first, last : int
-        Rows to answer.
-    out : (n, n_classes) float64
-        To be filled in these rows.
+    An attribute whose value training never saw counts for no class.
     """
     _answer(tables, x, first, last, False, out)
 
@@ -105,10 +93,11 @@ def probabilities(tables: Tables, x: Codes, first: int, last: int, out: Floats) 
     _answer(tables, x, first, last, True, out)
 
 
-def in_parts(n_rows: int, threads: int | None, answer: Callable[[int, int], object]) -> None:
-    """Answer rows first..last-1, many of them on several threads, by default one per core."""
-    n_parts = n_rows // PARALLEL_ROWS
-    n_parts = n_parts and min(n_parts, threads or available_cores())
+def in_parts(
+    n_rows: int, threads: int | None, answer: Callable[[int, int], object], least: int = PARALLEL_ROWS
+) -> None:
+    """Answer rows first..last-1, on several threads, by default one per core, where each has at least so many rows."""
+    n_parts = min(n_rows // least, threads or available_cores())
     if n_parts <= 1:
         answer(0, n_rows)
         return

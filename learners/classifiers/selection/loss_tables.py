@@ -10,7 +10,7 @@ import numpy as np
 
 from learners.classifiers.estimates.backoff import BLOCK_CELLS, best_concentration, mixed, telling_levels, totals_of
 from learners.classifiers.estimates.context_tree import Level, Levels
-from learners.classifiers.lookup.kernels import EMPTY, fill_hash
+from learners.classifiers.lookup.hash_tables import halves_of, ranks_of, slots_of, starts_of
 from learners.classifiers.selection import selection_kernels as kernels
 from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Float32s, Floats, Int32s, Integers, Uint64s, distinct_of, freeze, stacked
@@ -20,27 +20,15 @@ M = 1.0
 """The pseudo-count of m-estimates, and of every root (Martínez et al. 2016, section 4)."""
 
 DENSE_ROWS = 1 << 14
-WORD = 64
 
 
 class Measure(NamedTuple):
-    """What losses are measured with.
+    """What losses are measured with."""
 
-    Parameters
-    ----------
-    structure : Structure
-        Without the last parents that tell nothing, if these are dropped.
-    tables : LossTables
-    digest : str
-        Of the counts behind the tables.
-    mixes : bool
-        Whether the estimates of a context are mixed with those of the context without its last parent.
-    """
-
-    structure: Structure
+    structure: Structure  # without the last parents that tell nothing, if these are dropped
     tables: kernels.LossTables
-    digest: str
-    mixes: bool
+    digest: str  # of the counts behind the tables
+    mixes: bool  # whether the estimates of a context are mixed with those of the context without its last parent
 
 
 class _Entry(NamedTuple):
@@ -62,20 +50,13 @@ def measure(
     mixes: bool = True,
     prunes: bool = False,
 ) -> Measure:
-    """The tables of leave-one-out losses.
+    """The tables of leave-one-out losses of kDB with the largest k.
 
-    Parameters
-    ----------
-    structure : Structure
-        Of kDB with the largest k.
-    grown : iterable of Levels
-        One per entry of `structure.order`, from all the rows that will be measured. Each is emptied before the next is asked for.
-    class_counts : (n_classes,) int64
-    mixes : bool
-        Whether the estimates of a context are mixed with those of the context without its last parent, as those of hierarchical
-        Dirichlet processes are. m-estimates are not; where contexts have a handful of rows they choose fewer parents.
-    prunes : bool
-        Whether each attribute loses its last parents that tell nothing of it beyond those before.
+    `grown` has one per entry of `structure.order`, from all the rows that will be measured; each is emptied before the
+    next is asked for. `class_counts` (n_classes,) int64. With `mixes`, the estimates of a context are mixed with those
+    of the context without its last parent, as those of hierarchical Dirichlet processes are. m-estimates are not; where
+    contexts have a handful of rows they choose fewer parents. With `prunes`, each attribute loses its last parents that
+    tell nothing of it beyond those before.
     """
     digest = hashlib.sha256(class_counts.tobytes())
     parents, of_attributes, n_values = [], list[list[_Entry]](), []
@@ -102,17 +83,10 @@ def _add_counts(digest: hashlib._Hash, grown: Levels) -> None:
 
 
 def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -> Iterator[_Entry]:
-    """Estimates of every level below the root, with and without a row.
+    """Estimates of every level below the root, with and without a row, of parents with domain sizes; `grown` is emptied.
 
-    Parameters
-    ----------
-    grown : Levels
-        Of which none are left then.
-    sizes : sequence of int
-        Domain sizes of the parents.
-    mixes : bool
-        Whether each level mixes its frequencies with the estimate of the level above, by the concentration that predicts the rows
-        best when each is left out. If not: m-estimates, as Martínez et al. have them.
+    With `mixes` each level mixes its frequencies with the estimate of the level above, by the concentration that
+    predicts the rows best when each is left out. If not: m-estimates, as Martínez et al. have them.
     """
     n_values = grown.n_values
     root = grown.levels.pop(0)
@@ -177,15 +151,8 @@ def _spread(
 ) -> _Estimates:
     """Estimates of the classes that have not been in a context, or not with a value: from those of the level above.
 
-    Parameters
-    ----------
-    keys : (r,) int64
-    size : int
-        Domain size of the last parent.
-    contexts : (n,) int64
-        Ascending.
-    rest : (n, C) float64
-        What is left of each class for values it has not been seen with in the context; NaN if it has not been there.
+    `keys` (r,) int64; `size` is the last parent's domain; `contexts` (n,) int64 ascend. `rest` (n, C) float64 is what
+    is left of each class for values it has not been seen with in the context; NaN if it has not been there.
     """
     spread = np.empty((keys.size, rest.shape[1]))
     for first in range(0, keys.size, BLOCK_CELLS):
@@ -212,30 +179,17 @@ def _slots(keys: Integers, n_keys: int | None) -> _Slots:
     """Of so many keys that there could be; None if they are too many for a dense table."""
     if n_keys is not None:
         return _Slots(True, np.empty(0, np.uint64), 0, np.empty(0, np.int64), n_keys, keys)
-    bits = max(WORD.bit_length() - 1, int(2 * keys.size).bit_length())
-    owners = np.full(1 << bits, EMPTY, np.int32)
-    fill_hash(keys, WORD - bits, owners)
-    is_used = owners != EMPTY
-    order = owners[is_used]
-    words = np.packbits(is_used, bitorder="little").view("<u8").astype(np.uint64)
+    words, shift, order = slots_of(keys)
     place = np.empty(order.size, np.int32)
     place[order] = np.arange(order.size, dtype=np.int32)
-    return _Slots(False, words, WORD - bits, keys[order], order.size, place)
+    return _Slots(False, words, shift, keys[order], order.size, place)
 
 
 def _entry(slots: _Slots, probability: Floats, row: Integers, label: Int32s, left_out: Floats) -> _Entry:
-    """What the kernels read of a level.
+    """What the kernels read of a level. Of two classes what the kernel adds are the log odds of the wrong class.
 
-    Of two classes what the kernel adds are the log odds of the wrong class.
-
-    Parameters
-    ----------
-    probability : (r, C) float64
-        From all rows.
-    row, label : (m,)
-        Of each cell; other classes have no rows.
-    left_out : (m,) float64
-        Of the class of a row that is left out.
+    `probability` (r, C) float64 is from all rows; `row` and `label` (m,) are of each cell, and other classes have no
+    rows; `left_out` (m,) float64 is that of the class of a row that is left out.
     """
     log_probability, log_left_out = (np.zeros((slots.n_rows, probability.shape[1]), np.float32) for _ in range(2))
     for first in range(0, len(probability), BLOCK_CELLS):
@@ -262,10 +216,9 @@ def _tables(
     dense_sizes = np.array([len(entry.log_probability) if entry.is_dense else 0 for entry in entries], np.int64)
     words = np.concatenate([np.empty(0, np.uint64), *(entry.words for entry in entries)])
     keys = np.concatenate([np.empty(0, np.int64), *(entry.keys for entry in entries)])
-    is_wide = keys.size and int(keys.max()) >= 1 << 32
-    low, high = keys.astype(np.uint32), (keys >> 32).astype(np.uint32) if is_wide else np.empty(0, np.uint32)
+    low, high = halves_of(keys)
     is_dense = np.array([entry.is_dense for entry in entries], np.uint8)
-    hash_starts = _starts([entry.words.size for entry in entries])
+    hash_starts = starts_of([entry.words.size for entry in entries])
     hash_shifts = np.array([entry.shift for entry in entries], np.int64)
     ordered = sorted(entries, key=lambda entry: not entry.is_dense)
     logs, left_out = [entry.log_probability for entry in ordered], [entry.left_out for entry in ordered]
@@ -275,8 +228,8 @@ def _tables(
     tables = kernels.LossTables(
         attribute=np.array(structure.order, np.int64),
         n_values=np.array(n_values, np.int64),
-        parent_starts=_starts([len(parents) for parents in structure.parents]),
-        level_starts=_starts(n_levels),
+        parent_starts=starts_of([len(parents) for parents in structure.parents]),
+        level_starts=starts_of(n_levels),
         parents=np.array([p for parents in structure.parents for p in parents], np.int64),
         parent_sizes=np.array([schema.domain_sizes[p] for parents in structure.parents for p in parents], np.int64),
         is_dense=is_dense,
@@ -285,7 +238,7 @@ def _tables(
         hash_starts=hash_starts,
         hash_shifts=hash_shifts,
         hash_words=words,
-        hash_ranks=_ranks(words),
+        hash_ranks=ranks_of(words),
         key_low=low,
         key_high=high,
         log_probability=stacked(logs, none),
@@ -295,13 +248,3 @@ def _tables(
     )
     freeze(*tables)
     return tables
-
-
-def _ranks(words: Uint64s) -> Int32s:
-    """The row of the first used slot of each word."""
-    n_used = np.bitwise_count(words)
-    return (np.cumsum(n_used, dtype=np.int64) - n_used).astype(np.int32)
-
-
-def _starts(sizes: Sequence[int]) -> Integers:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

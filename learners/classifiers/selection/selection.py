@@ -18,20 +18,11 @@ LOSSES = ("squared", "zero-one")
 
 @dataclass(frozen=True)
 class Selection:
-    """What the selection pass found.
+    """What the selection pass found."""
 
-    Parameters
-    ----------
-    n_attributes : int
-        How many of the first attributes of the order to use.
-    k : int
-        How many of the first parents of each to use.
-    mean_loss : (k + 1, n + 1) float64
-        Mean leave-one-out loss for each number of parents and each prefix of the order.
-    """
-
-    n_attributes: int
-    k: int
+    n_attributes: int  # how many of the first attributes of the order to use
+    k: int  # how many of the first parents of each to use
+    # (k + 1, n + 1) float64: mean leave-one-out loss for each number of parents and each prefix of the order.
     mean_loss: Floats
 
 
@@ -132,10 +123,7 @@ class PrefixLosses:
     def best(self) -> Selection:
         """The prefix and the number of parents of least loss; of equally good ones fewer attributes, then fewer parents.
 
-        Raises
-        ------
-        EmptyStatistic
-            If no rows were measured.
+        Raises EmptyStatistic if no rows were measured.
         """
         if not self.n_rows:
             raise EmptyStatistic("No rows were measured, so no prefix can be chosen.")

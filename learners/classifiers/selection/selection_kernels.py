@@ -20,48 +20,30 @@ class LossTables(NamedTuple):
     Entry e = level_starts[a] + l is attribute a with its first l parents. A key is the number, in mixed radix, of the codes of the
     parents and of the attribute itself. Where `is_dense[e]`, key j has row row_starts[e] + j, else its row is found by a hash
     table at hash_starts[e], as in `kernels.LookupTables`; a key that has none has the row of the level above.
-
-    Parameters
-    ----------
-    attribute, n_values : (m,) int64
-    parent_starts, level_starts : (m + 1,) int64
-    parents, parent_sizes : (sum of k,) int64
-    is_dense : (n_entries,) uint8
-    row_starts : (n_entries,) int64
-        Of dense entries.
-    n_dense : (1,) int64
-        Rows of all dense entries, after which those of hash tables come.
-    hash_starts : (n_entries + 1,) int64
-    hash_shifts : (n_entries,) int64
-    hash_words : (w,) uint64
-    hash_ranks : (w,) int32
-    key_low, key_high : (r - n_dense,) uint32
-        `key_high` is empty where all keys are below 2^32.
-    log_probability : (r, C) float32
-        log P(value | class, parents) from all rows; with two classes log P(of the other class) - left_out instead.
-    left_out : (r, C) float32
-        The same for the class of the row itself, without that row; (0, 2) with two classes.
-    log_prior, log_prior_left_out : (C,) float32
-        Of the other classes and of the row's own, without the row.
     """
 
-    attribute: Integers
-    n_values: Integers
-    parent_starts: Integers
-    level_starts: Integers
-    parents: Integers
-    parent_sizes: Integers
-    is_dense: Uint8s
-    row_starts: Integers
-    n_dense: Integers
-    hash_starts: Integers
-    hash_shifts: Integers
-    hash_words: Uint64s
-    hash_ranks: Int32s
+    attribute: Integers  # (m,) int64
+    n_values: Integers  # (m,) int64
+    parent_starts: Integers  # (m + 1,) int64
+    level_starts: Integers  # (m + 1,) int64
+    parents: Integers  # (sum of k,) int64
+    parent_sizes: Integers  # (sum of k,) int64
+    is_dense: Uint8s  # (n_entries,) uint8
+    row_starts: Integers  # (n_entries,) int64: of dense entries
+    n_dense: Integers  # (1,) int64: rows of all dense entries, after which those of hash tables come
+    hash_starts: Integers  # (n_entries + 1,) int64
+    hash_shifts: Integers  # (n_entries,) int64
+    hash_words: Uint64s  # (w,) uint64
+    hash_ranks: Int32s  # (w,) int32
+    # key_low, key_high (r - n_dense,) uint32: `key_high` is empty where all keys are below 2^32.
     key_low: Uint32s
     key_high: Uint32s
+    # (r, C) float32: log P(value | class, parents) from all rows; with two classes log P(of the other class) - left_out
+    # instead.
     log_probability: Float32s
+    # (r, C) float32: the same for the class of the row itself, without that row; (0, 2) with two classes.
     left_out: Float32s
+    # log_prior, log_prior_left_out (C,) float32: of the other classes and of the row's own, without the row.
     log_prior: Float32s
     log_prior_left_out: Float32s
 

@@ -40,20 +40,12 @@ class Boosters:
     """Trees that correct an ensemble.
 
     The score of a class is share · (log p of the ensemble) + Σ weight_j · (margin of booster j).
-
-    Parameters
-    ----------
-    share : float
-    weights : tuple of float
-    boosters : tuple of xgboost.Booster
-    facts : dict
-        Rounds used and tried, weights, and log losses of rows left out, by name.
     """
 
     share: float
     weights: tuple[float, ...]
     boosters: tuple[Any, ...]
-    facts: dict[str, object]
+    facts: dict[str, object]  # rounds used and tried, weights, and log losses of rows left out, by name
 
     def correction(self, schema: Schema) -> Correction | None:
         """As a model keeps it; None if the ensemble's share alone has changed."""
@@ -166,14 +158,9 @@ class _Way:
 
 
 def is_done(losses: list[float], least: float) -> bool:
-    """Whether more rounds pay no more, or cannot come near a loss that is already had.
+    """Whether more rounds pay no more, or cannot come near the least loss of all ways and of the ensemble.
 
-    Parameters
-    ----------
-    losses : list of float
-        Of rows left out, before the first round and after each.
-    least : float
-        The least loss of all ways and of the ensemble.
+    Losses are those of rows left out, before the first round and after each.
     """
     done = len(losses) - 1
     if done >= MOST_ROUNDS or done - int(np.argmin(losses)) >= PATIENCE:
@@ -191,17 +178,9 @@ def is_done(losses: list[float], least: float) -> bool:
 def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, advance: Advance) -> Boosters | None:
     """Boost trees from the scores of an ensemble and trees from nothing, and pool both; None where neither helps.
 
-    Rounds and weights are chosen on rows left out; no rounds and weights of zero are allowed. Every booster has one thread,
-    on which XGBoost's sums depend; the ways and the final boosters run side by side.
-
-    Parameters
-    ----------
-    rows : Chunk
-        In any order.
-    scores : (n, n_classes) float64
-        Log probabilities by the ensemble, each row left out.
-    seed, threads : int
-    advance : callable
+    Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in any order. Rounds
+    and weights are chosen on rows left out; no rounds and weights of zero are allowed. Every booster has one thread, on
+    which XGBoost's sums depend; the ways and the final boosters run side by side.
     """
     if rows.n_rows < 2 * N_FOLDS:
         return None

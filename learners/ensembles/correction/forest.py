@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from learners.ensembles.correction.forest_kernels import WORD, Forest
-from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays, Mask, freeze
+from learners.models.array_checks import refuse, typed
 from learners.schema import Schema
 
 MAX_DEPTH = 16
@@ -28,14 +28,7 @@ DTYPES = {
 
 
 def flat_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float]) -> Forest:
-    """The trees of several boosters, each booster's leaves times its weight.
-
-    Parameters
-    ----------
-    schema : Schema
-        By whose codes they were trained; see `CodeTable`.
-    boosters : sequence of xgboost.Booster
-    """
+    """The trees of several xgboost.Booster, by a schema's codes (`CodeTable`); each one's leaves times its weight."""
     parts: dict[str, list[Any]] = {name: [] for name in DTYPES}
     n_nodes = n_leaves = n_words = 0
     for booster, weight in zip(boosters, weights, strict=True):
@@ -130,43 +123,28 @@ def forest_of_arrays(schema: Schema, arrays: Arrays) -> Forest:
 
 
 def check_forest(schema: Schema, arrays: Arrays) -> None:
-    """Refuse arrays that a kernel would follow beyond their ends.
-
-    Raises
-    ------
-    InvalidArray
-        Naming the array.
-    """
-    for name, dtype in DTYPES.items():
-        array = arrays.get(f"forest_{name}")
-        if array is None and name == "left_shares":
-            continue
-        if array is None or array.dtype != dtype or array.ndim != 1:
-            raise InvalidArray(f"forest_{name}", f"is not one row of {np.dtype(dtype)}")
-    forest = Forest(**{name: arrays.get(f"forest_{name}", np.empty(0, dtype)) for name, dtype in DTYPES.items()})
-    n_trees = forest.depths.size
-    if any(part.size != n_trees for part in (forest.labels, forest.node_starts, forest.leaf_starts)):
-        raise InvalidArray("forest_depths", "describes another number of trees than the others")
-    if ((forest.depths < 0) | (forest.depths > MAX_DEPTH)).any():
-        raise InvalidArray("forest_depths", f"holds a value that is not a depth from 0 to {MAX_DEPTH}")
-    if ((forest.labels < 0) | (forest.labels >= schema.n_classes)).any():
-        raise InvalidArray("forest_labels", "names classes that are not in the schema")
-    n_leaves = np.int64(1) << forest.depths
-    for name, starts, sizes, end in (
-        ("node_starts", forest.node_starts, n_leaves - 1, forest.attributes.size),
-        ("leaf_starts", forest.leaf_starts, n_leaves, forest.leaves.size),
+    """Refuse arrays that a kernel would follow beyond their ends. Raises InvalidArray, naming the array."""
+    parts = {name: typed(arrays, f"forest_{name}", dtype) for name, dtype in DTYPES.items() if name != "left_shares"}
+    n_trees, n_splits = parts["depths"].size, parts["attributes"].size
+    for name in ("labels", "node_starts", "leaf_starts"):
+        typed(arrays, f"forest_{name}", np.int64, n_trees)
+    depths, labels = parts["depths"], parts["labels"]
+    refuse("forest_depths", (depths < 0) | (depths > MAX_DEPTH), f"holds what is no depth from 0 to {MAX_DEPTH}")
+    refuse("forest_labels", (labels < 0) | (labels >= schema.n_classes), "names classes that are not in the schema")
+    attributes = parts["attributes"].astype(np.int64)
+    is_unknown = (attributes < 0) | (attributes >= schema.n_attributes)
+    refuse("forest_attributes", is_unknown, "names attributes that are not in the schema")
+    typed(arrays, "forest_word_starts", np.int32, n_splits)
+    n_leaves = np.int64(1) << depths
+    for name, sizes, end in (
+        ("node_starts", n_leaves - 1, n_splits),
+        ("leaf_starts", n_leaves, parts["leaves"].size),
+        ("word_starts", schema.domain_sizes[attributes] // WORD + 1, parts["words"].size),
     ):
-        if ((starts < 0) | (starts + sizes > end)).any():
-            raise InvalidArray(f"forest_{name}", "points past the end of the trees")
-    attributes, starts = forest.attributes.astype(np.int64), forest.word_starts.astype(np.int64)
-    if starts.size != attributes.size or ((attributes < 0) | (attributes >= max(1, schema.n_attributes))).any():
-        raise InvalidArray("forest_attributes", "names attributes that are not in the schema")
-    if attributes.size:
-        sizes = schema.domain_sizes[attributes] // WORD + 1
-        if ((starts < 0) | (starts + sizes > forest.words.size)).any():
-            raise InvalidArray("forest_word_starts", "points past the end of the words")
-    shares = forest.left_shares
-    if "forest_left_shares" in arrays and (shares.size != attributes.size or not ((shares >= 0) & (shares <= 1)).all()):
-        raise InvalidArray("forest_left_shares", "does not hold a share from 0 to 1 for each split")
-    if not np.isfinite(forest.leaves).all():
-        raise InvalidArray("forest_leaves", "holds a value that is not finite")
+        refuse(
+            f"forest_{name}", (parts[name] < 0) | (parts[name] > end - sizes), "points past the end of what it divides"
+        )
+    if "forest_left_shares" in arrays:
+        shares = typed(arrays, "forest_left_shares", np.float32, n_splits)
+        refuse("forest_left_shares", ~((shares >= 0) & (shares <= 1)), "holds what is no share from 0 to 1")
+    refuse("forest_leaves", ~np.isfinite(parts["leaves"]), "holds a value that is not finite")

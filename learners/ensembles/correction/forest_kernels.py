@@ -14,32 +14,20 @@ WORD = 64
 
 
 class Forest(NamedTuple):
-    """Trees of a few levels, each complete: a leaf higher up fills all places below it. All arrays read-only.
+    """Trees of a few levels, each complete: a leaf higher up fills all places below it. All arrays read-only."""
 
-    Parameters
-    ----------
-    depths : (n_trees,) int64
-    labels : (n_trees,) int64
-        The class whose score each tree adds to.
-    node_starts, leaf_starts : (n_trees,) int64
-        Where the 2^depth - 1 splits and the 2^depth leaves of each begin; the children of split i are 2i + 1 and 2i + 2.
-    attributes : (n_nodes,) int32
-    word_starts : (n_nodes,) int32
-        Where the words of each split begin, of which bit c tells whether code c goes left.
-    words : (n_words,) uint64
-    leaves : (n_leaves,) float64
-    left_shares : (n_nodes,) float32
-        The share of the training rows of each split that went left, by XGBoost's weights.
-    """
-
-    depths: Array
-    labels: Array
+    depths: Array  # (n_trees,) int64
+    labels: Array  # (n_trees,) int64: the class whose score each tree adds to
+    # node_starts, leaf_starts (n_trees,) int64: where the 2^depth - 1 splits and the 2^depth leaves of each begin; the
+    # children of split i are 2i + 1 and 2i + 2.
     node_starts: Array
     leaf_starts: Array
-    attributes: Array
+    attributes: Array  # (n_nodes,) int32
+    # (n_nodes,) int32: where the words of each split begin, of which bit c tells whether code c goes left.
     word_starts: Array
-    words: Array
-    leaves: Array
+    words: Array  # (n_words,) uint64
+    leaves: Array  # (n_leaves,) float64
+    # (n_nodes,) float32: the share of the training rows of each split that went left, by XGBoost's weights.
     left_shares: Array
 
 

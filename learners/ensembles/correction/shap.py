@@ -14,12 +14,7 @@ from learners.schema import Chunk, Schema
 def shap_terms(
     schema: Schema, boosters: Sequence[Uint8s], weights: Sequence[float], chunk: Chunk
 ) -> tuple[Floats, Floats]:
-    """SHAP values of the boosters' margins, weighted and summed.
-
-    Returns
-    -------
-    bias : (n_classes,) float64
-    values : (n_attributes, n_rows, n_classes) float64
+    """(n_classes,) bias and (n_attributes, n_rows, n_classes) SHAP values of the boosters' margins, weighted and summed.
 
     References
     ----------

@@ -53,14 +53,7 @@ class CompiledPool(NamedTuple):
 
 
 def compile_pool(schema: Schema, class_counts: Integers, pool: Pool) -> CompiledPool:
-    """The families in use and their tables; the trees are taken out of the pool.
-
-    Parameters
-    ----------
-    schema : Schema
-        Of the views.
-    class_counts : (n_classes,) int64
-    """
+    """The families in use and their tables, by a schema of views; the trees are taken out of the pool."""
     dense, vectors = [], []
     for family, weights, levels in _in_use(pool):
         spread = _compiled(schema, class_counts, [family], [(levels.tree, levels.spreads(*weights))])

@@ -11,20 +11,11 @@ from learners.kernels.arrays import Codes, Floats
 
 
 def pooled_deviations(spreads: Sequence[Tables], x: Codes, n_classes: int) -> Floats:
-    """The standard deviation of the pooled score of each class.
+    """(n_rows, n_classes) float64: the standard deviation of each class's pooled score, of codes x (n_views, n_rows).
 
-    Within a member the terms are taken for independent. All members have learned from the same rows, so their errors are
-    taken for one: the standard deviations of the members' scores add.
-
-    Parameters
-    ----------
-    spreads : sequence of LookupTables
-        For each member the variances of its weighted terms.
-    x : (n_views, n_rows) codes
-
-    Returns
-    -------
-    (n_rows, n_classes) float64
+    `spreads` are for each member the variances of its weighted terms. Within a member the terms are taken for
+    independent. All members have learned from the same rows, so their errors are taken for one: the standard deviations
+    of the members' scores add.
     """
     deviation = np.zeros((x.shape[1], n_classes))
     of_member = np.empty_like(deviation)

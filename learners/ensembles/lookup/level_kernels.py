@@ -14,38 +14,20 @@ ODD = np.uint64(0x9E3779B97F4A7C15)  # of Fibonacci hashing (Knuth, volume 3, se
 
 
 class LevelTree(NamedTuple):
-    """A context tree with the tables of its hierarchical Dirichlet process; arrays as of `ContextTree`.
+    """A context tree with the tables of its hierarchical Dirichlet process; arrays as of `ContextTree`."""
 
-    Parameters
-    ----------
-    child_starts : (n_nodes + 1,) int32
-        Ranges of the children of each node, ascending by branch.
-    branch : (n_nodes,) int32
-    cell_starts : (n_nodes + 1,) int32
-    cell_value : (n_cells,) int32
-    cell_parent : (n_cells,) int32
-    rows : (n_cells,) int64
-    customers : (n_cells,) float64
-        Rows at the deepest level, expected tables of the children above it.
-    node_rows, node_customers : (n_nodes,) float64
-        Their sums.
-    level_starts : (n_levels + 1,) int64
-    concentration : (n_levels,) float64
-        Of the nodes of each level.
-    n_values : int
-    """
-
-    child_starts: Array
-    branch: Array
-    cell_starts: Array
-    cell_value: Array
-    cell_parent: Array
-    rows: Array
-    customers: Array
+    child_starts: Array  # (n_nodes + 1,) int32: ranges of the children of each node, ascending by branch
+    branch: Array  # (n_nodes,) int32
+    cell_starts: Array  # (n_nodes + 1,) int32
+    cell_value: Array  # (n_cells,) int32
+    cell_parent: Array  # (n_cells,) int32
+    rows: Array  # (n_cells,) int64
+    customers: Array  # (n_cells,) float64: rows at the deepest level, expected tables of the children above it
+    # node_rows, node_customers (n_nodes,) float64: their sums.
     node_rows: Array
     node_customers: Array
-    level_starts: Array
-    concentration: Array
+    level_starts: Array  # (n_levels + 1,) int64
+    concentration: Array  # (n_levels,) float64: of the nodes of each level
     n_values: int
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from learners.classifiers.estimates.context_tree import Averaged, ContextTree, Estimates
@@ -41,11 +39,7 @@ def with_parents(tree: ContextTree, k: int) -> ContextTree:
 class Levels:
     """A context tree with its solution, half as large as the two.
 
-    Parameters
-    ----------
-    arrays : LevelTree
-    parent_sizes : (k,) int64
-        The domains of the parents, whose levels follow those of root and class.
+    `parent_sizes` (k,) int64 are the domains of the parents, whose levels follow those of root and class.
 
     References
     ----------
@@ -61,9 +55,9 @@ class Levels:
         return self.parent_sizes.size
 
     @classmethod
-    def solved(cls, tree: ContextTree, parent_sizes: Integers, check: Callable[[], object] = lambda: None) -> Levels:
+    def solved(cls, tree: ContextTree, parent_sizes: Integers) -> Levels:
         """Solve a tree."""
-        solution = hdp_map_solution(tree, HDPParameters(), check, MOST_SWEEPS, TOLERANCE)
+        solution = hdp_map_solution(tree, HDPParameters(), MOST_SWEEPS, TOLERANCE)
         n_levels = tree.level_starts.size - 1
         concentration = np.full(n_levels, ROOT_CONCENTRATION)
         concentration[1:] = solution.concentrations[: n_levels - 1]
@@ -123,18 +117,10 @@ class Levels:
         )
 
     def log_probabilities(self, family: Family, rows: Chunk, log_p: Float32s, leave_out: bool) -> None:
-        """Log P(value | class, first j parents) of rows.
+        """Log P(value | class, first j parents) of rows, by views, and of the family of the tree, with all its parents.
 
-        Parameters
-        ----------
-        family : Family
-            That the tree is of, with all its parents.
-        rows : Chunk
-            By views.
-        log_p : (n_rows, k + 1, n_classes) float32, or (n_rows, k + 1, 1) of each row's own class, if it is left out
-            Gets the result; any strides.
-        leave_out : bool
-            Whether each row, one that was counted, is left out of its own class.
+        Fills `log_p`, of any strides: (n_rows, k + 1, n_classes) float32. With `leave_out` each row, one that was
+        counted, is left out of its own class, and the array may be (n_rows, k + 1, 1) of that class.
         """
         y = rows.y if leave_out and rows.y is not None else frozen(np.empty(0, rows.x.dtype))
         parents = np.array(family.parents, np.int64)

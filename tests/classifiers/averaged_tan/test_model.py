@@ -157,7 +157,7 @@ def test_the_learner_makes_one_pass_after_the_schema_and_the_model_is_read_again
     assert sum(edge["rank"] for edge in model.structure()["edges"]) == 2
     assert model.tables()["edges"].num_rows == 3
     for name, change, reason in (
-        ("ratios", lambda a: a[:-1], "does not have the"),
+        ("ratios", lambda a: a[:-1], "is float64 of shape"),
         ("alone", lambda a: a * np.nan, "holds a value that is not finite"),
         ("log_weights", lambda a: np.arange(a.size, dtype=float), "is not symmetric"),
     ):

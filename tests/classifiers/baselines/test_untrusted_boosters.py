@@ -60,8 +60,8 @@ def serialised(told: dict) -> np.ndarray:
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_what_was_trained_is_taken(n_classes: int) -> None:
     model = trained(n_classes)
-    check_booster(model.schema, "booster", model.to_arrays()[1]["booster"])
-    check_booster(model.schema, "booster", serialised(document(model)))
+    check_booster(model.schema, "booster", model.to_arrays()[1])
+    check_booster(model.schema, "booster", {"booster": serialised(document(model))})
     assert load_model(*model.to_arrays(), is_trusted=False).schema == model.schema
 
 

@@ -16,7 +16,7 @@ from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup import lookup
 from learners.classifiers.lookup.checks import check_arrays
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.lookup.many_checks import TYPES
+from learners.classifiers.lookup.many_kernels import ManyClassTables
 from learners.counts.families.family_counts import FamilyCounts
 from learners.errors import InvalidArray, InvalidParameter, SchemaError
 from learners.kernels.arrays import Array, Arrays
@@ -125,7 +125,7 @@ def refused(change: Callable[[Array], Array], name: str, says: str) -> None:
         ("cell_starts", -1, "ascend"),
         ("rest_log", np.nan, "no logarithm"),
         ("cell_log", np.inf, "no logarithm"),
-        ("log_prior", np.nan, "no finite number"),
+        ("log_prior", np.nan, "not finite"),
         ("value_starts", 9, "does not follow"),
     ],
 )
@@ -137,7 +137,7 @@ def test_damaged_tables_are_refused(name: str, value: float, says: str) -> None:
     refused(first, name, f"many_{name}.*{says}")
 
 
-@pytest.mark.parametrize("name", sorted(TYPES))
+@pytest.mark.parametrize("name", sorted(ManyClassTables._fields))
 def test_tables_of_another_type_or_length_are_refused(name: str) -> None:
     refused(lambda array: array.astype(np.complex128), name, f"many_{name}.*complex128")
     refused(lambda array: array[:-1], name, "many_")

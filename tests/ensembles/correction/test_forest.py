@@ -12,6 +12,7 @@ import pytest
 from learners.classifiers.baselines.boosted import CodeTable
 from learners.ensembles.correction.forest import check_forest, flat_forest, forest_of_arrays
 from learners.ensembles.correction.forest_kernels import add_expected_scores, add_scores
+from learners.errors import InvalidArray
 from tests import strategies
 from tests.naive import ensembles as naive
 
@@ -82,6 +83,9 @@ def test_trees_without_shares_answer_as_they_did(n_classes):
     arrays = {f"forest_{name}": array for name, array in flat_forest(schema, boosters, WEIGHTS)._asdict().items()}
     del arrays["forest_left_shares"]
     check_forest(schema, arrays)
+    for name in ("node_starts", "leaf_starts"):
+        with pytest.raises(InvalidArray, match=f"forest_{name}.*points past the end"):
+            check_forest(schema, arrays | {f"forest_{name}": np.full_like(arrays[f"forest_{name}"], 2**63 - 1)})
     forest = forest_of_arrays(schema, arrays)
     x = np.where(np.random.default_rng(4).random(x.shape) < 0.4, schema.domain_sizes[:, np.newaxis], x).astype(x.dtype)
     whole = scores_of(forest, schema, x, is_expected=True)
