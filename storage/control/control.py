@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ from storage.errors import (
 from storage.files.permissions import create_private
 
 BUSY_TIMEOUT_S = 15.0
+POLL_S = 0.01
 # So long a machine that has vanished, without a word to its connections, is waited for; in seconds and milliseconds.
 WAITS = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2} | {
     "tcp_user_timeout": 15_000
@@ -204,11 +206,24 @@ def _engine(url: URL) -> Engine:
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     # The driver must not begin transactions on its own: it would begin them late, and commit before DDL.
     connection.isolation_level = None
-    connection.execute("PRAGMA journal_mode = WAL")
+    _write_ahead(connection)
     # FULL: what has been acknowledged survives a power cut. NORMAL would lose the last transactions.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Keep changes in a log of their own. While another process sets up a new database SQLite refuses to, without waiting."""
+    ends_at = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > ends_at:
+                raise
+        time.sleep(POLL_S)
 
 
 def _begin_sqlite(connection: Connection) -> None:

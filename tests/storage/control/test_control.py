@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sqlite3
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -159,6 +161,20 @@ with open_control(sys.argv[1], root=sys.argv[2]) as control:
     for _ in range(40):
         new_version(control)
 """
+
+
+def test_opening_waits_for_another_process_that_sets_up_the_database(tmp_path):
+    """SQLite answers at once that it is locked when a log is to be begun, whatever the timeout."""
+    path = tmp_path / "control.sqlite"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("CREATE TABLE other (a)")
+        with pytest.raises(sqlite3.OperationalError, match="locked"), contextlib.closing(sqlite3.connect(path)) as own:
+            own.execute("PRAGMA journal_mode = WAL")
+        timer = threading.Timer(0.2, other.execute, ["COMMIT"])
+        timer.start()
+        open_control(f"sqlite:///{path}").close()
+        timer.join()
 
 
 def test_two_processes_open_migrate_and_write_at_once(layout, control):
