@@ -17,14 +17,14 @@ from learners.classifiers.lookup.incomplete import Completeness
 from learners.classifiers.lookup.intervals import credible_intervals
 from learners.classifiers.lookup.log_terms import log_factors
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.lookup.tables import Tables, family_logs, in_parts, log_joints, of_entries, probabilities
+from learners.classifiers.lookup.tables import Tables, family_logs, in_parts, log_joints, of_entries
 from learners.ensembles import describe
 from learners.ensembles.correction.forest import forest_of_arrays
-from learners.ensembles.correction.forest_kernels import Forest, add_expected_scores, add_scores
+from learners.ensembles.correction.forest_kernels import Forest, add_scores
 from learners.ensembles.correction.shap import shap_terms
 from learners.ensembles.joints import LEAST, Joints
 from learners.ensembles.lookup.intervals import pooled_deviations
-from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze
+from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze, frozen
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.views import Views
 
@@ -97,10 +97,13 @@ class EnsembleModel:
         context and a missing split sends a row both ways, weighs as `Joints.share_of_ensemble` says; that of the joint
         members, which sum out what is missing, weighs the rest. A null is a value or hides one (`Completeness`).
         """
-        out = np.empty((chunk.n_rows, self.schema.n_classes))
-        in_parts(chunk.n_rows, threads, lambda i, j: self._predict(chunk.x[:, i:j], out[i:j]))
-        self._completeness.answer_incomplete(chunk.x, self.answer_known, self.joints.log_evidence, out)
-        return out
+
+        def look_up(x: Codes) -> Floats:
+            out = np.empty((x.shape[1], self.schema.n_classes))
+            in_parts(x.shape[1], threads, lambda i, j: self._answer_alone(frozen(x[:, i:j]), out[i:j]))
+            return out
+
+        return self._completeness.answers(chunk.x, look_up, self.answer_known, self.joints.log_evidence)
 
     @property
     def joint(self) -> LookupModel:
@@ -119,26 +122,18 @@ class EnsembleModel:
 
     def _answers_of_both(self, x: Codes) -> tuple[Floats, Floats, Floats, Floats]:
         """The share of the ensemble, log probabilities by the ensemble and by each joint member, log P(known)."""
-        own = np.ascontiguousarray(x)
-        scores = np.empty((x.shape[1], self.schema.n_classes))
-        log_joints(self._tables, self.views.chunk(Chunk(own, None)).x, 0, x.shape[1], scores)
-        if self.correction is not None:
-            add_expected_scores(self.correction.forest, own, self.schema.domain_sizes, scores)
-        kernels.normalize_rows(scores, self._tables.log_prior, np.empty(x.shape[1]))
-        of_joints, log_evidence = self.joints.answer_known(own)
-        return self.joints.share_of_ensemble(own), np.log(np.maximum(scores, LEAST)), of_joints, log_evidence
+        x = frozen(x)
+        ensemble = np.empty((x.shape[1], self.schema.n_classes))
+        self._answer_alone(x, ensemble)
+        of_joints, log_evidence = self.joints.answer_known(x)
+        return self.joints.share_of_ensemble(x), np.log(np.maximum(ensemble, LEAST)), of_joints, log_evidence
 
-    def _predict(self, x: Array, out: Floats) -> None:
-        x = np.ascontiguousarray(x)
-        x.setflags(write=False)
-        n = x.shape[1]
-        by_views = self.views.chunk(Chunk(x, None)).x
-        if self.correction is None:
-            probabilities(self._tables, by_views, 0, n, out)
-            return
-        log_joints(self._tables, by_views, 0, n, out)
-        add_scores(self.correction.forest, x, 0, n, out)
-        kernels.normalize_rows(out, self._tables.log_prior, np.empty(n))
+    def _answer_alone(self, x: Codes, out: Floats) -> None:
+        """The class probabilities by tables and trees, without the joint members."""
+        log_joints(self._tables, self.views.chunk(Chunk(x, None)).x, 0, x.shape[1], out)
+        if self.correction is not None:
+            add_scores(self.correction.forest, x, self.schema.domain_sizes, out)
+        kernels.normalize_rows(out, self._tables.log_prior, np.empty(x.shape[1]))
 
     def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
         """The terms whose sum is the score of a class: (n_classes,) the prior, (n_attributes, n_rows, n_classes) the rest.

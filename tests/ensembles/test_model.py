@@ -132,9 +132,9 @@ def test_the_flat_trees_are_those_of_xgboost(n_classes):
     model = trained(n_classes=n_classes)
     correction = model.correction
     assert correction is not None, "two numbers that matter together need one"
-    chunk = chunk_for(model, drop=("b",))
+    chunk = chunk_for(model)
     scores = np.zeros((chunk.n_rows, n_classes))
-    add_scores(correction.forest, chunk.x, 0, chunk.n_rows, scores)
+    add_scores(correction.forest, chunk.x, model.schema.domain_sizes, scores)
     codes = CodeTable(model.schema)
     rows = xgboost.DMatrix(codes.features(chunk.x), feature_types=codes.feature_types, enable_categorical=True)
     expected = np.zeros_like(scores)

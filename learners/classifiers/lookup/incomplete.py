@@ -13,7 +13,9 @@ from learners.schema import Schema
 
 LACKS_PARENT, HAS_NULL = 1, 2
 
+LookUp = Callable[[Codes], Floats]
 Answer = Callable[[Codes], tuple[Floats, Floats]]
+Evidence = Callable[[Codes], Floats]
 
 
 class Completeness:
@@ -35,36 +37,44 @@ class Completeness:
         self._limits, self.nullable = limits, nullable
         self._log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.sizes.size + 2)))])
 
-    def answer_incomplete(self, x: Codes, answer: Answer, log_evidence: Callable[[Codes], Floats], out: Floats) -> None:
-        """Answer the rows of x (n_attributes, n_rows) that lack something, in their places of `out` (n_rows, n_classes).
+    def answers(self, x: Codes, look_up: LookUp, answer_known: Answer, log_evidence: Evidence) -> Floats:
+        """(n_rows, n_classes) class probabilities of x (n_attributes, n_rows): whole rows by looking up, others by more.
 
         A null is either a value, as in training, or hides a value for a reason that has nothing to do with the row.
         Which it is, the row itself tells: the answer is the mean of both, weighted by how probable each makes the row,
         and beforehand alike.
 
-        `answer` gives of (n_attributes, m) codes the (m, n_classes) class probabilities, and the (m,) log probability
-        of what is known; `log_evidence` the latter alone, of rows that lack nothing.
+        Of (n_attributes, m) codes `look_up` gives the (m, n_classes) probabilities where nothing is lacking, `answer_known`
+        those of any rows with the (m,) log probability of what is known, `log_evidence` the latter alone of whole rows.
         """
         marks = np.zeros(x.shape[1], np.uint8)
         mark_rows(x, self._limits, self.nullable, marks)
         if not marks.any():
-            return
-        of_value = np.empty(x.shape[1])
+            return look_up(x)
         lacking, whole = np.flatnonzero(marks & LACKS_PARENT), np.flatnonzero(marks == HAS_NULL)
+        of_value = np.empty(x.shape[1])
         if lacking.size:
-            out[lacking], of_value[lacking] = answer(frozen(x[:, lacking]))
+            found, of_value[lacking] = answer_known(frozen(x[:, lacking]))
+            out = np.empty((x.shape[1], found.shape[1]))
+            out[lacking] = found
+            others = np.flatnonzero(marks & LACKS_PARENT == 0)
+            if others.size:
+                out[others] = look_up(frozen(x[:, others]))
+        else:
+            out = look_up(x)
         if whole.size:
             of_value[whole] = log_evidence(frozen(x[:, whole]))
         with_null = np.flatnonzero(marks & HAS_NULL)
         if not with_null.size:
-            return
+            return out
         own = x[:, with_null]
         is_null = (own == 0) & self.nullable[:, np.newaxis]
-        hidden, of_hidden = answer(frozen(np.where(is_null, self.sizes[:, np.newaxis], own).astype(own.dtype)))
+        hidden, of_hidden = answer_known(frozen(np.where(is_null, self.sizes[:, np.newaxis], own).astype(own.dtype)))
         n, s = (own < self.sizes[:, np.newaxis])[self._used].sum(axis=0), is_null.sum(axis=0)
         log_odds = of_value[with_null] - of_hidden - self._log_hidden(s, n)
         weight = 1 / (1 + np.exp(-np.clip(log_odds, -700, 700)))[:, np.newaxis]
         out[with_null] = weight * out[with_null] + (1 - weight) * hidden
+        return out
 
     def _log_hidden(self, s: Integers, n: Integers) -> Floats:
         """Log probability that just these s of n values are hidden, where their share is as likely one as another: s! (n - s)! / (n + 1)!."""

@@ -125,10 +125,13 @@ class LookupModel:
         An attribute whose value training never saw, or that is absent, is summed out (`Elimination`). A null is such a
         value or hides one (`Completeness`).
         """
-        out = np.empty((chunk.n_rows, self.schema.n_classes))
-        in_parts(chunk.n_rows, threads, lambda first, last: probabilities(self._tables, chunk.x, first, last, out))
-        self._completeness.answer_incomplete(chunk.x, self.answer_known, self.log_evidence, out)
-        return out
+
+        def look_up(x: Codes) -> Floats:
+            out = np.empty((x.shape[1], self.schema.n_classes))
+            in_parts(x.shape[1], threads, lambda first, last: probabilities(self._tables, x, first, last, out))
+            return out
+
+        return self._completeness.answers(chunk.x, look_up, self.answer_known, self.log_evidence)
 
     @cached_property
     def _completeness(self) -> Completeness:

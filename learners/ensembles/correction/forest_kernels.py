@@ -32,36 +32,12 @@ class Forest(NamedTuple):
 
 
 @kernel
-def add_scores(forest, x, first, last, scores):  # x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1
+def add_scores(forest, x, sizes, scores):
     """Add each tree's leaf to the score of its class, tree by tree in order.
 
-    Many rows go down together level by level, so that the processor waits for the splits of several at once.
-    """
-    attributes, word_starts, words = forest.attributes, forest.word_starts, forest.words
-    places = np.zeros(BLOCK_ROWS, np.int64)
-    for begin in range(first, last, BLOCK_ROWS):
-        end = min(begin + BLOCK_ROWS, last)
-        for tree in range(forest.depths.size):
-            depth, label, nodes = forest.depths[tree], forest.labels[tree], forest.node_starts[tree]
-            leaves = forest.leaf_starts[tree] - (np.int64(1) << depth) + 1
-            for _ in range(depth):
-                for row in range(begin, end):
-                    place = places[row - begin]
-                    node = nodes + place
-                    code = np.int64(x[attributes[node], row])
-                    word = words[word_starts[node] + (code >> 6)]
-                    goes_left = np.int64((word >> np.uint64(code & 63)) & np.uint64(1))
-                    places[row - begin] = 2 * place + 2 - goes_left
-            for row in range(begin, end):
-                scores[row, label] += forest.leaves[leaves + places[row - begin]]
-                places[row - begin] = 0
-
-
-@kernel
-def add_expected_scores(forest, x, sizes, scores):
-    """As `add_scores`, of all rows; where a split's attribute is missing a row goes both ways, in the shares of the training rows.
-
-    x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64.
+    x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64. Many rows go
+    down together level by level, so that the processor waits for the splits of several at once; a row that lacks the
+    attribute of a split on its way goes both ways, in the shares of the training rows.
 
     Quinlan (1993), C4.5: Programs for machine learning, chapter 3.
     """
