@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.lookup.tables import Tables, log_joints, of_entries, of_family
+from learners.classifiers.lookup.tables import Tables, log_joints, of_entries, of_family, without_prior
 from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze, frozen
 
@@ -149,10 +149,10 @@ class Elimination:
 def _complete_families(tables: Tables, x: Codes, plan: _Plan) -> Floats:
     """(n_rows, n_classes): the prior's term and those of the families of which nothing is missing."""
     total = np.tile(tables.log_prior, (x.shape[1], 1))
-    found = np.empty_like(total)
+    terms, found = without_prior(tables), np.empty_like(total)
     for first, last in plan.complete:
-        log_joints(of_entries(tables, first, last), x, 0, x.shape[1], found)
-        total += found - tables.log_prior
+        log_joints(of_entries(terms, first, last), x, 0, x.shape[1], found)
+        total += found
     return total
 
 

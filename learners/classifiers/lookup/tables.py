@@ -41,11 +41,16 @@ def of_entries(tables: Tables, first: int, last: int) -> Tables:
     return tables._replace(**{name: getattr(tables, name)[first : last + BY_ATTRIBUTE[name] - 1] for name in own})
 
 
-def of_attribute(tables: Tables, a: int) -> Tables:
-    """Tables that answer by attribute a of `tables` alone: without the others, and without the prior."""
+def without_prior(tables: Tables) -> Tables:
+    """Tables that answer the terms of the attributes alone."""
     no_prior = np.zeros(tables.log_prior.size)
     freeze(no_prior)  # as in a model, so that nothing is compiled again
-    return of_entries(tables, a, a + 1)._replace(log_prior=no_prior)
+    return tables._replace(log_prior=no_prior)
+
+
+def of_attribute(tables: Tables, a: int) -> Tables:
+    """Tables that answer by attribute a of `tables` alone: without the others, and without the prior."""
+    return without_prior(of_entries(tables, a, a + 1))
 
 
 def of_family(tables: Tables, a: int, n_parents: int) -> Tables:
