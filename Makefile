@@ -42,6 +42,7 @@ screenshots: $(READY) browser
 # What takes minutes of killing and waiting, and so is not in `make test`.
 faults: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m faults
+	FEWPASS_TEST_EDGES=1 $(BIN)/python -m pytest tests/service/http/test_schemathesis.py
 
 # The tests beside MLflow, a generator of clients, pgmpy and pyAgrum, in environments of their own: they ask for other
 # releases than our pins, or bring much else.

@@ -14,7 +14,7 @@ from learners.estimators.arguments import with_checks
 from learners.estimators.circuits import RENAMED
 from learners.estimators.classifier import Classifier
 from learners.estimators.constructors import COMMON
-from learners.evaluation.model_report import ModelReport, column_counts, report_of
+from learners.evaluation.model_report import ModelReport
 from learners.models.model import Model
 from learners.orders.formats.network_files import chosen_format
 from learners.passes.sources.source import Source
@@ -95,14 +95,15 @@ class Kept:
         return Plots(self)
 
     def _report_numbers(self, X: Any, y: Any) -> ModelReport:
-        from service.product.inference.scoring import probabilities_of
+        from service.product.inference.scoring import measure
 
         check_is_fitted(self, "model_")
         model: Model = vars(self)["model_"]
         if model.schema.target is None:
             raise NoClass
-        counted = column_counts(model)
-        return report_of(model, *probabilities_of(model, self._rows_to_measure(X, y), counted=counted), counted)
+        report = measure(model, self._rows_to_measure(X, y), is_reported=True).report
+        assert report is not None
+        return report
 
     def _rows_to_measure(self, X: Any, y: Any) -> Source:
         """Rows with their classes under the name that the model has for them."""

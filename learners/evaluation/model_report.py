@@ -17,7 +17,6 @@ from learners.evaluation.metrics import (
     losses_of_class_shares,
     metrics_of,
     reliability,
-    scores_of_rows,
 )
 from learners.kernels.arrays import Integers
 from learners.models.model import Model
@@ -126,17 +125,6 @@ def column_counts(model: Model) -> ColumnCounts:
     names = [attribute.name for attribute in model.schema.attributes]
     telling = [share.column for share in _shares(model, names)] or names
     return ColumnCounts(model, telling[:MOST_COLUMNS] if model.schema.n_classes <= MOST_CLASSES else [])
-
-
-def report_of(model: Model, probabilities: ArrayLike, y: ArrayLike, counted: ColumnCounts | None = None) -> ModelReport:
-    """The report of a model on rows that it has answered.
-
-    `probabilities`: (n, n_classes) float64.
-    `y`, (n,) integers: codes of the true classes.
-    `counted`: of the same rows.
-    Raises EmptyData without rows.
-    """
-    return report_of_scores(model, [scores_of_rows(probabilities, y)], y, counted)
 
 
 def report_of_scores(

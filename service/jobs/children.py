@@ -11,6 +11,7 @@ import pickle
 import queue
 import resource
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -42,6 +43,27 @@ NOT_ITS_OWN = {ORPHANED, -signal.SIGTERM, -signal.SIGINT, 255}
 Report = Callable[[JSONObject], None]
 
 is_child = False  # whether this process is one
+
+
+class SocketFolder:
+    """The folder of the sockets of this process's children: of a process that ends or is replaced without finalizers.
+
+    Its name is short, as the path of a socket may have about a hundred characters.
+    """
+
+    _own: tempfile.TemporaryDirectory[str] | None = None
+
+    @classmethod
+    def begin(cls) -> None:
+        """Make the folder; all temporary files of the process are in it."""
+        cls._own = tempfile.TemporaryDirectory(prefix="fp-", ignore_cleanup_errors=True)
+        tempfile.tempdir = cls._own.name
+
+    @classmethod
+    def end(cls) -> None:
+        """Remove it, if there is one; right before the process ends."""
+        if cls._own is not None:
+            cls._own.cleanup()
 
 
 class ChildGone(Exception):

@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -15,7 +14,7 @@ from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
 from service.jobs import workflows
 from service.jobs.budget import Budget
-from service.jobs.children import Children
+from service.jobs.children import Children, SocketFolder
 from service.jobs.leases import LOCKS, LeaseKeeper
 from service.jobs.limits import budget_of
 from service.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, JobQueue
@@ -80,9 +79,7 @@ def run(
     """
     settings, url, locks = workspace.settings, workspace.control_url, workspace.layout.root / LOCKS
     log = structlog.get_logger("worker")
-    # Of the sockets of its children, too: this process ends without the finalizers that would remove them.
-    temporary = tempfile.TemporaryDirectory(prefix="fewpass-worker-")
-    tempfile.tempdir = temporary.name
+    SocketFolder.begin()
     slot, lock = take_slot(locks)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -135,7 +132,7 @@ def run(
     DBOS.destroy()
     keeper.end()
     lock.close()
-    temporary.cleanup()
+    SocketFolder.end()
     # A thread that waits for its child would keep the process alive; its job stays "running" and is taken over.
     os._exit(0)
 
@@ -152,6 +149,7 @@ def _end_without(workspace: Witness) -> None:
         workspace.check()
     except Unwritable as error:
         structlog.get_logger("worker").error("the workspace is gone, so its worker stops", reason=str(error))
+        SocketFolder.end()
         os._exit(GONE)
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from learners.errors import Cancelled
 from service.jobs.budget import Budget
-from service.jobs.children import Child, Children
+from service.jobs.children import Child, Children, SocketFolder
 from service.jobs.limits import LESS, Limits, bytes_text, limits_of, too_late
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
 from service.jobs.steps import Clean, Kinds, Run, Step
@@ -190,6 +190,7 @@ def _in_child(
 
 def replace_worker() -> NoReturn:
     """Start this process anew, with the same command and the same process id; its children end."""
+    SocketFolder.end()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 

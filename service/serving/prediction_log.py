@@ -22,7 +22,7 @@ class Logged(NamedTuple):
     keys : 16 of each
     moment : datetime
     probabilities : (n_rows, n_classes) float64
-    codes : (n_rows, n_attributes), or None; if rows are kept
+    codes : (n_rows, n_attributes) if rows are kept, else None
     is_counted : (n_rows,) bool
     """
 

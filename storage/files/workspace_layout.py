@@ -156,7 +156,7 @@ class Witness:
         return status.st_dev, status.st_ino
 
     def check(self) -> None:
-        """Refuse a file that is not the one of the beginning; Unwritable if the disk refuses."""
+        """Raise Unwritable if the file is not the one of the beginning."""
         if self._look() != self._identity:
             reason = (
                 "it was removed or replaced while it was open, and what is written now would be lost. Stop all servers of "

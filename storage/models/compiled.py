@@ -36,7 +36,6 @@ class _Description(TypedDict):
     name: str
     dtype: str
     shape: list[int]
-    sha256: str
 
 
 def array_bytes(name: str, array: np.ndarray) -> np.ndarray:
@@ -52,14 +51,9 @@ def array_bytes(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _described(arrays: Mapping[str, np.ndarray]) -> list[_Description]:
-    """Name, dtype, shape and SHA-256 of each array, as JSON holds them."""
+    """Name, dtype and shape of each array, as JSON holds them."""
     return [
-        {
-            "name": name,
-            "dtype": np.asarray(array).dtype.str,
-            "shape": list(np.shape(array)),
-            "sha256": hashlib.sha256(array_bytes(name, array).data).hexdigest(),
-        }
+        {"name": name, "dtype": np.asarray(array).dtype.str, "shape": list(np.shape(array))}
         for name, array in arrays.items()
     ]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from learners.circuits.circuit import Circuit
+from learners.circuits.columns import Columns
 from learners.circuits.errors import NoArcs
 from learners.circuits.model import CircuitModel
 from learners.circuits.structures.from_network import MAX_EDGES, families_circuit
@@ -129,8 +130,19 @@ def _of_classifier(model: LookupModel, most_cells: int) -> DiscreteNetwork:
     for (family, _), table in zip(families, _tables(model), strict=True):
         parents[family[-1]] = family[:-1]
         tables[family[-1]] = table / table.sum(axis=-1, keepdims=True)
-    left_out = frozenset(range(target)) - set(model.network.order)
-    return DiscreteNetwork(schema, tuple(parents), (*tables, _prior(model)), model.facts, left_out)
+    return DiscreteNetwork(schema, tuple(parents), (*tables, _prior(model)), model.facts, _left_out(model))
+
+
+def _left_out(model: LookupModel) -> frozenset[int]:
+    """Attributes that the classifier selected away."""
+    return frozenset(range(model.schema.n_attributes)) - set(model.network.order)
+
+
+def classifier_columns(model: LookupModel) -> Columns:
+    """The columns as the network of a classifier has them, without its tables."""
+    sizes = [*model.schema.domain_sizes.tolist(), model.schema.n_classes]
+    tables = tuple(np.full(size, 1.0 / size) for size in sizes)
+    return DiscreteNetwork(model.schema, ((),) * len(sizes), tables, {}, _left_out(model)).columns
 
 
 def best_graph_network(model: OrderModel) -> ArcNetwork:

@@ -83,7 +83,7 @@ def write_scores(
     Returns
     -------
     `n_rows`, the mean `log_likelihood` in nats of the possible rows, `n_impossible`, and `densities`: the columns whose
-    part of it is a density, not a probability. Over graphs also `n_incomplete`, and `average` of `GraphAverage.told`.
+    part of it is a density, not a probability. Over graphs also `n_incomplete`, and `average` of `GraphAverage.to_json`.
     """
     check_parquet(output, replace=replace)
     for name in keep:

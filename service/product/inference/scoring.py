@@ -39,12 +39,12 @@ from service.serving.predictor import Probabilities, intervals_of, scored_batch
 Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
 
 
-def probabilities_of(model: Model, source: Source, counted: ColumnCounts | None = None) -> tuple[Probabilities, Labels]:
-    """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row; what is counted of them goes into `counted`.
+def probabilities_of(model: Model, source: Source) -> tuple[Probabilities, Labels]:
+    """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row.
 
     Raises UnknownColumn or EmptyData as `measure`.
     """
-    found = list(_answered(model, source, silent, counted=counted))
+    found = list(_answered(model, source, silent))
     if not found:
         raise EmptyData(NO_ROWS)
     return np.concatenate([part for part, _ in found]), np.concatenate([y for _, y in found])

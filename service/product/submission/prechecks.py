@@ -4,8 +4,6 @@ import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from learners.circuits.columns import Columns, check_left_out
 from learners.circuits.errors import NoGraphs
 from learners.circuits.model import CircuitModel
@@ -17,8 +15,8 @@ from learners.models.model import Model
 from learners.models.query import AnyQuery, Query
 from learners.orders.model import OrderModel
 from learners.registry import recipes
-from learners.registry.networks.arc_networks import DiscreteNetwork
 from learners.registry.networks.network_answers import check_all
+from learners.registry.networks.of_models import classifier_columns
 from learners.schema.overrides import ALL
 from service.jobs.limits import check_limits
 from service.product.datasets.data_roots import check_roots, files_of, plain, refuse_secrets
@@ -145,10 +143,4 @@ def _columns_of(model: Model, queries: Sequence[Query]) -> Columns:
     """The columns as a circuit has them; of a classifier without its circuit, which may be large and is not made for this."""
     if isinstance(model, EnsembleModel):
         model = model.joint
-    if not isinstance(model, LookupModel):
-        return query_columns(model, queries)
-    schema = model.schema
-    sizes = [*schema.domain_sizes.tolist(), schema.n_classes]
-    tables = tuple(np.full(n, 1.0 / n) for n in sizes)
-    left_out = frozenset(range(schema.n_attributes)) - set(model.network.order)
-    return DiscreteNetwork(schema, ((),) * len(sizes), tables, {}, left_out).columns
+    return classifier_columns(model) if isinstance(model, LookupModel) else query_columns(model, queries)

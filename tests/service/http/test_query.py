@@ -198,6 +198,12 @@ def test_a_stream_starts_anew_when_the_circuit_of_its_file_has_changed(weather_f
     assert stages[2][0] == "starting anew, as the circuit of its file has changed"
 
 
+@pytest.mark.parametrize("evidence", [{"humidity": 60}, {"outlook": None}, {"windy": True, "class": "yes"}])
+def test_what_can_be_asked_of_a_classifier_is_not_refused(site, evidence):
+    asked = {"kind": "query", "model": "weather", "queries": [{"kind": "marginal", "evidence": evidence}]}
+    assert finished(site.client, asked)["answers"][0]["probability"] > 0
+
+
 def test_the_command_line_asks(site, circuit):
     asked = ["query", "sky", "conditional", "--of", "outlook", "--given", "class=yes"]
     told = json.loads(fewpass(*asked, "--json", workspace=site.workspace).stdout)

@@ -1,7 +1,7 @@
 """Requests that nobody thought of, made from the live OpenAPI document: no server error, no undocumented answer.
 
 Some are random, others stand at the edges of what the document allows. Bodies that may be any kind of job or query have thousands
-of edges: `make test` looks at a sixteenth of these, FEWPASS_TEST_EVERY=1 at all.
+of edges: `make test` looks at every 16th of these, `make faults` at each (FEWPASS_TEST_EDGES=1).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.service.forks import local_server
 
 # What is known on the server, so that half of the requests get past "not found".
 KNOWN = {"name": "income", "reference": "income@1", "version": "1", "alias": "other", "tag": "team"}
-EVERY = int(os.environ.get("FEWPASS_TEST_EVERY", "16"))
+EVERY = int(os.environ.get("FEWPASS_TEST_EDGES", "16"))
 MANY_EDGES = ("/v1/jobs", "/v1/schedules", "/v1/schedules/{name}", "/v1/models/{name}/query")
 CHECKS = [
     not_a_server_error,
