@@ -96,7 +96,7 @@ class CircuitParameters(GibbsParameters):
     leaves : "intervals", "auto", a distribution, "by-column" or "paper", optional
         How numeric columns are modelled for which the user says nothing else; by default "intervals", of "gaussian-mixture"
         "gaussian". "auto" chooses a
-        distribution for each column by the likelihood of drawn rows (`leaf_choice.chosen_leaves`); ADF and BMM, which learn
+        distribution for each column by the likelihood of drawn rows (`structures.search.leaf_selection.chosen_leaves`); ADF and BMM, which learn
         "gaussian", "poisson" and "exponential" only, then take "gaussian". Of sampling: by default "by-column", families that
         the column asks for; or the families of Yokoi and Sato's paper.
     max_values : int

@@ -16,7 +16,7 @@ from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.incomplete import Completeness
 from learners.classifiers.lookup.intervals import credible_intervals
 from learners.classifiers.lookup.log_terms import log_factors
-from learners.classifiers.lookup.lookup import LookupModel
+from learners.classifiers.lookup.lookup import REMADE, LookupModel
 from learners.classifiers.lookup.tables import Tables, family_logs, in_parts, log_joints, of_entries
 from learners.ensembles import describe
 from learners.ensembles.correction.forest import forest_of_arrays
@@ -89,6 +89,13 @@ class EnsembleModel:
         self.joints, self.correction, self.facts = joints, correction, dict(facts)
         freeze(*tables)
         self._tables, self.views = tables, Views(schema)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self).from_arrays, self.to_arrays()
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Of a pickle from before 26 November 2026, which held the attributes."""
+        vars(self).update({name: value for name, value in state.items() if name not in REMADE})
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
         """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows.

@@ -170,7 +170,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     predict_interval = available_if(_with_class)(Explaining.predict_interval)
 
     def query(self, query: Query) -> Answer:
-        """The answer to `Marginal`, `Conditional`, `Moments`, `Sample`, `Map`, `Impute` or `Surprise`, see `circuits.queries.answer_all`.
+        """The answer to `Marginal`, `Conditional`, `Moments`, `Sample`, `Map`, `Impute` or `Surprise`, see `circuits.queries.queries.answer_all`.
 
         With `learning="gibbs"` it has standard errors and intervals.
 

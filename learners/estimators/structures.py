@@ -137,7 +137,7 @@ class StructurePosterior(Querying, BaseEstimator):
         return source_of_files(X, self.schema, self.columns) if are_files(X) else rows_of(X, self).source()
 
     def query(self, query: AnyQuery) -> dict[str, Any]:
-        """The answer to `Edges`, `Graph`, `Graphs`, `Paths`, `Effects` or `Score`; see `learners.orders.queries.queries.Asked.answer`.
+        """The answer to `Edges`, `Graph`, `Graphs`, `Paths`, `Effects` or `Score`; see `learners.orders.queries.queries.GraphQueries.answer`.
 
         All other queries are answered by the most probable graph with its expected parameters, or by the query's `graph`: see
         `registry.networks.network_answers.answer_all`.

@@ -183,6 +183,8 @@ def collect(
         As the data gives reason.
     InvalidCounts
         If a table does not sum to the rows.
+    InvalidParameter
+        If the statistic or the source is nothing of the kind.
     """
     if not isinstance(statistic, Statistic) or not isinstance(source, Source):
         kinds = f"{type(statistic).__name__}, {type(source).__name__}"

@@ -15,6 +15,9 @@ from learners.kernels.arrays import Integers
 
 Region = tuple[int, ...]
 
+CONCENTRATION = 0.1
+"""Of the Dirichlet distributions that weights are drawn from: sums differ, of which learning makes more; nodes that are alike stay alike."""
+
 
 def random_regions(
     variables: Sequence[Variable],
@@ -23,7 +26,6 @@ def random_regions(
     sums: int = 4,
     replicas: int = 4,
     seed: int = 0,
-    concentration: float = 0.1,
     as_sums: bool = False,
 ) -> Circuit:
     """A circuit over a random region graph: each replica halves the variables at random, again and again.
@@ -39,9 +41,6 @@ def random_regions(
         Nodes per region.
     seed : int
         Of the halves, the weights and the leaves.
-    concentration : float
-        Of the Dirichlet distributions that the weights are drawn from. Small ones make sums that differ, of which
-        learning makes more: nodes that are alike stay alike.
     as_sums : bool
         Categorical distributions as sums over shared indicators instead of leaves.
 
@@ -52,8 +51,6 @@ def random_regions(
     for name, value, least in (("depth", depth, 0), ("sums", sums, 1), ("replicas", replicas, 1)):
         if value < least:
             raise InvalidParameter(name, value, f"use {least} or more")
-    if not concentration > 0:
-        raise InvalidParameter("concentration", concentration, "use a positive number")
     rng = np.random.default_rng(seed)
     root = tuple(range(len(variables)))
     partitions: dict[Region, set[tuple[Region, Region]]] = {}
@@ -64,9 +61,7 @@ def random_regions(
     regions = set(partitions).union(half for halves in partitions.values() for pair in halves for half in pair)
     for region in sorted(regions | {root}, key=lambda region: (len(region), region)):
         if region in partitions:
-            nodes[region] = _region_sums(
-                blocks, partitions[region], nodes, 1 if region == root else sums, concentration, rng
-            )
+            nodes[region] = _region_sums(blocks, partitions[region], nodes, 1 if region == root else sums, rng)
         else:
             leaves = [variables[v].random_leaves(blocks, v, sums, rng, as_sums) for v in region]
             nodes[region] = blocks.products(np.stack(leaves, axis=1))
@@ -92,11 +87,10 @@ def _region_sums(
     halves: set[tuple[Region, Region]],
     nodes: dict[Region, Integers],
     n: int,
-    concentration: float,
     rng: np.random.Generator,
 ) -> Integers:
     pairs = [pair for left, right in sorted(halves) for pair in product(nodes[left], nodes[right])]
     products = blocks.products(np.array(pairs))
     # Weights of zero are zeros that no learner can lift.
-    weights = rng.dirichlet(np.full(products.size, concentration), n) + 1e-3 / products.size
+    weights = rng.dirichlet(np.full(products.size, CONCENTRATION), n) + 1e-3 / products.size
     return blocks.sums(np.broadcast_to(products, (n, products.size)), log_shares(weights))

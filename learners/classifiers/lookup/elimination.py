@@ -88,14 +88,15 @@ class Elimination:
         return logs, variance
 
     def _plan(self, missing: frozenset[int]) -> _Plan:
-        if missing not in self._plans:
+        plan = self._plans.get(missing)
+        if plan is None:
             if len(self._plans) > 4096:  # of rows that each lack something else
                 self._plans.clear()
             parents = missing & set[int]().union(*self.structure.parents)
             is_few = _size(parents, self.sizes) * self.tables.log_prior.size <= MOST_COMBINATIONS
             most = (MOST_COMBINATIONS if is_few else MOST_CELLS) // self.tables.log_prior.size
-            self._plans[missing] = _planned(self.structure, missing, self.sizes, most)
-        return self._plans[missing]
+            plan = self._plans[missing] = _planned(self.structure, missing, self.sizes, most)
+        return plan
 
     def _summed(self, x: Codes, plan: _Plan) -> tuple[Floats, Floats]:
         """(n_classes, n_rows) each: those of the families of which something is missing."""

@@ -64,7 +64,7 @@ class Viewed(CodeStatistic, Generic[S]):
             self.counts.check()
 
     def _combine(self, other: Self, sign: int) -> None:
-        self.counts._combine(other.counts, sign)
+        (self.counts.merge if sign > 0 else self.counts.subtract)(other.counts)
 
     def recoded(self, schema: Schema, maps: CodeMaps) -> Self | None:
         """The same rows counted by another schema; None if the counts do not tell."""

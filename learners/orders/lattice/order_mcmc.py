@@ -31,12 +31,10 @@ class OrderTarget:
         return cls(scores, *sums_within(scores))
 
 
-def draw_chain_orders(
-    target: OrderTarget, n: int, seed: int, n_chains: int = N_CHAINS, between: int = STEPS_BETWEEN
-) -> Integers:
+def draw_chain_orders(target: OrderTarget, n: int, seed: int, n_chains: int = N_CHAINS) -> Integers:
     """(n_chains, n, d) int64: the nodes in turn, in orders of independent chains, each from a random start.
 
-    There is an order with a positive sum. Between two draws there are so many steps for each node.
+    There is an order with a positive sum. Between two draws there are `STEPS_BETWEEN` steps for each node.
     """
     scores, d = target.scores, target.scores.d
     log_alpha = target.alpha.logs
@@ -46,7 +44,7 @@ def draw_chain_orders(
         order = np.empty(d, np.int64)
         first_order(log_alpha, scores.starts, scores.byte_places, rng.random(d), order)
         for draw in range(n):
-            n_steps = d * (between if draw else STEPS_AT_FIRST)
+            n_steps = d * (STEPS_BETWEEN if draw else STEPS_AT_FIRST)
             walk(order, 1.0, rng.random((n_steps, 4)), log_alpha, scores.starts, scores.byte_places)
             drawn[chain, draw] = order
     return drawn

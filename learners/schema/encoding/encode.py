@@ -288,6 +288,8 @@ def encode(
         If the type of a column does not fit, or a class is unknown.
     InvalidBuffers
         If what is not trusted is not valid.
+    InvalidParameter
+        If rows or schema are nothing of the kind.
     """
     if not isinstance(batch, pa.RecordBatch | pa.Table) or not isinstance(schema, Schema):
         kinds = f"{type(batch).__name__}, {type(schema).__name__}"
