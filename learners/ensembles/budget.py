@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from learners.ensembles.crossfit import SMALL
 from learners.ensembles.fit import Pool
 from learners.errors import InvalidParameter
 
@@ -12,6 +13,8 @@ from learners.errors import InvalidParameter
 SECONDS_A_CELL = 6e-8
 SECONDS_A_TREE = 0.02
 SECONDS_A_CORRECTION = 5.0
+# By default; and where trees correct the networks of a table of `SMALL` rows or more.
+MEMBERS, CORRECTED_MEMBERS = 8, 4
 BYTES_A_CELL = 12
 
 
@@ -37,6 +40,7 @@ class Choice:
     """What is learned, and why."""
 
     members: int
+    few: int  # members of a large table that trees correct: there more bring little
     has_pairs: bool  # whether there is a pass for pair counts; without one no attribute has parents
     has_correction: bool
     model_bytes: int | None
@@ -44,12 +48,12 @@ class Choice:
     seconds: float | None = None
 
     def for_table(self, n_rows: int, n_columns: int) -> Choice:
-        """As many members, and a correction or none, as the seconds allow for a table of this size.
+        """As many members, and a correction or none, as pay for a table of this size, and as the seconds allow.
 
         It follows from the size alone, so that the same table gives the same model.
         """
         if self.seconds is None:
-            return self
+            return self._of_size(n_rows)
         left = self.seconds
         words = list(self.words)
         has_correction = self.has_correction and left > 2 * SECONDS_A_CORRECTION
@@ -57,18 +61,19 @@ class Choice:
             left -= SECONDS_A_CORRECTION
         elif self.has_correction:
             words.append(f"No correction: {self.seconds:g} seconds are too few for one.")
+        choice = replace(self, has_correction=has_correction, words=tuple(words))._of_size(n_rows)
         a_member = max(1, n_columns) * (n_rows * SECONDS_A_CELL + SECONDS_A_TREE)
-        members = max(1, min(self.members, int(left / a_member)))
-        if members < self.members:
-            words.append(f"{members} of {self.members} members: one takes about {a_member:.2g} s on this table.")
-        return replace(self, members=members, has_correction=has_correction, words=tuple(words))
+        return choice.at_most(max(1, int(left / a_member)), f"one takes about {a_member:.2g} s on this table")
 
-    def at_most(self, members: int | None) -> Choice:
-        """No more members than the given schema has cut points for."""
-        if members is None or members >= self.members:
+    def _of_size(self, n_rows: int) -> Choice:
+        """With as many members as pay for so many rows."""
+        return replace(self, members=self.few) if self.has_correction and n_rows >= SMALL else self
+
+    def at_most(self, members: int, reason: str) -> Choice:
+        """No more members than these, and why."""
+        if members >= self.members:
             return self
-        words = (*self.words, f"{members} of {self.members} members: the given schema has cut points for no more.")
-        return replace(self, members=members, words=words)
+        return replace(self, members=members, words=(*self.words, f"{members} of {self.members} members: {reason}."))
 
     def within_bytes(self, pool: Pool, n_classes: int) -> tuple[Pool, list[str]]:
         """The first members whose tables fit."""
@@ -92,16 +97,17 @@ class Choice:
         return replace(pool, members=pool.members[:kept]), [reason]
 
 
-def chosen(members: int, has_correction: bool, budget: Budget) -> Choice:
-    """What the budget allows, as far as it can be said before anything is read."""
+def chosen(members: int | None, has_correction: bool, budget: Budget) -> Choice:
+    """What the budget allows, as far as it can be said before anything is read; by default as many members as pay."""
     words = []
     has_pairs = budget.passes is None or budget.passes >= 3
     if not has_pairs:
         words.append("No attribute has parents: two passes leave none for the pair counts.")
-    words.append(f"{members} networks with random cut points, weighted together: the best calibrated of our learners.")
+    words.append("Networks with random cut points, weighted together: the best calibrated of our learners.")
     words.append(
         "A correction by boosted trees, learned from drawn rows: it finds what needs many attributes at once."
         if has_correction
         else "No correction, as asked."
     )
-    return Choice(members, has_pairs, has_correction, budget.model_bytes, tuple(words), budget.seconds)
+    few = members or CORRECTED_MEMBERS
+    return Choice(members or MEMBERS, few, has_pairs, has_correction, budget.model_bytes, tuple(words), budget.seconds)

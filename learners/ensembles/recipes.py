@@ -14,7 +14,7 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.counts.families.multi_view_counts import Viewed, ViewedFamilies
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.samples.bottom_k_sample import EVERYTHING, DrawnRows
-from learners.ensembles.budget import Budget, Choice, chosen
+from learners.ensembles.budget import MEMBERS, Budget, Choice, chosen
 from learners.ensembles.crossfit import N_FOLDS, SMALL, out_of_fold_scores
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, members_in
 from learners.ensembles.fit import Fitted, Pool, fit_members, left_out_scores, log_softmax
@@ -43,8 +43,8 @@ class ESKDBParameters(Parameters):
 
     Parameters
     ----------
-    members : int
-        How many networks vote, 1 to 64: more are a little more accurate, and slower.
+    members : int or None
+        How many networks vote, 1 to 64: by default 8, or 4 where trees correct what networks of 5,000 rows and more say.
     drawn : int
         How many distinct rows are drawn to choose and weigh the networks, and to correct them.
     max_values : int
@@ -57,7 +57,7 @@ class ESKDBParameters(Parameters):
     InvalidParameter
     """
 
-    members: int = 8
+    members: int | None = None
     drawn: int = 50_000
     max_values: int = 1024
     seed: int = 0
@@ -110,7 +110,8 @@ def eskdb(
     Zhang, Petitjean, Buntine (2020), Bayesian network classifiers using ensembles and smoothing; the weights and the
     leave-one-out probabilities are ours (docs/explanation/ensembles.md).
     """
-    choice = Choice(parameters.members, has_pairs=True, has_correction=False, model_bytes=None, words=())
+    members = parameters.members or MEMBERS
+    choice = Choice(members, members, has_pairs=True, has_correction=False, model_bytes=None, words=())
     return _ensemble("eskdb", target, parameters, given, overrides, choice)
 
 
@@ -140,7 +141,9 @@ def _ensemble(
         )
         choice = choice.for_table(summaries.n_rows, len(summaries.found))
         schema = ensemble_schema(summaries, choice.members, seed) if kept is None else summaries.build_schema()
-    choice = choice.at_most(members_in(schema))
+    with_cuts = members_in(schema)
+    if with_cuts is not None:
+        choice = choice.at_most(with_cuts, "the given schema has cut points for no more")
     views, drawn_rows = Views(schema), DrawnRows(schema, parameters.drawn)
     if choice.has_pairs:
         pair_counts = Viewed(Views(schema, OF_PAIRS), _pairs)

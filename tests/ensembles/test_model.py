@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 
 from learners.classifiers.lookup.lookup import REMADE
 from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.ensembles.budget import Budget, chosen
+from learners.ensembles.crossfit import SMALL
+from learners.ensembles.cuts import members_in
 from learners.ensembles.fit import FEWEST_MEMBERS, MORE_PARENTS, solved_trees
 from learners.errors import InvalidParameter
 from learners.models.explanation import explain
@@ -212,6 +215,18 @@ def test_a_budget_is_kept_and_told():
     assert quick.correction is None and any("No correction" in line for line in quick.facts["choice"])
     with pytest.raises(InvalidParameter, match="at least 2"):
         recipes.learner("auto", {"passes": 1}, "class")
+
+
+def test_trees_correct_fewer_networks_of_a_large_table():
+    def members(asked, n_rows, *, has_correction=True, **budget):
+        return chosen(asked, has_correction, Budget(**budget)).for_table(n_rows, 10).members
+
+    assert [members(None, n) for n in (SMALL - 1, SMALL, 10**7)] == [8, 4, 4]
+    assert members(None, SMALL, has_correction=False) == 8
+    assert members(None, SMALL, seconds=2) == 8, "two seconds leave no time for trees"
+    assert members(6, SMALL) == members(6, 10) == 6
+    schema = drive(recipes.learner("auto", {}, "class"), Source.of_table(table_of(SMALL))).schema
+    assert members_in(schema) == 4
 
 
 def test_large_tables_spare_what_pays_little():

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from learners.ensembles.correction.forest_kernels import WORD, Forest
-from learners.kernels.arrays import Arrays, Mask, freeze
+from learners.kernels.arrays import Array, Arrays, Mask, Uint64s, freeze
 from learners.models.array_checks import refuse, typed
 from learners.schema import Schema
 
 MAX_DEPTH = 16
+ROUNDS = 16
 DTYPES = {
     "depths": np.int64,
     "labels": np.int64,
@@ -29,29 +30,40 @@ DTYPES = {
 
 def flat_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float]) -> Forest:
     """The trees of several xgboost.Booster, by a schema's codes (`CodeTable`); each one's leaves times its weight."""
-    parts: dict[str, list[Any]] = {name: [] for name in DTYPES}
+    parts: dict[str, list[Array]] = {name: [np.empty(0, dtype)] for name, dtype in DTYPES.items()}
     n_nodes = n_leaves = n_words = 0
     for booster, weight in zip(boosters, weights, strict=True):
-        model = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]["model"]
-        for tree, group in zip(model["trees"], model["tree_info"], strict=True):
+        for tree, group in _trees(booster):
             splits, leaves, depth = _complete(schema, tree)
-            parts["depths"].append(depth)
-            parts["labels"].append(1 if schema.n_classes == 2 else group)
-            parts["node_starts"].append(n_nodes)
-            parts["leaf_starts"].append(n_leaves)
-            for attribute, goes_left, left_share in splits:
-                words = _words(goes_left)
-                parts["left_shares"].append(left_share)
-                parts["attributes"].append(attribute)
-                parts["word_starts"].append(n_words)
-                parts["words"].extend(words)
-                n_words += len(words)
-            parts["leaves"].extend(weight * leaf for leaf in leaves)
+            words = [_words(goes_left) for _, goes_left, _ in splits]
+            n_words_before = np.cumsum([0, *map(len, words)])
+            own: dict[str, Any] = {
+                "depths": [depth],
+                "labels": [1 if schema.n_classes == 2 else group],
+                "node_starts": [n_nodes],
+                "leaf_starts": [n_leaves],
+                "attributes": [attribute for attribute, _, _ in splits],
+                "word_starts": n_words + n_words_before[:-1],
+                "words": np.concatenate([np.empty(0, np.uint64), *words]),
+                "leaves": weight * np.array(leaves),
+                "left_shares": [left_share for _, _, left_share in splits],
+            }
+            for name, dtype in DTYPES.items():
+                parts[name].append(np.array(own[name], dtype))
             n_nodes += len(splits)
             n_leaves += len(leaves)
-    forest = Forest(**{name: np.array(parts[name], dtype) for name, dtype in DTYPES.items()})
+            n_words += int(n_words_before[-1])
+    forest = Forest(**{name: np.concatenate(parts[name]) for name in DTYPES})
     freeze(*forest)
     return forest
+
+
+def _trees(booster: Any) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """Each tree as XGBoost's JSON has it, and its class: of a few rounds at a time, as Python's numbers take much memory."""
+    for first in range(0, booster.num_boosted_rounds(), ROUNDS):
+        some = booster[first : min(first + ROUNDS, booster.num_boosted_rounds())]
+        model = json.loads(bytes(some.save_raw("json")))["learner"]["gradient_booster"]["model"]
+        yield from zip(model["trees"], model["tree_info"], strict=True)
 
 
 def _complete(schema: Schema, tree: Mapping[str, Any]) -> tuple[list[tuple[int, Mask, float]], list[float], int]:
@@ -100,11 +112,11 @@ def _left_codes(schema: Schema, tree: Mapping[str, Any], node: int, categories: 
     return goes_left
 
 
-def _words(goes_left: Mask) -> list[int]:
+def _words(goes_left: Mask) -> Uint64s:
     """The bits in words of 64."""
     padded = np.zeros(-(-goes_left.size // WORD) * WORD, bool)
     padded[: goes_left.size] = goes_left
-    return [int(word) for word in np.packbits(padded, bitorder="little").view(np.uint64)]
+    return np.packbits(padded, bitorder="little").view(np.uint64)
 
 
 def forest_of_arrays(schema: Schema, arrays: Arrays) -> Forest:
