@@ -173,22 +173,19 @@ def put_lanes(typingctx: Context, array: types.Array, slot: types.Type, given: t
 
 @intrinsic
 def codes_at(typingctx: Context, x: types.Array, first: types.Type, n: types.Type) -> Intrinsic:
-    """Sixteen items of a contiguous array from the first-th on, of which what is not from 0 to n - 1 becomes n.
+    """Sixteen items of a contiguous float64 array from the first-th on, of which what is not from 0 to n - 1 becomes n.
 
-    The array is uint8 or float64, `first` an index into its items, row after row; n is a float64.
+    `first` is an index into its items, row after row; n is a float64.
     """
-    is_codes = isinstance(x, types.Array) and x.layout == "C" and x.dtype in (types.uint8, types.float64)
-    require(is_codes, "codes_at takes a C-contiguous array of uint8 or float64", x)
+    is_codes = isinstance(x, types.Array) and x.layout == "C" and x.dtype == types.float64
+    require(is_codes, "codes_at takes a C-contiguous array of float64", x)
     require(is_whole(first), "codes_at takes an integer as first", first)
     require(n == types.float64, "codes_at takes a float64 as n", n)
-    is_uint8 = x.dtype == types.uint8
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         data = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0]).data
-        kind = ir.VectorType(ir.IntType(8), N_LANES) if is_uint8 else _DOUBLES
-        found = builder.load(builder.bitcast(builder.gep(data, [args[1]]), kind.as_pointer()))
-        found.align = 1 if is_uint8 else 8
-        code = builder.uitofp(found, _DOUBLES) if is_uint8 else found
+        code = builder.load(builder.bitcast(builder.gep(data, [args[1]]), _DOUBLES.as_pointer()))
+        code.align = 8
         n_lanes = _splat(builder, args[2])
         # Not-a-number fails both comparisons.
         is_known = builder.and_(builder.fcmp_ordered(">=", code, _all(0.0)), builder.fcmp_ordered("<", code, n_lanes))

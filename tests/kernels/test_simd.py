@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,12 +65,10 @@ def test_lanes_are_the_arithmetic_of_each_row(seed):
     assert np.array_equal(values[2:], expected, equal_nan=True)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float64])
-def test_what_is_no_code_is_missing(dtype):
+def test_what_is_no_code_is_missing():
     n = 3
-    x = np.arange(40).reshape(2, 20).astype(dtype) % 6
-    if dtype == np.float64:
-        x[1, 4:7] = [np.nan, -1.0, 1e300]
+    x = np.arange(40.0).reshape(2, 20) % 6
+    x[1, 4:7] = [np.nan, -1.0, 1e300]
     codes, planes = np.zeros((2, N_LANES), np.int64), np.empty((n, N_LANES))
     read_codes(x, 20 + 3, n, codes, planes)
     row = x[1, 3 : 3 + N_LANES]

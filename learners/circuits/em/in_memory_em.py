@@ -28,7 +28,7 @@ IMPOSSIBLE = -1e6
 class Rows:
     """Rows to fit and rows to choose by."""
 
-    # fit, valid (n_variables, n_rows) uint8 or float64
+    # fit, valid (n_variables, n_rows) of integers or floats
     fit: Array
     valid: Array
     threads: int = 1

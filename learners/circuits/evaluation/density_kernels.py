@@ -26,7 +26,7 @@ def log_density(kind, a, b, extras, at, x):
         z = (x - a) / b
         return -0.5 * z * z - np.log(b) - 0.5 * np.log(2.0 * np.pi)
     if kind >= ROUNDED:
-        return log_warped(kind, a, b, extras, at, x)
+        return log_warped(np.int64(kind), a, b, extras, at, x)
     if kind == STUDENT:
         z, freedom = (x - a) / b, extras[at]
         constant = math.lgamma(0.5 * (freedom + 1.0)) - math.lgamma(0.5 * freedom) - 0.5 * np.log(np.pi * freedom)

@@ -119,11 +119,8 @@ def rows_in(given: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> A
     return given.x if rows_of is None else rows_of(given)
 
 
-def as_rows(circuit: Circuit, x: ArrayLike) -> Array:
-    """The rows as uint8 or float64, C-contiguous and read-only: the two types for which kernels are compiled.
-
-    Raises InvalidEvidence.
-    """
+def as_rows(circuit: Circuit, x: ArrayLike) -> Floats:
+    """The rows as float64, C-contiguous and read-only: the one type for which kernels are compiled. Raises InvalidEvidence."""
     x = np.asarray(x)
     if x.ndim != 2 or x.shape[0] != circuit.n_variables:
         raise InvalidEvidence(
@@ -132,15 +129,10 @@ def as_rows(circuit: Circuit, x: ArrayLike) -> Array:
         )
     if x.dtype.kind not in "iufb":
         raise InvalidEvidence(f"The rows are of type {x.dtype}, not numbers: encode them first.")
-    if x.dtype.kind in "iub" and x.dtype != np.uint8 and circuit.n_values.min(initial=1) > 0:
-        largest = int(circuit.n_values.max(initial=0))
-        if largest < 256:
-            # All that is missing becomes one code, before the type would wrap it around.
-            x = np.where((x < 0) | (x >= largest), 255, x).astype(np.uint8)
-    if x.dtype != np.uint8:
-        x = x.astype(np.float64, copy=False)
-        _check_whole(circuit, x)
-    return frozen(np.ascontiguousarray(x).view())
+    rows = np.ascontiguousarray(x, np.float64)
+    if x.dtype.kind == "f":
+        _check_whole(circuit, rows)
+    return frozen(rows.view())
 
 
 def with_weights(circuit: Circuit) -> tuple[Compiled, Floats]:

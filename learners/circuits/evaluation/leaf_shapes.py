@@ -59,7 +59,7 @@ def mode_of(kind: int, p: Floats, low: float = -math.inf, high: float = math.inf
         return max(low, 0.0) if high >= 0.0 else math.nan
     if kind == POISSON:
         return _in_grid(float(math.floor(first)), max(float(np.ceil(low)), 0.0), float(np.floor(high)))
-    step, extras = float(p[2 + STEP]), np.ascontiguousarray(p)
+    step, extras = float(p[2 + STEP]), frozen(p)
     if step > 0.0:
         low, high = recorded_ends(p, low, high)
     if kind == ROUNDED:

@@ -35,7 +35,8 @@ def add_moments_of_leaves(nodes, kind, leaf_starts, parameters, out):
         elif kind[node] < STUDENT and kind[node] != GAUSSIAN:
             out[node, 0], out[node, 1] = 1.0 / a, 1.0 / a**2
         else:
-            out[node, 0], out[node, 1] = _two_moments(kind[node], a, parameters[first + 1], parameters, first + 2)
+            own = np.int64(kind[node])
+            out[node, 0], out[node, 1] = _two_moments(own, a, parameters[first + 1], parameters, first + 2)
 
 
 @inner_kernel

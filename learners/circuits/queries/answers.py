@@ -149,19 +149,17 @@ def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
     (n_rows, n_values) float64
     """
     (variable,) = checked(circuit, [variable])
-    rows = as_rows(circuit, x)
-    is_bytes = rows.dtype == np.uint8 and circuit.n_values[variable] <= 255
-    x = np.array(rows, np.uint8 if is_bytes else np.float64)
-    x[variable] = 255 if is_bytes else np.nan
+    x = np.array(as_rows(circuit, x))
+    x[variable] = np.nan
     return marginals(circuit, x, [variable])[0]
 
 
-def with_cells(circuit: Circuit, x: Array, variables: Sequence[int]) -> tuple[Array, Mask]:
+def with_cells(circuit: Circuit, x: Floats, variables: Sequence[int]) -> tuple[Floats, Mask]:
     """Every row with every combination of values of some variables, the last of them varying fastest.
 
     Returns
     -------
-    many : (n_variables, n_rows * n_cells), of the type of x
+    many : (n_variables, n_rows * n_cells) float64
     is_contradicted : (n_rows * n_cells,) bool
         Whether the row itself has another value of one of the variables.
     """

@@ -83,7 +83,7 @@ def leaf_draw(kind, n, parameters, first, state):
     if kind == POISSON:
         return poisson(a, state)
     if kind >= ROUNDED:
-        x = unwarp(kind, parameters, first + 2, a + parameters[first + 1] * normal(state))
+        x = unwarp(np.int64(kind), parameters, first + 2, a + parameters[first + 1] * normal(state))
         return cell_of(parameters, first + 2, x) if parameters[first + 2 + STEP] > 0.0 else x
     if kind == STUDENT:
         freedom = parameters[first + 2]

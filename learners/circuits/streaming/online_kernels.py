@@ -93,7 +93,7 @@ def relative_densities(plan, x, row, value):
                 continue
             for i in range(plan.segments[s], plan.segments[s + 1]):
                 v, leaf = variable[i], plan.numeric[i]
-                log = log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], np.float64(x[v, row]))
+                log = log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], x[v, row])
                 if not is_second:
                     largest[v] = max(largest[v], log)
                 else:
@@ -242,7 +242,7 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                         shares[0, code] = r
                         project(entry, node, i, begin, begin + n_values[v], r, rule, shares)
                 elif is_learning_leaves and not np.isnan(x[variable[i], row]):
-                    seen = np.float64(x[variable[i], row])
+                    seen = x[variable[i], row]
                     _learn_leaf(
                         plan.numeric[i], posterior.leaf[i], posterior.centre[i], posterior.narrowest[i], r, seen
                     )

@@ -30,6 +30,7 @@ def lattice_of(sets: Uint64s, scores: FamilyScores) -> Lattice:
 
     Its orders are those of which every beginning is among them.
     """
+    freeze(sets)
     n_steps = np.empty(sets.size, np.int64)
     count_steps(sets, scores.d, n_steps)
     starts = np.concatenate([[0], np.cumsum(n_steps)])

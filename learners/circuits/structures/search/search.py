@@ -11,7 +11,6 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
 from learners.circuits.em.in_memory_em import Fit, Rows
-from learners.circuits.evaluation.evaluate import as_rows
 from learners.circuits.structures import chow_liu, hclt, learnspn
 from learners.circuits.structures.mixtures import Make, clusters_of, mixture_of_clusters
 from learners.counts.pairs.pairwise import PairwiseCounts
@@ -136,7 +135,7 @@ def choose(
     # All candidates have the same variables, so the first one's rows are those of all.
     circuit = fits[candidates[0].name].circuit
     rows_of = columns_of(circuit, schema).rows_of_chunk
-    rows = Rows(as_rows(circuit, rows_of(fit)), as_rows(circuit, rows_of(valid)), threads)
+    rows = Rows(rows_of(fit), rows_of(valid), threads)
     return _raced(fits, left_out, rows, work, report)
 
 
