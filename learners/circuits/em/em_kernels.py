@@ -194,14 +194,14 @@ def expect(plan, weight, log_offset, x, rows, work, counts, again):
 
 
 @kernel
-def wide_expect(circuit, x, rows, scratch, counts):
-    """As `expect`, node by node in wide numbers, for the rows that need it. scratch (3, n_nodes, BLOCK)."""
-    no_leaf = np.empty((0, 0))
+def wide_expect(circuit, log_leaf, x, rows, scratch, counts):
+    """As `expect`, node by node in wide numbers, for the rows that need it, log_leaf of them. scratch (3, n_nodes, BLOCK)."""
     values, exponents, flows = scratch[0], scratch[1], scratch[2]
     n_nodes = circuit.kind.size
     for first in range(0, rows.size, BLOCK):
-        wide_upward(circuit, no_leaf, x, rows, first, values, exponents)
-        for r in range(min(BLOCK, rows.size - first)):
+        n_rows = min(BLOCK, rows.size - first)
+        wide_upward(circuit, log_leaf, first, n_rows, values, exponents)
+        for r in range(n_rows):
             row = rows[first + r]
             counts.totals[0] += 1
             if values[n_nodes - 1, r] == 0.0:

@@ -93,8 +93,7 @@ def upward(plan, weight, x, rows, first, n_rows, values, codes):
                     value = x[v, rows[first + r]]
                     if not np.isnan(value):
                         out[r] = np.exp(
-                            log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], value)
-                            - leaf[3]
+                            log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], value) - leaf[3]
                         )
 
 

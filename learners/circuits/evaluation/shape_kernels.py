@@ -52,7 +52,13 @@ def _two_moments(kind, a, b, extras, at):
         high = cell_of(extras, at, unwarp(kind, extras, at, a + REACH * b))
         if high - low <= MOST_CELLS * step:
             return _over_cells(kind, a, b, extras, at, low, np.int64(np.rint((high - low) / step)) + 1)
-    mean, variance = _unrounded(kind, a, b, extras, at)
+    mean, variance = a, b * b
+    if kind == LOG_NORMAL:
+        mean = np.exp(a + 0.5 * b * b)
+        variance = np.expm1(b * b) * mean * mean
+    elif kind != ROUNDED:
+        mean, _ = _over_segments(a, b, extras, at, 0.0)
+        variance = _over_segments(a, b, extras, at, mean)[1]
     return mean, variance + step * step / 12.0
 
 
@@ -70,18 +76,6 @@ def _over_cells(kind, a, b, extras, at, low, n):
         x = low + i * step
         variance += np.exp(log_warped(kind, a, b, extras, at, x)) * (x - mean) ** 2
     return mean, variance / total
-
-
-@inner_kernel
-def _unrounded(kind, a, b, extras, at):
-    """Mean and variance of the density, whatever the recorded step."""
-    if kind == LOG_NORMAL:
-        mean = np.exp(a + 0.5 * b * b)
-        return mean, np.expm1(b * b) * mean * mean
-    if kind == ROUNDED:
-        return a, b * b
-    mean, _ = _over_segments(a, b, extras, at, 0.0)
-    return mean, _over_segments(a, b, extras, at, mean)[1]
 
 
 @inner_kernel

@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
-from learners.circuits.evaluation.evaluate import as_rows, log_leaves, log_values, relative_node_logs, with_weights
+from learners.circuits.evaluation.evaluate import (
+    as_rows,
+    log_leaves,
+    log_values,
+    relative_node_logs,
+    root_logs_of_leaves,
+    with_weights,
+)
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
 from learners.circuits.evaluation.leaf_shapes import leaf_moments
 from learners.circuits.evaluation.plan import compiled
@@ -179,7 +186,7 @@ def _joint(circuit: Circuit, x: Array, variables: list[int], first_row: int) -> 
     if not circuit.n_values.all() and (logs.reshape(n_rows, -1).max(axis=1) < FAR).any():
         for first in range(0, many.shape[1], FEW_AT_A_TIME):
             some = slice(first, first + FEW_AT_A_TIME)
-            logs[some] = log_values(circuit, many[:, some], log_leaves(circuit, many[:, some]))
+            logs[some] = root_logs_of_leaves(circuit, log_leaves(circuit, many[:, some]))
     logs[is_contradicted] = -np.inf
     return _normalised(logs.reshape(n_rows, -1), first_row)
 
