@@ -276,9 +276,7 @@ def bayesian(
 ) -> Passes[CircuitModel]:
     """A posterior over circuits: one pass for the schema, one for the rows, which are then sampled.
 
-    References
-    ----------
-    Yokoi, Sato (2024).
+    References: Yokoi, Sato (2024).
     """
     every = ColumnSummaries(target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins)
     summaries = yield every

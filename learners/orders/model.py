@@ -99,11 +99,7 @@ class OrderModel:
         In the columns' own units. NaN for a row that lacks a number or, of nominal columns, has a value that training
         never saw.
 
-        Raises
-        ------
-        UnknownColumn
-        NoTables
-            If the tables were too large to be kept.
+        Raises UnknownColumn; NoTables if the tables were too large to be kept.
         """
         bge = self.posterior.bge
         if bge is None:

@@ -28,16 +28,10 @@ Statistic = TypeVar("Statistic", bound="ExpectedSums[Any, Any]")
 class ExpectedSums(ABC, Generic[Model, Sums]):
     """Sums over rows by the present parameters of a model.
 
-    Parameters
-    ----------
-    model : Circuit or GaussianMixture
-        By which is expected.
-    schema : Schema, optional
-        Of the chunks that a pass gives; with it the variables are the attributes in their order.
-    rows_of : callable, optional
-        Makes (n_variables, n_rows) of a chunk; by default its `x`.
-    columns : sequence of str, optional
-        To read; by default all.
+    model: by which is expected.
+    schema: of the chunks that a pass gives; with it the variables are the attributes in their order.
+    rows_of: makes (n_variables, n_rows) of a chunk; by default its `x`.
+    columns: to read; by default all.
     """
 
     stage: str

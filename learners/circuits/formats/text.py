@@ -53,10 +53,7 @@ CUTS = re.compile(r'^# \d+ ("(?:[^"\\]|\\.)*") \[.*\] (\[[^\[\]"]*\])$', re.M)
 class CircuitBuilder:
     """Collects nodes, children first, and makes the circuit of them.
 
-    Parameters
-    ----------
-    n_values : sequence of int
-        Size of each domain, 0 for variables of Gaussian, Poisson and exponential leaves.
+    n_values: size of each domain, 0 for variables of Gaussian, Poisson and exponential leaves.
     """
 
     def __init__(self, n_values: Iterable[int]) -> None:
@@ -112,12 +109,7 @@ class CircuitBuilder:
 def read_text(path: str | Path) -> Circuit:
     """Read a circuit in the text format.
 
-    Raises
-    ------
-    CircuitFormatError
-        Naming file and line.
-    InvalidCircuit
-        Naming the node, by its position among the nodes.
+    Raises CircuitFormatError, naming file and line; InvalidCircuit, naming the node, by its position among the nodes.
     """
     with Path(path).open(encoding="utf-8") as lines:
         return parse_text(lines, str(path))
@@ -245,10 +237,7 @@ def _lines(circuit: Circuit, schema: Schema | None) -> Iterator[str]:
 def to_json(circuit: Circuit, schema: Schema | None = None) -> str:
     """As JSON, from which `from_json` makes an equal circuit; log 0 is null.
 
-    Parameters
-    ----------
-    schema : Schema, optional
-        Then `columns` tells the name of each variable, and its values in the order of their codes.
+    schema: then `columns` tells the name of each variable, and its values in the order of their codes.
     """
     document: dict[str, object] = {"format": FORMAT, "kinds": list(KIND_NAMES)}
     if schema is not None:
@@ -294,12 +283,7 @@ def cut_points_in(text: str, where: str) -> dict[str, tuple[float, ...]]:
 def from_json(text: str, where: str = "JSON") -> Circuit:
     """Read what `to_json` wrote.
 
-    Raises
-    ------
-    CircuitFormatError
-        If it is something else.
-    InvalidCircuit
-        If it is no valid circuit.
+    Raises CircuitFormatError if it is something else; InvalidCircuit if it is no valid circuit.
     """
     try:
         document = json.loads(text)

@@ -14,14 +14,9 @@ def ranks(logs: Floats, x: Array, drawn: Floats, log_likelihood: Callable[[Array
 
     Both are (n_rows,) float64. A small rank is an unusual row; the error is that of a share of n draws.
 
-    Parameters
-    ----------
-    logs : (n_rows,) float64
-        Of the rows x (n_variables, n_rows) float64, NaN where nothing is known.
-    drawn : (n, n_variables) float64
-        Rows of the model.
-    log_likelihood : callable
-        Of rows (n_variables, n) float64.
+    logs (n_rows,) float64: of the rows x (n_variables, n_rows) float64, NaN where nothing is known.
+    drawn (n, n_variables) float64: rows of the model.
+    log_likelihood: of rows (n_variables, n) float64.
     """
     seen = ~np.isnan(x)
     patterns, which = np.unique(seen, axis=1, return_inverse=True)

@@ -118,10 +118,8 @@ class StreamingPosterior:
     def update(self, rows: Chunk | Array) -> None:
         """Learn from rows, in their order. Raises InvalidEvidence.
 
-        Parameters
-        ----------
-        rows : Chunk, or (n_variables, n_rows) float64 or integers
-            Missing as in `evaluate.log_values`: a row says nothing about the distribution of what it misses.
+        They are a chunk, or (n_variables, n_rows) float64 or integers, missing as in `evaluate.log_values`: a row says
+        nothing about the distribution of what it misses.
         """
         x = as_rows(self.structure, rows_in(rows, self.rows_of))
         n_slots = self._compiled.n_slots

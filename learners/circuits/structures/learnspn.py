@@ -136,9 +136,8 @@ def independence_p_values(one_hot: Float32s, sizes: Integers) -> Floats:
     (n_variables, n_variables) float64, symmetric; rows that lack one of the two do not count. one_hot (n_rows, Σ sizes)
     float32 has one column per value of each variable, and zeros where it is missing.
 
-    References
-    ----------
-    Gens, Domingos (2013), section 4: G = 2 Σ n_ab log(n_ab n / (n_a n_b)), of (A - 1)(B - 1) degrees of freedom.
+    References: Gens, Domingos (2013), section 4: G = 2 Σ n_ab log(n_ab n / (n_a n_b)), of (A - 1)(B - 1) degrees of
+    freedom.
     """
     starts = np.cumsum(sizes) - sizes
     # float32 counts exactly up to 2^24 rows.

@@ -41,9 +41,8 @@ def best_graph(scores: FamilyScores, lattice: Lattice) -> BestGraph:
 
     Among equal parent sets of a node, one is taken of which no parent can be left out without loss.
 
-    References
-    ----------
-    Silander, Myllymäki (2006), A simple approach for finding the globally optimal Bayesian network structure.
+    References: Silander, Myllymäki (2006), A simple approach for finding the globally optimal Bayesian network
+    structure.
     """
     best = scores.logs.copy()
     for node in range(scores.d):

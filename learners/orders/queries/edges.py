@@ -35,9 +35,7 @@ def family_probabilities(sums: OrderSums) -> Floats:
 def edge_probabilities(sums: OrderSums) -> Floats:
     """(d, d) float64: [i, j] the probability of the edge from i to j.
 
-    References
-    ----------
-    Koivisto (2006), Advances in exact Bayesian structure discovery in Bayesian networks, section 3.
+    References: Koivisto (2006), Advances in exact Bayesian structure discovery in Bayesian networks, section 3.
     """
     scores = sums.scores
     q = family_probabilities(sums)
@@ -55,14 +53,9 @@ def expected_distance(probabilities: Floats, parents: Graph) -> float:
     It counts the pairs of nodes that two graphs connect otherwise: with an edge or without, or with one turned round. So its
     expectation follows from the probabilities of edges, however these depend on each other.
 
-    Parameters
-    ----------
-    probabilities : (d, d) float64
-    parents : tuple of tuple of int
-
-    References
-    ----------
-    Tsamardinos, Brown, Aliferis (2006), The max-min hill-climbing Bayesian network structure learning algorithm, section 5.1.
+    probabilities (d, d) float64.
+    References: Tsamardinos, Brown, Aliferis (2006), The max-min hill-climbing Bayesian network structure learning
+    algorithm, section 5.1.
     """
     alike = 1.0 - probabilities - probabilities.T  # no edge
     for node, own in enumerate(parents):

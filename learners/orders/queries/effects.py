@@ -21,9 +21,7 @@ def mean_effects(sums: OrderSums, bge: BGe) -> Floats:
     The expectation of a product of coefficients of different nodes is that of their means, as the parameters of
     different nodes are independent given the graph.
 
-    References
-    ----------
-    Wang, Wicker, Kwiatkowska (2022), section 4.4 and appendix C.
+    References: Wang, Wicker, Kwiatkowska (2022), section 4.4 and appendix C.
     """
     scores, lattice, d = sums.scores, sums.lattice, sums.scores.d
     tables = _mean_coefficients(sums, bge)

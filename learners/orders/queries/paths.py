@@ -16,9 +16,7 @@ MOST_EXACT = 13
 def path_probabilities(sums: OrderSums) -> Floats:
     """(d, d) float64: [i, j] the probability of a directed path from i to j, exactly; of the lattice of all orders.
 
-    References
-    ----------
-    Parviainen, Koivisto (2011), section 4.
+    References: Parviainen, Koivisto (2011), section 4.
     """
     scores, lattice, d = sums.scores, sums.lattice, sums.scores.d
     ternary = np.zeros(1 << d, np.int64)

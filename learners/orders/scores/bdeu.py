@@ -55,9 +55,7 @@ class BDeu:
     combinations of values of U of lgamma(count + a) - lgamma(a), and a is the equivalent sample size divided by the number
     of combinations there could be.
 
-    References
-    ----------
-    Heckerman, Geiger, Chickering (1995), Learning Bayesian networks, section 5; Buntine (1991).
+    References: Heckerman, Geiger, Chickering (1995), Learning Bayesian networks, section 5; Buntine (1991).
     """
 
     rows: DistinctRows | KeptRows

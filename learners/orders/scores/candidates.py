@@ -29,9 +29,8 @@ def greedy_candidates(
     The best set holds the new candidate and any of those already chosen; of nominal columns at most one of these.
     Required parents come first.
 
-    References
-    ----------
-    Viinikka, Hyttinen, Pensar, Koivisto (2020), Towards scalable Bayesian learning of causal DAGs, section 4.1 (greedy).
+    References: Viinikka, Hyttinen, Pensar, Koivisto (2020), Towards scalable Bayesian learning of causal DAGs, section
+    4.1 (greedy).
     """
     d = int(score.sizes.size) if isinstance(score, BDeu) else score.d
     pairs = _pair_scores(score, prior, most) if isinstance(score, BDeu) else None

@@ -60,10 +60,8 @@ class ParameterPrior:
     def parameters(self, counts: Counts, random: np.random.Generator | None = None) -> tuple[Floats, Floats]:
         """Log weights (n_edges,) and leaf parameters drawn from their posterior given counts; without `random` their means.
 
-        References
-        ----------
-        Zhao, Adel, Gordon, Amos (2016), Collapsed variational inference for sum-product networks, section 2; Yokoi, Sato
-        (2024), table 8.
+        References: Zhao, Adel, Gordon, Amos (2016), Collapsed variational inference for sum-product networks, section
+        2; Yokoi, Sato (2024), table 8.
         """
         circuit, own = self.circuit, self.strengths
         parent = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))
@@ -209,11 +207,7 @@ class GivenStructure:
     def learn(self, rows: Rows, threads: int, advance: Advance) -> BayesianCircuit:
         """The model of all rows.
 
-        Raises
-        ------
-        EmptyData
-        InvalidParameter
-            If the rows are more than are kept in memory.
+        Raises EmptyData; InvalidParameter if the rows are more than are kept in memory.
         """
         prior, x = self._prior(rows, advance)
         parameters = self.parameters

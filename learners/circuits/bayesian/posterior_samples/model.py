@@ -80,11 +80,7 @@ class BayesianCircuit(CircuitModel):
     def credible_intervals(self, chunk: Chunk, level: float) -> tuple[Floats, Floats]:
         """Low and high ends (n_rows, n_classes) float64 of the central credible interval of each P(class | attributes).
 
-        Raises
-        ------
-        NoClass
-        InvalidParameter
-            If the level is not between 0 and 1.
+        Raises NoClass; InvalidParameter if the level is not between 0 and 1.
         """
         summaries = [summarised(p, self.n_chains, level) for p in self._class_draws(chunk)]
         low, high = (np.concatenate([each[end] for each in summaries] or [self._nobody()]) for end in (2, 3))

@@ -30,14 +30,9 @@ class CircuitDraws:
 
     Raises InvalidParameter if they do not fit the circuit, or there is no draw.
 
-    Parameters
-    ----------
-    circuit : Circuit
-        The structure, with parameters of its own.
-    weight : (n_sum_edges, n_draws) float64
-        Of the edges of sums, in the circuit's order.
-    parameter : (n_parameters, n_draws) float64
-        Of the leaves, as in `CircuitArrays.leaf_parameters`.
+    circuit: the structure, with parameters of its own.
+    weight (n_sum_edges, n_draws) float64: of the edges of sums, in the circuit's order.
+    parameter (n_parameters, n_draws) float64: of the leaves, as in `CircuitArrays.leaf_parameters`.
     """
 
     def __init__(self, circuit: Circuit, weight: Floats, parameter: Floats) -> None:

@@ -123,10 +123,8 @@ def run_chains(
 ) -> Run:
     """Sample until it is enough; the result depends on the seed, not on threads or on how often the run was killed.
 
-    Parameters
-    ----------
-    known : sequence of (n_known, n_positions) uint8, optional
-        The state of each chain that the first rows have already; those behind them enter when it starts.
+    known: of each chain (n_known, n_positions) uint8, the state that the first rows have already; those behind them
+    enter when it starts.
     """
     n_chains = parameters.chains
     per_chain = -(-parameters.draws // n_chains)

@@ -75,18 +75,13 @@ def coded(
 
     Raises SchemaError if a distribution cannot have a column's numbers.
 
-    Parameters
-    ----------
-    schema : Schema
-        An attribute that has a distribution already keeps it, as its only family.
-    histograms : mapping of str to Histogram
-        Of the numeric columns.
-    leaves : {"by-column", "paper", "intervals", "gaussian", "poisson", "exponential"}
-        By column: few whole numbers are values; others are Gaussian, also exponential where they reach down to zero, also
-        Poisson where they are whole and that; with noise of one recorded step where they repeat. As in the paper: Gaussian,
-        exponential where not negative, Poisson where also whole; without noise.
-    in_intervals : collection of str
-        Numeric columns whose intervals are values, whatever `leaves` says.
+    schema: an attribute that has a distribution already keeps it, as its only family.
+    histograms: of the numeric columns.
+    leaves {"by-column", "paper", "intervals", "gaussian", "poisson", "exponential"}: by column: few whole numbers are
+    values; others are Gaussian, also exponential where they reach down to zero, also Poisson where they are whole and
+    that; with noise of one recorded step where they repeat. As in the paper: Gaussian, exponential where not negative,
+    Poisson where also whole; without noise.
+    in_intervals: numeric columns whose intervals are values, whatever `leaves` says.
     """
     attributes, columns, noise = [], [], []
     for attribute in schema.attributes:

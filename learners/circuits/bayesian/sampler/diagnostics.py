@@ -27,9 +27,8 @@ class Diagnostics:
 def diagnosed(trace: Floats, n_sweeps: int, effective: int) -> Diagnostics:
     """Diagnostics of a phase, from its trace (n_chains, n_sweeps, 7), see `store.Kept`, after n_sweeps in all.
 
-    References
-    ----------
-    Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), "Rank-normalization, folding, and localization: an improved R-hat".
+    References: Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), "Rank-normalization, folding, and localization: an
+    improved R-hat".
     """
     # Here, as it takes most of a second to import, which only who samples shall wait for.
     from arviz_stats.base.array import array_stats

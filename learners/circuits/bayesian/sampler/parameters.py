@@ -44,9 +44,7 @@ class RowCounts(Protocol):
 def parameters_given(random: np.random.Generator | None, prior: Prior, tallies: RowCounts) -> Parameters:
     """Weights and leaf parameters from their posterior given the rows at each sum and leaf; without `random` its means.
 
-    References
-    ----------
-    Yokoi, Sato (2024), algorithm 2 and table 8.
+    References: Yokoi, Sato (2024), algorithm 2 and table 8.
     """
     weight = _shares(random, tallies.counts + prior.strengths.alpha)
     leaf, own = tallies.leaf, prior.strengths

@@ -54,9 +54,7 @@ class Shape(NamedTuple):
 def n_sums_of(n_columns: int, n_children: int) -> tuple[int, int]:
     """How many sums the complete tree has, and how many of them are over leaves.
 
-    References
-    ----------
-    Yokoi, Sato (2024), table 2, for any number of columns.
+    References: Yokoi, Sato (2024), table 2, for any number of columns.
     """
     known = {1: (1, 1)}
 
@@ -72,9 +70,7 @@ def n_sums_of(n_columns: int, n_children: int) -> tuple[int, int]:
 def complete_shape(n_columns: int, n_children: int, seed: int = 0) -> Shape:
     """The complete tree over some columns, halved at random; sums have 2 to 256 children. Raises InvalidParameter.
 
-    References
-    ----------
-    Yokoi, Sato (2024), section 3.1: the largest tree with products of two children.
+    References: Yokoi, Sato (2024), section 3.1: the largest tree with products of two children.
     """
     if not 2 <= n_children <= MOST_CHILDREN:
         raise InvalidParameter("children", n_children, f"a whole number from 2 to {MOST_CHILDREN}")

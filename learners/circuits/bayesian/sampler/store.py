@@ -68,9 +68,7 @@ class InMemory:
 class MemoryStore:
     """Everything in memory; nothing outlives the process.
 
-    Parameters
-    ----------
-    x : (n_rows, n_columns) float32
+    x (n_rows, n_columns) float32.
     """
 
     def __init__(self, x: Float32s) -> None:

@@ -99,23 +99,13 @@ def choose(
     Work is counted, not timed: the same rows give the same circuit on any machine and on any number of threads.
     Raises EmptyData if there are no rows of either kind, and InvalidParameter.
 
-    Parameters
-    ----------
-    fit, valid : Chunk
-        Rows to fit and rows to choose by.
-    pairs : PairwiseCounts, optional
-        Of all rows; by default those of `fit`.
-    minutes : float
-        Of two threads of a usual server.
-    states : sequence of int
-        Of hidden Chow-Liu trees.
-    report : callable
-        Called with the share of the work that is done and what is being tried; may raise.
-
-    References
-    ----------
-    Chow, Liu (1968); Liu, Van den Broeck (2021); Gens, Domingos (2013); Meila, Jordan (2000); Jamieson, Talwalkar (2016),
-    Non-stochastic best arm identification (the halving).
+    fit, valid: rows to fit and rows to choose by.
+    pairs: of all rows; by default those of `fit`.
+    minutes: of two threads of a usual server.
+    states: of hidden Chow-Liu trees.
+    report: called with the share of the work that is done and what is being tried; may raise.
+    References: Chow, Liu (1968); Liu, Van den Broeck (2021); Gens, Domingos (2013); Meila, Jordan (2000); Jamieson,
+    Talwalkar (2016), Non-stochastic best arm identification (the halving).
     """
     if not fit.n_rows or not valid.n_rows:
         raise EmptyData("There are too few rows to choose a circuit by.")
