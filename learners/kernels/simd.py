@@ -92,26 +92,16 @@ def _comparison(symbol: Callable[..., object], sign: str) -> None:
 
 
 _arithmetic(operator.add, "fadd")
-_arithmetic(operator.sub, "fsub")
 _arithmetic(operator.mul, "fmul")
 _arithmetic(operator.truediv, "fdiv")
-_comparison(operator.lt, "<")
 _comparison(operator.ge, ">=")
 _comparison(operator.gt, ">")
 _comparison(operator.eq, "==")
 
 
 _OfMarks = type("_OfMarks", (ConcreteTemplate,), {"cases": [signature(marks, marks, marks)]})
-
-
-def _logic(symbol: Callable[..., object], instruction: str) -> None:
-    """Make & | of marks."""
-    infer_global(symbol)(_OfMarks)
-    lower_builtin(symbol, marks, marks)(lambda context, builder, sig, args: getattr(builder, instruction)(*args))
-
-
-_logic(operator.and_, "and_")
-_logic(operator.or_, "or_")
+infer_global(operator.or_)(_OfMarks)
+lower_builtin(operator.or_, marks, marks)(lambda context, builder, sig, args: builder.or_(*args))
 
 
 def _address(
@@ -243,26 +233,13 @@ def sum_of_whole(typingctx: Context, given: types.Type) -> Intrinsic:
 
 @intrinsic
 def where(typingctx: Context, given: types.Type, a: types.Type, b: types.Type) -> Intrinsic:
-    """Lanes or a number where marks are set, elsewhere others; of one truth and numbers, the number."""
-    are_numbers = given == types.boolean and a == b == types.float64
-    are_lanes = given == marks and a in LANES_OR_NUMBER and b in LANES_OR_NUMBER
-    require(are_lanes or are_numbers, "where takes marks and lanes or float64, or a truth and float64", given, a, b)
-    result = lanes if given == marks else types.float64
+    """Lanes or a number where marks are set, elsewhere others."""
+    is_known = given == marks and a in LANES_OR_NUMBER and b in LANES_OR_NUMBER
+    require(is_known, "where takes marks, and lanes or float64", given, a, b)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         kinds = sig.args[1:]
-        both = (arg if kind == result else _splat(builder, arg) for arg, kind in zip(args[1:], kinds, strict=True))
+        both = (arg if kind == lanes else _splat(builder, arg) for arg, kind in zip(args[1:], kinds, strict=True))
         return builder.select(args[0], *both)
 
-    return result(given, a, b), codegen
-
-
-@intrinsic
-def greater(typingctx: Context, a: types.Type, b: types.Type) -> Intrinsic:
-    """The greater of two numbers, or of two lanes each."""
-    require(a == b and a in LANES_OR_NUMBER, "greater takes two lanes or two float64", a, b)
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.select(builder.fcmp_ordered(">", *args), *args)
-
-    return a(a, b), codegen
+    return lanes(given, a, b), codegen

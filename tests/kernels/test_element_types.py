@@ -32,7 +32,6 @@ ARGUMENTS = {
     "whole_at": [(WHOLE, 0), (BLOCK, 0), (WHOLE.T, 0)],
     "sum_of_whole": [("L",), (1.0,), ("M",)],
     "where": [("M", "L", 0.0), (1, "L", 0.0), ("L", "L", 0.0), ("M", "L", 0)],
-    "greater": [("L", "L"), ("L", 1.0), (1, 1)],
 }
 OF_LANES = {"L": "lanes_at(block, 0)", "M": "(lanes_at(block, 0) > 0.0)"}
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.evaluation.range_masses import log_normal_mass
 from learners.circuits.evaluation.reweighted import Likelihoods
-from learners.circuits.evaluation.truncated_leaves import truncated_normal
+from learners.circuits.evaluation.truncated_leaves import log_normal_mass, truncated_normal
 from learners.circuits.mixtures import conditioning
 from learners.circuits.mixtures.boxes import DependentRanges
 from learners.circuits.mixtures.mixture import GaussianMixture

@@ -10,7 +10,6 @@ from learners.orders.scores.scores import FamilyScores
 
 __all__ = ["Lattice", "complete_lattice", "lattice_of", "step_bytes"]
 
-MAX_NODES = 64
 # Of each step: its node, its target and its place.
 _STEP_BYTES = 9
 

@@ -60,16 +60,11 @@ def _as_probability(odds: float, error: float, name: str = "probability") -> Ans
 class GraphQueries:
     """A posterior over named columns, which answers queries.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of the columns.
-    conditional : ConditionalPosteriors, optional
-        For known edges that the posterior's lattice or candidates do not hold; without it such questions are refused.
-    bdeu : BDeu, optional
-        Of nominal columns, for families that the tables do not hold.
-    probabilities : (d, d) float64, optional
-        Of edges, if they are known already.
+    names: of the columns.
+    conditional: for known edges that the posterior's lattice or candidates do not hold; without it such questions are
+    refused.
+    bdeu: of nominal columns, for families that the tables do not hold.
+    probabilities (d, d) float64: of edges, if they are known already.
     """
 
     def __init__(
@@ -370,3 +365,16 @@ class GraphQueries:
             for j in range(d)
             if i != j
         ]
+
+
+def answer_size(d: int, queries: Sequence[StructureQuery]) -> int:
+    """How many values the answers have at most."""
+    pairs = 5 * d * (d - 1)
+    return sum(query.n * (d * d // 2 + 4) if isinstance(query, Graphs) else pairs for query in queries)
+
+
+def n_draws(queries: Sequence[StructureQuery], d: int, is_exact: bool) -> int:
+    """How many graphs the queries draw."""
+    always = (Graphs, Effects) if is_exact and d <= MOST_EXACT else (Graphs, Effects, Paths)
+    may_draw = (query for query in queries if isinstance(query, DrawQuery))
+    return sum(query.n for query in may_draw if query.prior == "graph" or isinstance(query, always))
