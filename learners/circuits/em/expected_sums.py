@@ -112,8 +112,7 @@ class ExpectedSums(ABC, Generic[Model, Sums]):
         """Read what `to_arrow` wrote. Raises StatisticMismatch if it is of another model."""
         read = self.empty()
         for name, target in read._sums._asdict().items():
-            pieces = [piece for chunk in table.column(name).chunks if len(chunk) for piece in [chunk.flatten()]]
-            values = np.concatenate([piece.to_numpy() for piece in pieces]) if pieces else np.empty(0, np.int64)
+            values = table.column(name).combine_chunks().flatten().to_numpy()
             if values.size != target.size:
                 raise StatisticMismatch(
                     f"The table holds sums of a different {self.kind}: {name!r} has {values.size} entries."

@@ -23,12 +23,8 @@ from learners.schema import Schema
 class GaussianModel(CircuitModel):
     """A mixture whose components are one Gaussian with full covariance of all numeric columns, and independent discrete ones.
 
-    Parameters
-    ----------
-    mixture : GaussianMixture
-        Variable i is attribute i; the last one is the class, if the schema has a target.
-    facts : mapping
-        How it was learned.
+    mixture: variable i is attribute i; the last one is the class, if the schema has a target.
+    facts: how it was learned.
     """
 
     kind: ClassVar[str] = "gaussian mixture"

@@ -205,10 +205,7 @@ class GivenStructure:
             )
 
     def learn(self, rows: Rows, threads: int, advance: Advance) -> BayesianCircuit:
-        """The model of all rows.
-
-        Raises EmptyData; InvalidParameter if the rows are more than are kept in memory.
-        """
+        """The model of all rows. Raises EmptyData; InvalidParameter if the rows are more than are kept in memory."""
         prior, x = self._prior(rows, advance)
         parameters = self.parameters
         per_chain = -(-parameters.draws // parameters.chains)
