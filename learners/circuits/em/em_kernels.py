@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.circuits.evaluation.density_kernels import standard_moments
 from learners.circuits.evaluation.evaluate_kernels import BLOCK, SMALLEST, load, upward
 from learners.circuits.evaluation.extended_range_kernels import LOG_RADIX, wide_upward
-from learners.circuits.evaluation.warp_kernels import standard_moments
 from learners.circuits.kernels import (
     CATEGORICAL,
     GAUSSIAN,

@@ -28,23 +28,11 @@ def log_values(circuit: Circuit, x: ArrayLike) -> Floats:
     double are evaluated again in wide numbers. So nothing underflows, and log 0 is -inf. A row's result does not depend
     on the other rows.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        Missing is NaN; for a discrete variable also a negative number, and n_values (UNSEEN) and more.
-
-    Returns
-    -------
-    (n_rows,) float64
-
-    Raises
-    ------
-    InvalidEvidence
-        If x has another number of variables, or a discrete variable a value that is not whole.
-
-    References
-    ----------
-    Zhao, Gordon (2017), section 2.1; Darwiche (2003), section 4.
+    x (n_variables, n_rows) float64 or integers: missing is NaN; for a discrete variable also a negative number, and
+    n_values (UNSEEN) and more.
+    Returns (n_rows,) float64.
+    Raises InvalidEvidence if x has another number of variables, or a discrete variable a value that is not whole.
+    References: Zhao, Gordon (2017), section 2.1; Darwiche (2003), section 4.
     """
     x = as_rows(circuit, x)
     plan, weight = with_weights(circuit)

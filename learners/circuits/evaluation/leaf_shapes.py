@@ -8,9 +8,9 @@ import numpy as np
 import scipy
 
 from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.evaluation.density_kernels import cell_of, log_warped, unwarp
 from learners.circuits.evaluation.shape_kernels import add_moments_of_leaves
 from learners.circuits.evaluation.truncated_leaves import recorded_ends, truncated_moments
-from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, unwarp
 from learners.circuits.kernels import (
     EXPONENTIAL,
     GAUSSIAN,

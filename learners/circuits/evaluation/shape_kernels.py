@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, normal_cell, unwarp
+from learners.circuits.evaluation.density_kernels import cell_of, log_warped, normal_cell, unwarp
 from learners.circuits.kernels import (
     GAUSSIAN,
     KNOTS,

@@ -6,8 +6,8 @@ import numpy as np
 import scipy
 
 from learners.circuits.circuit import Circuit
+from learners.circuits.evaluation.density_kernels import cell_of, log_warped, unwarp, warp
 from learners.circuits.evaluation.shape_kernels import MOST_CELLS, REACH
-from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, unwarp, warp
 from learners.circuits.kernels import (
     EXPONENTIAL,
     GAUSSIAN,

@@ -14,8 +14,6 @@ from learners.circuits.map.bound_kernels import look_ahead
 from learners.circuits.map.linear.reduction import MaxProblem
 from learners.kernels.arrays import Integers
 
-__all__ = ["Found", "exact", "root_bound"]
-
 # The look-ahead keeps a row of bounds per inner node: beyond this many numbers (512 MiB) bounds by derivatives must do.
 MOST_ROW_ENTRIES = 64 << 20
 # The clock is looked at about this often.

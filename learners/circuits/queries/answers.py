@@ -51,25 +51,12 @@ class _Prepared:
 def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
     """The distribution of each of some discrete variables by itself, given what is observed in each row.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        As in `evaluate.log_values`; the distribution of an observed variable is certain.
-
-    Returns
-    -------
-    list of (n_rows, n_values) float64, one per variable
-
-    Raises
-    ------
-    InvalidEvidence
-        If the rows do not fit the circuit, or a variable is unknown or numeric.
-    ImpossibleEvidence
-        Naming a row of probability zero.
-
-    References
-    ----------
-    Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
+    x (n_variables, n_rows) float64 or integers: as in `evaluate.log_values`; the distribution of an observed variable
+    is certain.
+    Returns list of (n_rows, n_values) float64, one per variable.
+    Raises InvalidEvidence if the rows do not fit the circuit, or a variable is unknown or numeric; ImpossibleEvidence,
+    naming a row of probability zero.
+    References: Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
     """
     variables, sizes = checked_discrete(circuit, variables)
     out = _posteriors(circuit, x, variables, sizes, moments=False)
@@ -80,19 +67,9 @@ def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[
 def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[Floats, Floats]:
     """Expectation and variance of numeric variables, given what is observed in each row.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64
-        As in `evaluate.log_values`; an observed variable has variance zero.
-
-    Returns
-    -------
-    mean, variance : (n_rows, len(variables)) float64
-
-    Raises
-    ------
-    InvalidEvidence, ImpossibleEvidence
-        As in `marginals`.
+    x (n_variables, n_rows) float64: as in `evaluate.log_values`; an observed variable has variance zero.
+    Returns mean, variance (n_rows, len(variables)) float64.
+    Raises InvalidEvidence, ImpossibleEvidence as in `marginals`.
     """
     variables = checked_numeric(circuit, variables)
     out = _posteriors(circuit, x, variables, np.full(len(variables), 2, np.int64), moments=True)
@@ -102,20 +79,9 @@ def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[F
 def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Floats:
     """The joint distribution of some discrete variables, given what is observed in each row.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        As in `marginals`.
-
-    Returns
-    -------
-    (n_rows, n_values of the first, n_values of the second, …) float64
-
-    Raises
-    ------
-    InvalidEvidence
-        Also if the table has more than 65,536 cells.
-    ImpossibleEvidence
+    x (n_variables, n_rows) float64 or integers: as in `marginals`.
+    Returns (n_rows, n_values of the first, n_values of the second, …) float64.
+    Raises InvalidEvidence also if the table has more than 65,536 cells; ImpossibleEvidence.
     """
     variables, sizes = checked_discrete(circuit, variables)
     if len(variables) == 1:
@@ -146,14 +112,8 @@ def n_joint_cells(sizes: Sequence[int]) -> int:
 def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
     """The distribution of a variable, the class, given all others that a row has; its own value does not count.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        As in `marginals`.
-
-    Returns
-    -------
-    (n_rows, n_values) float64
+    x (n_variables, n_rows) float64 or integers: as in `marginals`.
+    Returns (n_rows, n_values) float64.
     """
     (variable,) = checked(circuit, [variable])
     x = np.array(as_rows(circuit, x))
@@ -164,11 +124,8 @@ def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
 def with_cells(circuit: Circuit, x: Floats, variables: Sequence[int]) -> tuple[Floats, Mask]:
     """Every row with every combination of values of some variables, the last of them varying fastest.
 
-    Returns
-    -------
-    many : (n_variables, n_rows * n_cells) float64
-    is_contradicted : (n_rows * n_cells,) bool
-        Whether the row itself has another value of one of the variables.
+    Returns many (n_variables, n_rows * n_cells) float64.
+    Returns is_contradicted (n_rows * n_cells,) bool: whether the row itself has another value of one of the variables.
     """
     own = list(variables)
     cells = np.array(list(itertools.product(*(range(size) for size in circuit.n_values[own].tolist())))).T

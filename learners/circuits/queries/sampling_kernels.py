@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.evaluation.density_kernels import log_poisson
-from learners.circuits.evaluation.warp_kernels import cell_of, unwarp
+from learners.circuits.evaluation.density_kernels import cell_of, log_poisson, unwarp
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, ROUNDED, STEP, STUDENT, SUM
 from learners.circuits.queries.answer_kernels import SMALLEST, upward
 from learners.kernels.jit import inner_kernel, kernel

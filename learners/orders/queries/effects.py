@@ -7,8 +7,7 @@ import numpy as np
 from learners.kernels.arrays import Floats
 from learners.orders.lattice.forward_backward import OrderSums, scaled_families
 from learners.orders.lattice.graphs import DrawnGraphs
-from learners.orders.queries.coefficient_kernels import average_over_subsets, coefficients, effects_of
-from learners.orders.queries.effect_kernels import graph_effects
+from learners.orders.queries.effect_kernels import average_over_subsets, coefficients, effects_of, graph_effects
 from learners.orders.scores.bge import BGe
 
 # Draws are made so many at a time.

@@ -9,7 +9,7 @@ import numpy as np
 from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
-from learners.orders.scores.candidate_kernels import best_bge_additions
+from learners.orders.scores.bge_kernels import best_bge_additions
 from learners.orders.scores.priors import StructurePrior
 from learners.passes.engine import Advance
 
