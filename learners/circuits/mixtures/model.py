@@ -66,10 +66,7 @@ class GaussianModel(CircuitModel):
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
         """As `queries.answer_all` tells; with ranges of columns that depend on each other by `sampled_answer`.
 
-        Raises
-        ------
-        DependentRanges
-            Of such ranges in a query that asks for no samples.
+        Raises DependentRanges of such ranges in a query that asks for no samples.
         """
         try:
             return super().answer(queries, pause)

@@ -25,14 +25,8 @@ def chow_liu(pairs: PairwiseCounts) -> Circuit:
     One row, spread like the variable's own values, is added to each context; its own values get one uniformly.
     Raises EmptyStatistic if `pairs` has counted no rows.
 
-    Returns
-    -------
-    Circuit
-        Of Σ v_i v_parent(i) edges, up to a constant.
-
-    References
-    ----------
-    Chow, Liu (1968).
+    It has Σ v_i v_parent(i) edges, up to a constant.
+    References: Chow, Liu (1968).
     """
     tables = PairTables(pairs)
     tree = maximum_spanning_tree(tables.mutual_information())
@@ -74,35 +68,17 @@ def hclt(
 ) -> Circuit:
     """A Chow-Liu tree whose variables each got a latent copy: the copies form the tree, the variables hang below.
 
-    Parameters
-    ----------
-    states : int
-        Values of each latent variable.
-    initial : 'chow-liu' or 'random'
-        The weights to start from. With `chow-liu` each state stands for some of the values of its variable and weights
-        are those of the Chow-Liu tree times random factors; with `random` they are random factors alone.
-    concentration : float
-        Of the gamma-distributed random factors. The larger, the nearer the circuit begins to the Chow-Liu tree; the
-        smaller, the more states differ, and learning makes more of states that differ. On nltcs and plants 0.1 was best
-        for EM, 0.3 to 1 for one pass of BMM.
-    as_sums : bool
-        Categorical distributions as sums over shared indicators instead of leaves.
-
-    Returns
-    -------
-    Circuit
-        Of about n · states² edges.
-
-    Raises
-    ------
-    EmptyStatistic
-        If `pairs` has counted no rows.
-    InvalidParameter
-        If a parameter is out of range.
-
-    References
-    ----------
-    Liu, Van den Broeck (2021), Tractable Regularization of Probabilistic Circuits, section 4.1.
+    states: values of each latent variable.
+    initial 'chow-liu' or 'random': the weights to start from. With `chow-liu` each state stands for some of the values
+    of its variable and weights are those of the Chow-Liu tree times random factors; with `random` they are random
+    factors alone.
+    concentration: of the gamma-distributed random factors. The larger, the nearer the circuit begins to the Chow-Liu
+    tree; the smaller, the more states differ, and learning makes more of states that differ. On nltcs and plants 0.1
+    was best for EM, 0.3 to 1 for one pass of BMM.
+    as_sums: categorical distributions as sums over shared indicators instead of leaves.
+    The circuit has about n · states² edges.
+    Raises EmptyStatistic if `pairs` has counted no rows; InvalidParameter if a parameter is out of range.
+    References: Liu, Van den Broeck (2021), Tractable Regularization of Probabilistic Circuits, section 4.1.
     """
     if states < 1:
         raise InvalidParameter("states", states, "use 1 or more")

@@ -39,22 +39,13 @@ def learnspn(
     weights are the shares of the clusters. Few rows, or rows that do not cluster, make a product of leaves.
     Raises EmptyData if there are no rows, and InvalidParameter.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        Codes of discrete variables, numbers of others; NaN, or a code outside the domain, where missing.
-    n_values : sequence of int
-        Size of each domain; 0 for a numeric variable.
-    bonferroni : bool
-        Divide the significance by the number of pairs tested together.
-    min_rows : int
-        Fewer rows are not clustered.
-    max_rows : int
-        Of more rows a random sample is taken.
-
-    References
-    ----------
-    Gens, Domingos (2013), Learning the Structure of Sum-Product Networks, section 4.
+    x (n_variables, n_rows) float64 or integers: codes of discrete variables, numbers of others; NaN, or a code outside
+    the domain, where missing.
+    n_values: size of each domain; 0 for a numeric variable.
+    bonferroni: divide the significance by the number of pairs tested together.
+    min_rows: fewer rows are not clustered.
+    max_rows: of more rows a random sample is taken.
+    References: Gens, Domingos (2013), Learning the Structure of Sum-Product Networks, section 4.
     """
     for name, value, least in (("min_rows", min_rows, 2), ("max_rows", max_rows, 1)):
         if value < least:

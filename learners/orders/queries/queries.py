@@ -18,7 +18,13 @@ from learners.orders.lattice.graphs import as_sets, best_graph, log_n_orders, me
 from learners.orders.lattice.posterior import Coverage, OrderPosterior
 from learners.orders.parameters import edge_of
 from learners.orders.queries.conditional import ConditionalPosteriors
-from learners.orders.queries.edges import edge_probabilities, expected_distance
+from learners.orders.queries.edges import (
+    MOST_EXACT,
+    ancestor_relations,
+    edge_probabilities,
+    expected_distance,
+    path_probabilities,
+)
 from learners.orders.queries.effects import draw_effects, mean_effects, mean_effects_bytes
 from learners.orders.queries.graph_samples import WeightedGraphs, weighted_graphs
 from learners.orders.queries.graph_scores import (
@@ -29,7 +35,6 @@ from learners.orders.queries.graph_scores import (
     log_prior,
     outside_mass,
 )
-from learners.orders.queries.paths import MOST_EXACT, ancestor_relations, path_probabilities
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
 from learners.orders.scores.edge_constraints import Edges as KnownEdges
@@ -98,13 +103,8 @@ class GraphQueries:
         equal weight they are worth. Where no order that the model covers has the known edges, a lattice grows around
         them, and `coverage` is that lattice's; `pause` is called while it grows, and what it raises ends the answering.
 
-        Raises
-        ------
-        UnknownColumn, InvalidParameter
-        ImpossibleEdges
-            If no graph has the edges that are said to be known.
-        NotGaussian
-        NetworkFileError
+        Raises UnknownColumn, InvalidParameter; ImpossibleEdges if no graph has the edges that are said to be known;
+        NotGaussian; NetworkFileError.
         """
         self.check(query)
         if isinstance(query, Score):

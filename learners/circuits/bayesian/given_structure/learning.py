@@ -13,8 +13,7 @@ import numpy as np
 from learners.circuits.bayesian.given_structure.tree_kernels import count_tree, count_trees
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
-from learners.circuits.bayesian.sampler.chains import Phase, phases
-from learners.circuits.bayesian.sampler.diagnostics import diagnosed
+from learners.circuits.bayesian.sampler.chains import Phase, diagnosed, phases
 from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, KIND, SECOND, SQUARES, TOTAL, N
 from learners.circuits.bayesian.sampler.parameters import gamma, leaf_parameters
 from learners.circuits.bayesian.sampler.priors import Strengths
