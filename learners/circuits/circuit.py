@@ -65,21 +65,10 @@ DTYPES = tuple(
 class Circuit:
     """A complete, decomposable and normalised circuit; immutable. Raises InvalidCircuit, naming the node.
 
-    Parameters
-    ----------
-    arrays : CircuitArrays
-        Of the right types they are taken as they are, and become read-only.
-
-    Attributes
-    ----------
-    kind, child_starts, children, log_weight, variable, leaf_starts, leaf_parameters, n_values : arrays
-        As in `CircuitArrays`.
-    ranges : mapping of numeric variable to (low, high)
-        Moments and draws are those of leaves that are cut to these; the weights hold the ranges already.
-
-    References
-    ----------
-    Zhao, Gordon (2017), section 2.1.
+    arrays: of the right types they are taken as they are, and become read-only.
+    kind, child_starts, children, log_weight, variable, leaf_starts, leaf_parameters, n_values: as in `CircuitArrays`.
+    ranges: of numeric variables (low, high), to which moments and draws cut leaves; the weights hold them already.
+    References: Zhao, Gordon (2017), section 2.1.
     """
 
     ranges: Mapping[int, tuple[float, float]] = MappingProxyType({})

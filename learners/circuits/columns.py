@@ -103,12 +103,7 @@ class Columns:
     def code(self, variable: int, value: object) -> float:
         """The code of a raw value, or its number; NaN for None. Words that `labels` has are understood, too.
 
-        Raises
-        ------
-        InvalidEvidence
-            If the column never had the value.
-        SchemaError
-            If its type does not fit.
+        Raises InvalidEvidence if the column never had the value; SchemaError if its type does not fit.
         """
         if value is None or (isinstance(value, float) and np.isnan(value)):
             return np.nan
@@ -149,10 +144,7 @@ class Columns:
 
         Raises InvalidEvidence if a variable is numeric, and the chunk has no numbers of it.
 
-        Parameters
-        ----------
-        with_class : bool
-            Whether a class that the chunk has counts as observed.
+        with_class: whether a class that the chunk has counts as observed.
         """
         numeric = [v for v, size in enumerate(self.n_values) if size == 0]
         own = np.empty((0, chunk.n_rows)) if chunk.numbers is None else chunk.numbers

@@ -48,14 +48,9 @@ class NoGraphs(LearnerError, ValueError):
 class ImpossibleEvidence(LearnerError, ValueError):
     """The circuit gives the evidence probability zero, so nothing is known given it.
 
-    Parameters
-    ----------
-    row : int, optional
-        Of the rows, or queries, that were asked together.
-    column : str, optional
-        Of a value that is impossible, by itself or with those before it.
-    reason : str, optional
-        What is known of it.
+    row: of the rows, or queries, that were asked together.
+    column: of a value that is impossible, by itself or with those before it.
+    reason: what is known of it.
     """
 
     def __init__(self, row: int | None = None, column: str | None = None, reason: str | None = None) -> None:

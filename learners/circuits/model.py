@@ -43,14 +43,9 @@ class CircuitHeader(Header):
 class CircuitModel:
     """A sum-product network over the columns of a schema, the class among them if there is a target.
 
-    Parameters
-    ----------
-    circuit : Circuit
-        Variable i is attribute i; the last one is the class, if the schema has a target.
-    facts : mapping
-        How it was learned.
-    posterior : StreamingPosterior, optional
-        Of ADF or BMM: from it the model goes on learning from tomorrow's rows.
+    circuit: variable i is attribute i; the last one is the class, if the schema has a target.
+    facts: how it was learned.
+    posterior: of ADF or BMM: from it the model goes on learning from tomorrow's rows.
     """
 
     kind: ClassVar[str] = "circuit"

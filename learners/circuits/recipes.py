@@ -184,25 +184,13 @@ def spn(
 ) -> Passes[CircuitModel]:
     """A sum-product network: two passes for schema and structure, then one for each iteration of EM, or one in all.
 
-    Parameters
-    ----------
-    target : str or None
-        The class column, then the circuit's last variable.
-    given : Schema or Kept, optional
-        Instead of the schema that the columns would give; of `Kept` the domains follow the data.
-    overrides : mapping, optional
-        Column name to what `ColumnOverride.of` reads.
-
-    Raises
-    ------
-    SourceError, CircuitFormatError
-        If the file of structure "file" cannot be read, or holds no circuit.
-    SchemaError
-        If no column is left, a distribution cannot have a column's numbers, or the circuit is not of the columns.
-
-    References
-    ----------
-    Liu, Van den Broeck (2021); Peharz et al. (2019); Gens, Domingos (2013); Zhao, Gordon (2017).
+    target: the class column, then the circuit's last variable.
+    given: instead of the schema that the columns would give; of `Kept` the domains follow the data.
+    overrides: column name to what `ColumnOverride.of` reads.
+    Raises SourceError, CircuitFormatError if the file of structure "file" cannot be read, or holds no circuit;
+    SchemaError if no column is left, a distribution cannot have a column's numbers, or the circuit is not of the
+    columns.
+    References: Liu, Van den Broeck (2021); Peharz et al. (2019); Gens, Domingos (2013); Zhao, Gordon (2017).
     """
     if parameters.learning == "gibbs" and parameters.structure == "auto":
         return (yield from bayesian(target, parameters, given, overrides or {}))
@@ -262,8 +250,8 @@ def chosen(
     if densities:
         circuit = yield from em_passes(start, most, choice.laplace, parameters.tolerance, make, least)
     else:
-        gains = choosing.gains_of(schema, valid)
-        circuit, _ = yield from choosing.polished(start, most, choice.laplace, make, gains, least)
+        gains = partial(choosing.likelihood_of, schema, valid)
+        circuit, _ = yield from choosing.polished(start, most, make, lambda e: e.maximised(choice.laplace), gains)
     own = {"em_passes": len(counting), "n_rows": counted.second.n_rows, "search": choosing.facts_of(choice)}
     model = CircuitModel(schema, circuit, facts | own)
     if densities:
@@ -276,9 +264,7 @@ def bayesian(
 ) -> Passes[CircuitModel]:
     """A posterior over circuits: one pass for the schema, one for the rows, which are then sampled.
 
-    References
-    ----------
-    Yokoi, Sato (2024).
+    References: Yokoi, Sato (2024).
     """
     every = ColumnSummaries(target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins)
     summaries = yield every

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from learners.kernels.arrays import Floats, Int32s
 from learners.kernels.jit import inner_kernel, kernel
 
 BIG = 2.0**256
@@ -91,15 +92,18 @@ def ratio(m, e, n, f):
     return q
 
 
-@inner_kernel
-def _transform(mantissa, exponent, over_supersets):
+@kernel
+def add_subsets(mantissa, exponent):  # (2^k,) float64, (2^k,) int32; in place
+    """Zeta transform: the sum over all subsets of each set, sets as bits of the index.
+
+    References: Koivisto, Sood (2004), Exact Bayesian structure discovery in Bayesian networks, section 3.3.
+    """
     n = mantissa.size
     h = 1
     while h < n:
         for base in range(0, n, 2 * h):
-            source, target = (base + h, base) if over_supersets else (base, base + h)
-            lo, hi = mantissa[source : source + h], mantissa[target : target + h]
-            e_lo, e_hi = exponent[source : source + h], exponent[target : target + h]
+            lo, hi = mantissa[base : base + h], mantissa[base + h : base + 2 * h]
+            e_lo, e_hi = exponent[base : base + h], exponent[base + h : base + 2 * h]
             # hi += lo, element by element and without a branch: LLVM makes vectors of it.
             for s in range(h):
                 d = e_hi[s] - e_lo[s]
@@ -113,29 +117,8 @@ def _transform(mantissa, exponent, over_supersets):
         h *= 2
 
 
-@kernel
-def add_subsets(mantissa, exponent):  # (2^k,) float64, (2^k,) int32; in place
-    """Zeta transform: the sum over all subsets of each set, sets as bits of the index.
-
-    References: Koivisto, Sood (2004), Exact Bayesian structure discovery in Bayesian networks, section 3.3.
-    """
-    _transform(mantissa, exponent, False)
-
-
-@kernel
-def add_supersets(mantissa, exponent):  # (2^k,) float64, (2^k,) int32; in place
-    """The sum over all supersets of each set."""
-    _transform(mantissa, exponent, True)
-
-
-@kernel
-def max_subsets(logs):  # (2^k,) float64; in place
-    """The maximum over all subsets of each set."""
-    n = logs.size
-    h = 1
-    while h < n:
-        for base in range(0, n, 2 * h):
-            lo, hi = logs[base : base + h], logs[base + h : base + 2 * h]
-            for s in range(h):
-                hi[s] = max(hi[s], lo[s])
-        h *= 2
+def add_supersets(mantissa: Floats, exponent: Int32s) -> None:
+    """The sum over all supersets of each set, in place: backwards, they are the subsets of each complement."""
+    m, e = mantissa[::-1].copy(), exponent[::-1].copy()
+    add_subsets(m, e)
+    mantissa[:], exponent[:] = m[::-1], e[::-1]

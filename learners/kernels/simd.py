@@ -92,26 +92,16 @@ def _comparison(symbol: Callable[..., object], sign: str) -> None:
 
 
 _arithmetic(operator.add, "fadd")
-_arithmetic(operator.sub, "fsub")
 _arithmetic(operator.mul, "fmul")
 _arithmetic(operator.truediv, "fdiv")
-_comparison(operator.lt, "<")
 _comparison(operator.ge, ">=")
 _comparison(operator.gt, ">")
 _comparison(operator.eq, "==")
 
 
 _OfMarks = type("_OfMarks", (ConcreteTemplate,), {"cases": [signature(marks, marks, marks)]})
-
-
-def _logic(symbol: Callable[..., object], instruction: str) -> None:
-    """Make & | of marks."""
-    infer_global(symbol)(_OfMarks)
-    lower_builtin(symbol, marks, marks)(lambda context, builder, sig, args: getattr(builder, instruction)(*args))
-
-
-_logic(operator.and_, "and_")
-_logic(operator.or_, "or_")
+infer_global(operator.or_)(_OfMarks)
+lower_builtin(operator.or_, marks, marks)(lambda context, builder, sig, args: builder.or_(*args))
 
 
 def _address(
@@ -173,22 +163,19 @@ def put_lanes(typingctx: Context, array: types.Array, slot: types.Type, given: t
 
 @intrinsic
 def codes_at(typingctx: Context, x: types.Array, first: types.Type, n: types.Type) -> Intrinsic:
-    """Sixteen items of a contiguous array from the first-th on, of which what is not from 0 to n - 1 becomes n.
+    """Sixteen items of a contiguous float64 array from the first-th on, of which what is not from 0 to n - 1 becomes n.
 
-    The array is uint8 or float64, `first` an index into its items, row after row; n is a float64.
+    `first` is an index into its items, row after row; n is a float64.
     """
-    is_codes = isinstance(x, types.Array) and x.layout == "C" and x.dtype in (types.uint8, types.float64)
-    require(is_codes, "codes_at takes a C-contiguous array of uint8 or float64", x)
+    is_codes = isinstance(x, types.Array) and x.layout == "C" and x.dtype == types.float64
+    require(is_codes, "codes_at takes a C-contiguous array of float64", x)
     require(is_whole(first), "codes_at takes an integer as first", first)
     require(n == types.float64, "codes_at takes a float64 as n", n)
-    is_uint8 = x.dtype == types.uint8
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         data = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0]).data
-        kind = ir.VectorType(ir.IntType(8), N_LANES) if is_uint8 else _DOUBLES
-        found = builder.load(builder.bitcast(builder.gep(data, [args[1]]), kind.as_pointer()))
-        found.align = 1 if is_uint8 else 8
-        code = builder.uitofp(found, _DOUBLES) if is_uint8 else found
+        code = builder.load(builder.bitcast(builder.gep(data, [args[1]]), _DOUBLES.as_pointer()))
+        code.align = 8
         n_lanes = _splat(builder, args[2])
         # Not-a-number fails both comparisons.
         is_known = builder.and_(builder.fcmp_ordered(">=", code, _all(0.0)), builder.fcmp_ordered("<", code, n_lanes))
@@ -246,26 +233,13 @@ def sum_of_whole(typingctx: Context, given: types.Type) -> Intrinsic:
 
 @intrinsic
 def where(typingctx: Context, given: types.Type, a: types.Type, b: types.Type) -> Intrinsic:
-    """Lanes or a number where marks are set, elsewhere others; of one truth and numbers, the number."""
-    are_numbers = given == types.boolean and a == b == types.float64
-    are_lanes = given == marks and a in LANES_OR_NUMBER and b in LANES_OR_NUMBER
-    require(are_lanes or are_numbers, "where takes marks and lanes or float64, or a truth and float64", given, a, b)
-    result = lanes if given == marks else types.float64
+    """Lanes or a number where marks are set, elsewhere others."""
+    is_known = given == marks and a in LANES_OR_NUMBER and b in LANES_OR_NUMBER
+    require(is_known, "where takes marks, and lanes or float64", given, a, b)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         kinds = sig.args[1:]
-        both = (arg if kind == result else _splat(builder, arg) for arg, kind in zip(args[1:], kinds, strict=True))
+        both = (arg if kind == lanes else _splat(builder, arg) for arg, kind in zip(args[1:], kinds, strict=True))
         return builder.select(args[0], *both)
 
-    return result(given, a, b), codegen
-
-
-@intrinsic
-def greater(typingctx: Context, a: types.Type, b: types.Type) -> Intrinsic:
-    """The greater of two numbers, or of two lanes each."""
-    require(a == b and a in LANES_OR_NUMBER, "greater takes two lanes or two float64", a, b)
-
-    def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.select(builder.fcmp_ordered(">", *args), *args)
-
-    return a(a, b), codegen
+    return lanes(given, a, b), codegen

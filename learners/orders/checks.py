@@ -38,13 +38,8 @@ def check_numeric(schema: Schema) -> None:
 def gaussian_score(moments: Moments, prior: BGePrior, standardise: bool) -> tuple[BGe, Standard]:
     """The BGe score of a table, and how its columns were standardised.
 
-    Raises
-    ------
-    TooFewRows
-        If there are fewer than two complete rows.
-    SchemaError
-        If a column is constant in the complete rows, or a linear combination of others.
-    InvalidParameter
+    Raises TooFewRows if there are fewer than two complete rows; SchemaError if a column is constant in the complete
+    rows, or a linear combination of others; InvalidParameter.
     """
     names = moments.columns
     d, n = len(names), moments.n_rows

@@ -21,10 +21,7 @@ LONGEST, LONGEST_TITLE, OF_TITLE = 40, 120, 8.0
 def heat_map_of(engine: GraphQueries, title: str, present: tuple[str, ...] = (), absent: tuple[str, ...] = ()) -> str:
     """The edges of a posterior as a heat map. Raises UnknownColumn, InvalidParameter, ImpossibleEdges.
 
-    Parameters
-    ----------
-    present, absent : tuple of str
-        Known edges, each as "parent->child".
+    present, absent: known edges, each as "parent->child".
     """
     place = {name: node for node, name in enumerate(engine.names)}
     probabilities = np.zeros((len(place), len(place)))

@@ -42,20 +42,13 @@ class OrderHeader(Header):
 class OrderModel:
     """A posterior over the structures of Bayesian networks of a table's columns.
 
-    Parameters
-    ----------
-    schema : Schema
-        Node i is attribute i.
-    facts : mapping
-        How it was learned.
-    probabilities : (d, d) float64, optional
-        [i, j] the probability of the edge from i to j, if it is known already.
-    best : BestGraph, optional
-        The most probable graph, if it is known already.
-    tables : sequence of (q, r) float64
-        Of nominal columns, the probabilities of the nodes of the most probable graph; empty if they are too large.
-    rows : KeptRows, optional
-        Of nominal columns, the distinct rows, from which any family is scored.
+    schema: node i is attribute i.
+    facts: how it was learned.
+    probabilities (d, d) float64: [i, j] the probability of the edge from i to j, if it is known already.
+    best: the most probable graph, if it is known already.
+    tables: of nominal columns (q, r) float64, the probabilities of each node of the most probable graph; empty if they
+    are too large.
+    rows: of nominal columns, the distinct rows, from which any family is scored.
     """
 
     kind: ClassVar[str] = "orders"
@@ -99,11 +92,7 @@ class OrderModel:
         In the columns' own units. NaN for a row that lacks a number or, of nominal columns, has a value that training
         never saw.
 
-        Raises
-        ------
-        UnknownColumn
-        NoTables
-            If the tables were too large to be kept.
+        Raises UnknownColumn; NoTables if the tables were too large to be kept.
         """
         bge = self.posterior.bge
         if bge is None:

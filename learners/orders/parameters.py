@@ -131,11 +131,7 @@ class OrderParameters(Parameters):
     def structure_prior(self, names: Sequence[str]) -> StructurePrior:
         """The prior over graphs of these columns.
 
-        Raises
-        ------
-        UnknownColumn
-        InvalidParameter
-            If it contradicts itself, naming the edges.
+        Raises UnknownColumn; InvalidParameter if it contradicts itself, naming the edges.
         """
         required = _edges_of("required", self.required, names)
         forbidden = _edges_of("forbidden", self.forbidden, names) | _against_tiers(self.tiers, names)

@@ -53,27 +53,13 @@ def orders(
 ) -> Passes[OrderModel]:
     """The posterior over network structures: one pass after the schema, and one more if columns are screened.
 
-    Parameters
-    ----------
-    target : str or None
-        None: every column is a node.
-    given : Schema or Kept, optional
-        Instead of the schema that the columns would give; of `Kept` the domains follow the data.
-    overrides : mapping, optional
-        Column name to what `ColumnOverride.of` reads.
-
-    Raises
-    ------
-    InvalidParameter, UnknownColumn
-        If there is a target, or the prior contradicts itself.
-    SchemaError
-        If a column is a linear combination of others, or not numeric where it must be.
-    TooFewRows
-        If BGe has fewer than two complete rows.
-
-    References
-    ----------
-    Wang, Wicker, Kwiatkowska (2022); Koivisto, Sood (2004).
+    target: none: every column is a node.
+    given: instead of the schema that the columns would give; of `Kept` the domains follow the data.
+    overrides: column name to what `ColumnOverride.of` reads.
+    Raises InvalidParameter, UnknownColumn if there is a target, or the prior contradicts itself; SchemaError if a
+    column is a linear combination of others, or not numeric where it must be; TooFewRows if BGe has fewer than two
+    complete rows.
+    References: Wang, Wicker, Kwiatkowska (2022); Koivisto, Sood (2004).
     """
     if target is not None:
         raise InvalidParameter("target", target, "learner 'orders' has no class, every column is a node: leave it out")

@@ -22,22 +22,11 @@ MOST_COLUMNS = 64
 def screened(schema: Schema, about: Sequence[str], required: Sequence[str]) -> Passes[Schema]:
     """The schema, or of too many columns those with most information about some: one more pass.
 
-    Parameters
-    ----------
-    about : sequence of str
-        These columns are kept, and the 64 in all that tell most about any of them.
-    required : sequence of str
-        Edges, each as "parent->child", whose columns are kept, too.
-
-    Raises
-    ------
-    UnknownColumn
-    SchemaError
-        If there are too many columns and `about` is empty, or there are too many to keep.
-
-    References
-    ----------
-    Fan, Lv (2008), Sure independence screening for ultrahigh dimensional feature space; here by mutual information.
+    about: these columns are kept, and the 64 in all that tell most about any of them.
+    required: edges, each as "parent->child", whose columns are kept, too.
+    Raises UnknownColumn; SchemaError if there are too many columns and `about` is empty, or there are too many to keep.
+    References: Fan, Lv (2008), Sure independence screening for ultrahigh dimensional feature space; here by mutual
+    information.
     """
     names = [attribute.name for attribute in schema.attributes]
     gone = {column.name for column in schema.left_out}

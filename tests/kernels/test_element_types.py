@@ -27,12 +27,11 @@ ARGUMENTS = {
     "item": [(NUMBERS, 0), (BLOCK, 0), (NUMBERS[::2], 0), (NUMBERS, 0.0)],
     "lanes_at": [(BLOCK, 0), (WHOLE, 0), (BLOCK.T, 0), (NUMBERS, 0), (BLOCK, 0.0)],
     "put_lanes": [(BLOCK, 0, "L"), (WHOLE, 0, "L"), (BLOCK.T, 0, "L"), (BLOCK, 0, 1.0)],
-    "codes_at": [(CODES, 0, 2.0), (WIDE, 0, 2.0), (SINGLES, 0, 2.0), (CODES[::2], 0, 2.0), (CODES, 0, 2)],
+    "codes_at": [(NUMBERS, 0, 2.0), (CODES, 0, 2.0), (SINGLES, 0, 2.0), (NUMBERS[::2], 0, 2.0), (NUMBERS, 0, 2)],
     "put_whole": [(WHOLE, 0, "L"), (BLOCK, 0, "L"), (WHOLE.T, 0, "L"), (WHOLE, 0, 1.0)],
     "whole_at": [(WHOLE, 0), (BLOCK, 0), (WHOLE.T, 0)],
     "sum_of_whole": [("L",), (1.0,), ("M",)],
     "where": [("M", "L", 0.0), (1, "L", 0.0), ("L", "L", 0.0), ("M", "L", 0)],
-    "greater": [("L", "L"), ("L", 1.0), (1, 1)],
 }
 OF_LANES = {"L": "lanes_at(block, 0)", "M": "(lanes_at(block, 0) > 0.0)"}
 

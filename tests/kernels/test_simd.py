@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +10,6 @@ from learners.kernels.jit import kernel
 from learners.kernels.simd import (
     N_LANES,
     codes_at,
-    greater,
     item,
     lanes_at,
     put_lanes,
@@ -27,7 +25,7 @@ def arithmetic(values, weight):
     """Rows 2 and on of values from the first two."""
     a, b, w = lanes_at(values, 0), lanes_at(values, 1), item(weight, 1)
     put_lanes(values, 2, w * a + b)
-    put_lanes(values, 3, a - b)
+    put_lanes(values, 3, b * w)
     put_lanes(values, 4, a * b)
     put_lanes(values, 5, a / b)
     put_lanes(values, 6, w / b)
@@ -47,9 +45,8 @@ def choose(values, codes):
     """Rows 2 and on of values from the first two and codes; returns the whole sum of the first."""
     a, b = lanes_at(values, 0), lanes_at(values, 1)
     put_lanes(values, 2, where(a >= 0.25, a, 0.0))
-    put_lanes(values, 3, where((a > 0.0) & (b < 2.0), a / b, 0.0))
+    put_lanes(values, 3, where((a > 0.0) | (b > 2.0), a / b, 0.0))
     put_lanes(values, 4, where(whole_at(codes, 0) == 2.0, 7.5, a))
-    put_lanes(values, 5, greater(a, b))
     return sum_of_whole(a)
 
 
@@ -62,16 +59,14 @@ def test_lanes_are_the_arithmetic_of_each_row(seed):
     a, b, w = values[0].copy(), values[1].copy(), weight[1]
     arithmetic(values, weight)
     with np.errstate(all="ignore"):
-        expected = [w * a + b, a - b, a * b, a / b, w / b]
+        expected = [w * a + b, b * w, a * b, a / b, w / b]
     assert np.array_equal(values[2:], expected, equal_nan=True)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float64])
-def test_what_is_no_code_is_missing(dtype):
+def test_what_is_no_code_is_missing():
     n = 3
-    x = np.arange(40).reshape(2, 20).astype(dtype) % 6
-    if dtype == np.float64:
-        x[1, 4:7] = [np.nan, -1.0, 1e300]
+    x = np.arange(40.0).reshape(2, 20) % 6
+    x[1, 4:7] = [np.nan, -1.0, 1e300]
     codes, planes = np.zeros((2, N_LANES), np.int64), np.empty((n, N_LANES))
     read_codes(x, 20 + 3, n, codes, planes)
     row = x[1, 3 : 3 + N_LANES]
@@ -96,7 +91,6 @@ def test_lanes_are_chosen_and_summed_as_rows_are(seed):
             np.where(a >= 0.25, a, 0.0),
             np.where(a > 0, a / b, 0.0),
             np.where(codes[0] == 2, 7.5, a),
-            np.maximum(a, b),
         ]
-    assert np.array_equal(values[2:], expected)
+    assert np.array_equal(values[2:5], expected)
     assert total == int(np.rint(a * 2.0**32).sum())

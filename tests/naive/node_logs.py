@@ -6,16 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.evaluation.evaluate import NO_LOGS, _scratch, as_rows
-from learners.circuits.evaluation.extended_range_kernels import node_logs
+from learners.circuits.evaluation.evaluate import _scratch, as_rows
+from learners.circuits.evaluation.extended_range_kernels import leaf_logs, node_logs
 from learners.kernels.arrays import Floats
 
 
 def node_log_values(circuit: Circuit, x: ArrayLike) -> Floats:
     """(n_nodes, n_rows) float64: log value of every node; exact, log 0 is -inf."""
-    x, logs = _room(circuit, x)
-    node_logs(circuit.arrays, NO_LOGS, x, np.arange(x.shape[1]), *_scratch(circuit, x.shape[1]), logs, NO_LOGS)
-    return logs
+    return _node_logs(circuit, x)[0]
 
 
 def node_log_derivatives(circuit: Circuit, x: ArrayLike) -> Floats:
@@ -25,11 +23,12 @@ def node_log_derivatives(circuit: Circuit, x: ArrayLike) -> Floats:
     ----------
     Darwiche (2003), section 4.2; Zhao, Gordon (2017), lemma 2.
     """
-    x, logs = _room(circuit, x)
-    node_logs(circuit.arrays, NO_LOGS, x, np.arange(x.shape[1]), *_scratch(circuit, x.shape[1]), NO_LOGS, logs)
-    return logs
+    return _node_logs(circuit, x)[1]
 
 
-def _room(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
+def _node_logs(circuit: Circuit, x: ArrayLike) -> Floats:
     x = as_rows(circuit, x)
-    return x, np.empty((circuit.n_nodes, x.shape[1]))
+    log_leaf, values, derivatives = np.empty((3, circuit.n_nodes, x.shape[1]))
+    leaf_logs(circuit.arrays, x, log_leaf)
+    node_logs(circuit.arrays, log_leaf, *_scratch(circuit, x.shape[1]), values, derivatives)
+    return values, derivatives

@@ -9,7 +9,7 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em_kernels import COUNT_UNIT, PER_VALUE, Counts, Work, expect, wide_expect
 from learners.circuits.em.expected_sums import ExpectedSums
-from learners.circuits.evaluation.evaluate import as_rows, rows_in, with_weights
+from learners.circuits.evaluation.evaluate import as_rows, rows_in, wide_rows, with_weights
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
 from learners.circuits.evaluation.plan import ONE_ENTRY
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, STUDENT, SUM
@@ -29,9 +29,8 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
     A row's share of a count is rounded to a multiple of 2^-32 and added as a whole number: chunks may come in any order
     and partition, on any number of threads, and the result is the same bit for bit. Up to 2^31 rows.
 
-    References
-    ----------
-    Zhao, Poupart, Gordon (2016), section 3; Peharz et al. (2017), "On the latent variable interpretation in SPNs".
+    References: Zhao, Poupart, Gordon (2016), section 3; Peharz et al. (2017), "On the latent variable interpretation in
+    SPNs".
     """
 
     stage = "expected counts"
@@ -49,12 +48,7 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
         return self.model.arrays
 
     def update(self, rows: Chunk | Array) -> None:
-        """Add rows. Raises InvalidEvidence.
-
-        Parameters
-        ----------
-        rows : Chunk, or (n_variables, n_rows) float64 or integers
-        """
+        """Add rows: a chunk, or (n_variables, n_rows) float64 or integers. Raises InvalidEvidence."""
         x = as_rows(self.model, rows_in(rows, self.rows_of))
         compiled, weight = with_weights(self.model)
         n_slots, n_variables = compiled.n_slots, x.shape[0]
@@ -81,19 +75,15 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
         missing = np.flatnonzero(compiled.parameter == ONE_ENTRY)
         operation = np.searchsorted(compiled.plan.starts, missing, side="right") - 1
         np.add.at(own.leaf[:, 0], compiled.node[operation], planned.entry[missing])
-        if n_again:
-            wide_expect(self.model.arrays, x, again[:n_again], np.empty((3, self.model.n_nodes, BLOCK)), own)
+        for some, log_leaf in wide_rows(self.model, x, again[:n_again]):
+            wide_expect(self.model.arrays, log_leaf, x, some, np.empty((3, self.model.n_nodes, BLOCK)), own)
 
     def expected(self) -> tuple[Floats, Floats, Floats]:
         """Counts as numbers of rows.
 
-        Returns
-        -------
-        edge : (n_edges,) float64
-        parameter : (n_parameters,) float64
-            At the probabilities of categorical leaves; a missing value counts by these probabilities.
-        leaf : (n_nodes, 3) float64
-            At numeric leaves rows, Σ z and Σ z²: z is x less the mean in standard deviations (Gaussian), or x in means.
+        Of edges (n_edges,) float64; of parameters (n_parameters,), at the probabilities of categorical leaves: a missing
+        value counts by these; and at numeric leaves (n_nodes, 3) rows, Σ z and Σ z²: z is x less the mean in standard
+        deviations (Gaussian), or x in means.
         """
         own, circuit = self._sums, self.model
         of_leaf = np.repeat(circuit.kind == CATEGORICAL, np.diff(circuit.leaf_starts))
@@ -112,16 +102,10 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
     def maximised(self, laplace: float = 0.0, narrowest: Floats | None = None) -> Circuit:
         """The circuit with the weights and leaves that fit the counts best.
 
-        Parameters
-        ----------
-        laplace : float
-            Added to every count whose weight is not zero; a numeric leaf gets so many rows as its parameters expect.
-        narrowest : (n_variables,) float64, optional
-            Least standard deviation of Gaussian and exponential leaves.
-
-        References
-        ----------
-        Zhao, Poupart, Gordon (2016), equation 7.
+        laplace: added to every count whose weight is not zero; a numeric leaf gets so many rows as its parameters
+        expect.
+        narrowest (n_variables,) float64: least standard deviation of Gaussian and exponential leaves.
+        References: Zhao, Poupart, Gordon (2016), equation 7.
         """
         return maximised(self.model, *self.expected(), laplace, narrowest)
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.circuits.evaluation.density_kernels import standard_moments
 from learners.circuits.evaluation.evaluate_kernels import BLOCK, SMALLEST, load, upward
 from learners.circuits.evaluation.extended_range_kernels import LOG_RADIX, wide_upward
-from learners.circuits.evaluation.warp_kernels import standard_moments
 from learners.circuits.kernels import (
     CATEGORICAL,
     GAUSSIAN,
@@ -73,7 +73,7 @@ def count_numeric(kind, a, b, extras, at, share, x, leaf):
         share *= (extras[at] + 1.0) / (extras[at] + z * z)
     leaf[0] += np.int64(share * PER_COUNT + 0.5)
     if kind >= ROUNDED:
-        mean, square = standard_moments(kind, a, b, extras, at, x)
+        mean, square = standard_moments(np.int64(kind), a, b, extras, at, x)
         leaf[1] += np.int64(np.rint(share * min(max(mean, -FARTHEST), FARTHEST) * PER_VALUE))
         leaf[2] += np.int64(np.rint(share * min(square, FARTHEST * FARTHEST) * PER_VALUE))
     elif kind == GAUSSIAN or kind == STUDENT:
@@ -138,7 +138,7 @@ def _downward(plan, weight, x, rows, first, n_rows, work, counts):
                     entry[begin + code[r]] += np.int64(flows[slot, r] * PER_COUNT + 0.5)
             else:
                 for r in range(n_rows):
-                    value_at = np.float64(x[variable[i], rows[first + r]])
+                    value_at = x[variable[i], rows[first + r]]
                     if flows[slot, r] > 0.0 and not np.isnan(value_at):
                         leaf = plan.numeric[i]
                         count_numeric(
@@ -194,14 +194,14 @@ def expect(plan, weight, log_offset, x, rows, work, counts, again):
 
 
 @kernel
-def wide_expect(circuit, x, rows, scratch, counts):
-    """As `expect`, node by node in wide numbers, for the rows that need it. scratch (3, n_nodes, BLOCK)."""
-    no_leaf = np.empty((0, 0))
+def wide_expect(circuit, log_leaf, x, rows, scratch, counts):
+    """As `expect`, node by node in wide numbers, for the rows that need it, log_leaf of them. scratch (3, n_nodes, BLOCK)."""
     values, exponents, flows = scratch[0], scratch[1], scratch[2]
     n_nodes = circuit.kind.size
     for first in range(0, rows.size, BLOCK):
-        wide_upward(circuit, no_leaf, x, rows, first, values, exponents)
-        for r in range(min(BLOCK, rows.size - first)):
+        n_rows = min(BLOCK, rows.size - first)
+        wide_upward(circuit, log_leaf, first, n_rows, values, exponents)
+        for r in range(n_rows):
             row = rows[first + r]
             counts.totals[0] += 1
             if values[n_nodes - 1, r] == 0.0:
@@ -230,7 +230,7 @@ def wide_expect(circuit, x, rows, scratch, counts):
                         counts.entry[e] += np.int64(t * PER_COUNT + 0.5)
                     flows[c, r] += t
                 if kind > INDICATOR:
-                    _count_leaf(circuit, node, share, np.float64(x[circuit.variable[node], row]), counts)
+                    _count_leaf(circuit, node, share, x[circuit.variable[node], row], counts)
 
 
 @inner_kernel

@@ -28,16 +28,10 @@ Statistic = TypeVar("Statistic", bound="ExpectedSums[Any, Any]")
 class ExpectedSums(ABC, Generic[Model, Sums]):
     """Sums over rows by the present parameters of a model.
 
-    Parameters
-    ----------
-    model : Circuit or GaussianMixture
-        By which is expected.
-    schema : Schema, optional
-        Of the chunks that a pass gives; with it the variables are the attributes in their order.
-    rows_of : callable, optional
-        Makes (n_variables, n_rows) of a chunk; by default its `x`.
-    columns : sequence of str, optional
-        To read; by default all.
+    model: by which is expected.
+    schema: of the chunks that a pass gives; with it the variables are the attributes in their order.
+    rows_of: makes (n_variables, n_rows) of a chunk; by default its `x`.
+    columns: to read; by default all.
     """
 
     stage: str
@@ -118,8 +112,7 @@ class ExpectedSums(ABC, Generic[Model, Sums]):
         """Read what `to_arrow` wrote. Raises StatisticMismatch if it is of another model."""
         read = self.empty()
         for name, target in read._sums._asdict().items():
-            pieces = [piece for chunk in table.column(name).chunks if len(chunk) for piece in [chunk.flatten()]]
-            values = np.concatenate([piece.to_numpy() for piece in pieces]) if pieces else np.empty(0, np.int64)
+            values = table.column(name).combine_chunks().flatten().to_numpy()
             if values.size != target.size:
                 raise StatisticMismatch(
                     f"The table holds sums of a different {self.kind}: {name!r} has {values.size} entries."

@@ -28,7 +28,7 @@ IMPOSSIBLE = -1e6
 class Rows:
     """Rows to fit and rows to choose by."""
 
-    # fit, valid (n_variables, n_rows) uint8 or float64
+    # fit, valid (n_variables, n_rows) of integers or floats
     fit: Array
     valid: Array
     threads: int = 1
@@ -65,10 +65,7 @@ class Fit:
     def advance(self, rows: Rows, work: float, report: Callable[[], None] = lambda: None) -> None:
         """Go on for about so much work, by whole passes, or until there is no gain.
 
-        Parameters
-        ----------
-        report : callable
-            Called after each pass; may raise.
+        report: called after each pass; may raise.
         """
         if self.valid == -np.inf:
             self._note(rows.score(self.circuit))
@@ -111,9 +108,7 @@ class Fit:
     def _step(self, counts: ExpectedCounts, n_rows: int) -> None:
         """One step of stepwise EM.
 
-        References
-        ----------
-        Liang, Klein (2009), Online EM for unsupervised models, section 3.
+        References: Liang, Klein (2009), Online EM for unsupervised models, section 3.
         """
         n_possible = counts.n_rows - counts.n_impossible
         if not n_possible:

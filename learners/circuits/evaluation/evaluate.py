@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,45 +10,30 @@ from numpy.typing import ArrayLike
 from learners.circuits.circuit import Circuit, CircuitArrays, kept_with
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.evaluate_kernels import BLOCK, few_root_logs, root_logs
-from learners.circuits.evaluation.extended_range_kernels import node_logs, relative_leaf_logs, wide_root_logs
+from learners.circuits.evaluation.extended_range_kernels import leaf_logs, node_logs, wide_root_logs
 from learners.circuits.evaluation.plan import Compiled, compiled, entry_weights
-from learners.kernels.arrays import Array, Floats, freeze, frozen
+from learners.kernels.arrays import Array, Floats, Integers, freeze, frozen
 from learners.schema import Chunk
 
 # Below so many rows a block costs more than the rows one by one.
 FEW = 4
-NO_LOGS = np.empty((0, 0))
+# Rows that are evaluated in wide numbers at a time: what they take is in memory for all nodes.
+WIDE_ROWS = 256
 
 
-def log_values(circuit: Circuit, x: ArrayLike, log_leaf: Floats | None = None) -> Floats:
+def log_values(circuit: Circuit, x: ArrayLike) -> Floats:
     """Log probability (density) of the observed variables of each row; the missing ones are summed out.
 
     Rows are evaluated in linear space, sixteen at a time, as no value exceeds one; those whose result is too small for a
     double are evaluated again in wide numbers. So nothing underflows, and log 0 is -inf. A row's result does not depend
     on the other rows.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        Missing is NaN; for a discrete variable also a negative number, and n_values (UNSEEN) and more.
-    log_leaf : (n_nodes, n_rows) float64, optional
-        Log values of the leaves, in place of those at x; the rows of sums and products are not read.
-
-    Returns
-    -------
-    (n_rows,) float64
-
-    Raises
-    ------
-    InvalidEvidence
-        If x has another number of variables, or a discrete variable a value that is not whole.
-
-    References
-    ----------
-    Zhao, Gordon (2017), section 2.1; Darwiche (2003), section 4.
+    x (n_variables, n_rows) float64 or integers: missing is NaN; for a discrete variable also a negative number, and
+    n_values (UNSEEN) and more.
+    Returns (n_rows,) float64.
+    Raises InvalidEvidence if x has another number of variables, or a discrete variable a value that is not whole.
+    References: Zhao, Gordon (2017), section 2.1; Darwiche (2003), section 4.
     """
-    if log_leaf is not None:
-        return _wide_log_values(circuit, log_leaf)
     x = as_rows(circuit, x)
     plan, weight = with_weights(circuit)
     n_rows = x.shape[1]
@@ -59,9 +44,24 @@ def log_values(circuit: Circuit, x: ArrayLike, log_leaf: Floats | None = None) -
         codes = np.empty((circuit.n_variables, BLOCK), np.int64)
         root_logs(plan.plan, weight, x, np.arange(n_rows), np.empty((plan.n_slots, BLOCK)), codes, logs)
     _add_offsets(circuit, plan, x, logs)
-    again = np.flatnonzero(np.isnan(logs))
-    if again.size:
-        wide_root_logs(circuit.arrays, NO_LOGS, x, again, np.empty((2, circuit.n_nodes, BLOCK)), logs)
+    for some, log_leaf in wide_rows(circuit, x, np.flatnonzero(np.isnan(logs))):
+        logs[some] = root_logs_of_leaves(circuit, log_leaf)
+    return logs
+
+
+def wide_rows(circuit: Circuit, x: Floats, rows: Integers) -> Iterator[tuple[Integers, Floats]]:
+    """Some of the rows at a time, with (n_nodes, n_rows) float64, the log values of their leaves."""
+    for first in range(0, rows.size, WIDE_ROWS):
+        some = rows[first : first + WIDE_ROWS]
+        log_leaf = np.empty((circuit.n_nodes, some.size))
+        leaf_logs(circuit.arrays, frozen(np.take(x, some, axis=1)), log_leaf)
+        yield some, log_leaf
+
+
+def root_logs_of_leaves(circuit: Circuit, log_leaf: Floats) -> Floats:
+    """(n_rows,) float64: log value of the root where leaves have the log values log_leaf (n_nodes, n_rows)."""
+    logs = np.empty(log_leaf.shape[1])
+    wide_root_logs(circuit.arrays, log_leaf, np.empty((2, circuit.n_nodes, BLOCK)), logs)
     return logs
 
 
@@ -73,16 +73,19 @@ def log_leaves(circuit: Circuit, x: ArrayLike) -> Floats:
     """
     x = as_rows(circuit, x)
     logs = np.empty((circuit.n_nodes, x.shape[1]))
-    relative_leaf_logs(circuit.arrays, x, np.empty(circuit.n_variables), logs)
+    leaf_logs(circuit.arrays, x, logs)
+    for v in np.flatnonzero(circuit.n_values == 0):
+        leaves = np.flatnonzero(circuit.variable == v)
+        most = logs[leaves].max(axis=0, initial=-np.inf)
+        logs[leaves] -= np.where(most > -np.inf, most, 0.0)
     return logs
 
 
 def relative_node_logs(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
     """(n_nodes, n_rows) float64 each: log values of nodes, by `log_leaves`, and log derivatives of the root by them."""
-    x = as_rows(circuit, x)
-    values, derivatives = np.empty((2, circuit.n_nodes, x.shape[1]))
-    rows = np.arange(x.shape[1])
-    node_logs(circuit.arrays, log_leaves(circuit, x), x, rows, *_scratch(circuit, x.shape[1]), values, derivatives)
+    log_leaf = log_leaves(circuit, x)
+    values, derivatives = np.empty((2, *log_leaf.shape))
+    node_logs(circuit.arrays, log_leaf, *_scratch(circuit, log_leaf.shape[1]), values, derivatives)
     return values, derivatives
 
 
@@ -92,20 +95,16 @@ def upward_logs(circuit: Circuit, log_leaf: Floats) -> Floats:
 
 
 def _node_logs(circuit: Circuit, arrays: CircuitArrays, log_leaf: Floats) -> Floats:
-    no_rows, values = np.empty((0, 0)), np.empty((circuit.n_nodes, 1))
-    freeze(no_rows)
-    rows, logs = np.zeros(1, np.int64), np.ascontiguousarray(log_leaf[:, np.newaxis], np.float64)
-    node_logs(arrays, logs, no_rows, rows, *_scratch(circuit, 1), values, np.empty((circuit.n_nodes, 0)))
+    values = np.empty((circuit.n_nodes, 1))
+    node_logs(arrays, log_leaf[:, np.newaxis], *_scratch(circuit, 1), values, np.empty((circuit.n_nodes, 0)))
     return values[:, 0]
 
 
 def log_induced_trees(circuit: Circuit) -> float:
     """Logarithm of the number of induced trees: a child of each sum that it reaches, and all children of each product.
 
-    References
-    ----------
-    Zhao, Poupart, Gordon (2016), A unified approach for learning the parameters of sum-product networks, theorem 2: it is the value
-    of the root where all weights and leaves are one.
+    References: Zhao, Poupart, Gordon (2016), A unified approach for learning the parameters of sum-product networks,
+    theorem 2: it is the value of the root where all weights and leaves are one.
     """
     log_weight = np.where(circuit.log_weight > -np.inf, 0.0, -np.inf)
     freeze(log_weight)
@@ -119,11 +118,8 @@ def rows_in(given: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> A
     return given.x if rows_of is None else rows_of(given)
 
 
-def as_rows(circuit: Circuit, x: ArrayLike) -> Array:
-    """The rows as uint8 or float64, C-contiguous and read-only: the two types for which kernels are compiled.
-
-    Raises InvalidEvidence.
-    """
+def as_rows(circuit: Circuit, x: ArrayLike) -> Floats:
+    """The rows as float64, C-contiguous and read-only: the one type for which kernels are compiled. Raises InvalidEvidence."""
     x = np.asarray(x)
     if x.ndim != 2 or x.shape[0] != circuit.n_variables:
         raise InvalidEvidence(
@@ -132,15 +128,10 @@ def as_rows(circuit: Circuit, x: ArrayLike) -> Array:
         )
     if x.dtype.kind not in "iufb":
         raise InvalidEvidence(f"The rows are of type {x.dtype}, not numbers: encode them first.")
-    if x.dtype.kind in "iub" and x.dtype != np.uint8 and circuit.n_values.min(initial=1) > 0:
-        largest = int(circuit.n_values.max(initial=0))
-        if largest < 256:
-            # All that is missing becomes one code, before the type would wrap it around.
-            x = np.where((x < 0) | (x >= largest), 255, x).astype(np.uint8)
-    if x.dtype != np.uint8:
-        x = x.astype(np.float64, copy=False)
-        _check_whole(circuit, x)
-    return frozen(np.ascontiguousarray(x).view())
+    rows = np.ascontiguousarray(x, np.float64)
+    if x.dtype.kind == "f":
+        _check_whole(circuit, rows)
+    return frozen(rows.view())
 
 
 def with_weights(circuit: Circuit) -> tuple[Compiled, Floats]:
@@ -159,19 +150,6 @@ def _check_whole(circuit: Circuit, x: Floats) -> None:
         values = x[v][(np.floor(x[v]) != x[v]) & ~np.isnan(x[v])]
         if values.size:
             raise InvalidEvidence(f"Variable {v} is discrete and has the value {values[0]}: give whole codes, or NaN.")
-
-
-def _wide_log_values(circuit: Circuit, log_leaf: Floats) -> Floats:
-    log_leaf = np.ascontiguousarray(log_leaf, np.float64)
-    if log_leaf.ndim != 2 or log_leaf.shape[0] != circuit.n_nodes:
-        raise InvalidEvidence(f"log_leaf has the shape {log_leaf.shape}, the circuit {circuit.n_nodes} nodes.")
-    rows = np.arange(log_leaf.shape[1])
-    logs = np.empty(rows.size)
-    scratch = np.empty((2, circuit.n_nodes, BLOCK))
-    no_rows = np.empty((0, 0))
-    freeze(no_rows)
-    wide_root_logs(circuit.arrays, log_leaf, no_rows, rows, scratch, logs)
-    return logs
 
 
 def _add_offsets(circuit: Circuit, plan: Compiled, x: Array, logs: Floats) -> None:

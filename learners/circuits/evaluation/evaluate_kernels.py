@@ -93,8 +93,7 @@ def upward(plan, weight, x, rows, first, n_rows, values, codes):
                     value = x[v, rows[first + r]]
                     if not np.isnan(value):
                         out[r] = np.exp(
-                            log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], np.float64(value))
-                            - leaf[3]
+                            log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], value) - leaf[3]
                         )
 
 
@@ -167,7 +166,7 @@ def upward_one(plan, weight, codes, x, row, values):
                 density = 1.0
                 if not np.isnan(value):
                     density = np.exp(
-                        log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], np.float64(value)) - leaf[3]
+                        log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], value) - leaf[3]
                     )
                 values[n_planes + i] = density
 

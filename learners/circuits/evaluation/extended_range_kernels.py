@@ -77,56 +77,26 @@ def log_leaf_at(kind, parameters, first, last, n_values, x):
 
 
 @kernel
-def relative_leaf_logs(circuit, x, largest, logs):
-    """Logarithms of all leaves at each row of x, those of a numeric variable less the largest among them.
-
-    A factor that all leaves of a variable share changes no posterior; and where a number is far from every leaf, it would
-    take the digits in which the leaves differ. largest (n_variables,) is scratch; OUT logs (n_nodes, n_rows), only leaves.
-    """
-    kinds, variable, starts = circuit.kind, circuit.variable, circuit.leaf_starts
-    parameters, n_values = circuit.leaf_parameters, circuit.n_values
-    for row in range(x.shape[1]):
-        largest[:] = -np.inf
-        for node in range(kinds.size):
-            if kinds[node] >= INDICATOR:
-                v = variable[node]
-                log = log_leaf_at(kinds[node], parameters, starts[node], starts[node + 1] - 1, n_values[v], x[v, row])
-                logs[node, row] = log
-                largest[v] = max(largest[v], log)
-        for node in range(kinds.size):
-            if kinds[node] > CATEGORICAL and largest[variable[node]] > -np.inf:
-                logs[node, row] -= largest[variable[node]]
+def leaf_logs(circuit, x, logs):
+    """Logarithms of all leaves at each row of x: OUT logs (n_nodes, n_rows), only leaves."""
+    kinds, starts, parameters = circuit.kind, circuit.leaf_starts, circuit.leaf_parameters
+    for node in range(kinds.size):
+        if kinds[node] >= INDICATOR:
+            v, low, high = circuit.variable[node], starts[node], starts[node + 1] - 1
+            for row in range(x.shape[1]):
+                logs[node, row] = log_leaf_at(kinds[node], parameters, low, high, circuit.n_values[v], x[v, row])
 
 
 @inner_kernel
-def wide_upward(circuit, log_leaf, x, rows, first, values, exponents):
-    """Wide values of all nodes for the rows rows[first : first + BLOCK].
-
-    Leaves are those of x, or, where log_leaf (n_nodes, n_rows) has columns, of log_leaf. OUT values, exponents
-    (n_nodes, BLOCK).
-    """
-    n_rows = min(BLOCK, rows.size - first)
+def wide_upward(circuit, log_leaf, first, n_rows, values, exponents):
+    """Wide values of all nodes for n_rows rows from the first on, by log_leaf of `leaf_logs`: OUT values, exponents (n_nodes, BLOCK)."""
     kinds, child_starts, children, log_weight = circuit.kind, circuit.child_starts, circuit.children, circuit.log_weight
-    variable, leaf_starts, parameters, n_values = (
-        circuit.variable,
-        circuit.leaf_starts,
-        circuit.leaf_parameters,
-        circuit.n_values,
-    )
-    is_given = log_leaf.shape[1] > 0
     for node in range(kinds.size):
         kind = kinds[node]
         begin, end = child_starts[node], child_starts[node + 1]
         if kind >= INDICATOR:
-            v, low, high = variable[node], leaf_starts[node], leaf_starts[node + 1] - 1
             for r in range(n_rows):
-                row = rows[first + r]
-                log = (
-                    log_leaf[node, row]
-                    if is_given
-                    else log_leaf_at(kind, parameters, low, high, n_values[v], x[v, row])
-                )
-                values[node, r], exponents[node, r] = of_log(log)
+                values[node, r], exponents[node, r] = of_log(log_leaf[node, first + r])
         elif kind == PRODUCT:
             for r in range(n_rows):
                 value, power = 1.0, 0.0
@@ -187,39 +157,39 @@ def wide_downward(circuit, n_rows, values, exponents, derivatives, powers, scrat
 
 
 @inner_kernel
-def write_logs(values, exponents, n_rows, rows, first, logs):
-    """OUT logs[:, rows[first : first + n_rows]] of wide numbers."""
+def write_logs(values, exponents, n_rows, first, logs):
+    """OUT logs[:, first : first + n_rows] of wide numbers."""
     for node in range(values.shape[0]):
         for r in range(n_rows):
             value = values[node, r]
             log = -np.inf
             if value > 0.0:
                 log = np.log(value) + exponents[node, r] * LOG_RADIX
-            logs[node, rows[first + r]] = log
+            logs[node, first + r] = log
 
 
 @kernel
-def wide_root_logs(circuit, log_leaf, x, rows, scratch, logs):
-    """Logarithms of the root: OUT logs[rows]. scratch (2, n_nodes, BLOCK) float64."""
+def wide_root_logs(circuit, log_leaf, scratch, logs):
+    """Logarithms of the root: OUT logs (n_rows,). log_leaf of `leaf_logs`; scratch (2, n_nodes, BLOCK) float64."""
     root = circuit.kind.size - 1
-    for first in range(0, rows.size, BLOCK):
-        wide_upward(circuit, log_leaf, x, rows, first, scratch[0], scratch[1])
-        for r in range(min(BLOCK, rows.size - first)):
+    for first in range(0, logs.size, BLOCK):
+        n_rows = min(BLOCK, logs.size - first)
+        wide_upward(circuit, log_leaf, first, n_rows, scratch[0], scratch[1])
+        for r in range(n_rows):
             value = scratch[0, root, r]
-            logs[rows[first + r]] = np.log(value) + scratch[1, root, r] * LOG_RADIX if value > 0.0 else -np.inf
+            logs[first + r] = np.log(value) + scratch[1, root, r] * LOG_RADIX if value > 0.0 else -np.inf
 
 
 @kernel
-def node_logs(circuit, log_leaf, x, rows, scratch, products, logs, derivative_logs):
-    """Logarithms of all nodes' values or derivatives: whichever of OUT logs, derivative_logs (n_nodes, n_rows) have columns.
+def node_logs(circuit, log_leaf, scratch, products, logs, derivative_logs):
+    """Logarithms of all nodes: OUT logs (n_nodes, n_rows) of values, and of derivatives if derivative_logs has columns.
 
-    Leaves as in `wide_upward`. scratch (4, n_nodes, BLOCK), products (2, most children + 1, BLOCK).
+    log_leaf of `leaf_logs`; scratch (4, n_nodes, BLOCK), products (2, most children + 1, BLOCK).
     """
-    for first in range(0, rows.size, BLOCK):
-        n_rows = min(BLOCK, rows.size - first)
-        wide_upward(circuit, log_leaf, x, rows, first, scratch[0], scratch[1])
+    for first in range(0, log_leaf.shape[1], BLOCK):
+        n_rows = min(BLOCK, log_leaf.shape[1] - first)
+        wide_upward(circuit, log_leaf, first, n_rows, scratch[0], scratch[1])
+        write_logs(scratch[0], scratch[1], n_rows, first, logs)
         if derivative_logs.shape[1] > 0:
             wide_downward(circuit, n_rows, scratch[0], scratch[1], scratch[2], scratch[3], products)
-            write_logs(scratch[2], scratch[3], n_rows, rows, first, derivative_logs)
-        if logs.shape[1] > 0:
-            write_logs(scratch[0], scratch[1], n_rows, rows, first, logs)
+            write_logs(scratch[2], scratch[3], n_rows, first, derivative_logs)

@@ -1,18 +1,31 @@
-"""Means, variances and modes of numeric leaves, and which of them are densities."""
+"""Means, variances and modes of numeric leaves, how high their densities can be, and which of them are densities."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+import scipy
 
 from learners.circuits.circuit import Circuit, kept_with
-from learners.circuits.evaluation.range_masses import recorded_ends
+from learners.circuits.evaluation.density_kernels import cell_of, log_warped, unwarp
 from learners.circuits.evaluation.shape_kernels import add_moments_of_leaves
-from learners.circuits.evaluation.truncated_leaves import truncated_moments
-from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, unwarp
-from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, KNOTS, N_KNOTS, POISSON, QUANTILE, ROUNDED, STEP, STUDENT
+from learners.circuits.evaluation.truncated_leaves import recorded_ends, truncated_moments
+from learners.circuits.kernels import (
+    EXPONENTIAL,
+    GAUSSIAN,
+    KNOTS,
+    LOG_NORMAL,
+    N_KNOTS,
+    POISSON,
+    QUANTILE,
+    ROUNDED,
+    STEP,
+    STUDENT,
+)
 from learners.kernels.arrays import Floats, Integers, Mask, frozen
+
+HALF_LOG_2_PI = 0.5 * float(np.log(2.0 * np.pi))
 
 
 def leaf_moments(circuit: Circuit) -> Floats:
@@ -59,7 +72,7 @@ def mode_of(kind: int, p: Floats, low: float = -math.inf, high: float = math.inf
         return max(low, 0.0) if high >= 0.0 else math.nan
     if kind == POISSON:
         return _in_grid(float(math.floor(first)), max(float(np.ceil(low)), 0.0), float(np.floor(high)))
-    step, extras = float(p[2 + STEP]), np.ascontiguousarray(p)
+    step, extras = float(p[2 + STEP]), frozen(p)
     if step > 0.0:
         low, high = recorded_ends(p, low, high)
     if kind == ROUNDED:
@@ -101,3 +114,36 @@ def peaks(circuit: Circuit, v: int) -> Floats:
     """Where the densities of a numeric variable are highest, each place once, ascending."""
     leaves = np.flatnonzero((circuit.variable == v) & (circuit.kind >= GAUSSIAN))
     return np.unique([mode_of(int(circuit.kind[leaf]), parameters_of(circuit, leaf)) for leaf in leaves.tolist()])
+
+
+def log_peaks(circuit: Circuit) -> Floats:
+    """(n_variables,) float64: the largest log density of any leaf of a numeric variable, or a little more; zero of others."""
+    nodes = np.flatnonzero(circuit.kind >= GAUSSIAN)
+    p, first, kind = circuit.leaf_parameters, circuit.leaf_starts[nodes], circuit.kind[nodes]
+    height = np.zeros(nodes.size)
+    waits, student, log_normal = kind == EXPONENTIAL, kind == STUDENT, kind == LOG_NORMAL
+    height[waits] = np.log(p[first[waits]])
+    has_spread = (kind == GAUSSIAN) | (kind >= STUDENT)
+    height[has_spread] = -np.log(p[first[has_spread] + 1]) - HALF_LOG_2_PI
+    if student.any():  # scipy.special is imported when it is asked: .1 s
+        freedom = p[first[student] + 2]
+        constant = (
+            scipy.special.gammaln(0.5 * (freedom + 1.0))
+            - scipy.special.gammaln(0.5 * freedom)
+            - 0.5 * np.log(np.pi * freedom)
+        )
+        height[student] = constant - np.log(p[first[student] + 1])
+    # At its mode exp(centre - spread²).
+    centre, spread = p[first[log_normal]], p[first[log_normal] + 1]
+    height[log_normal] += 0.5 * spread**2 - centre
+    for i in np.flatnonzero(kind == QUANTILE):
+        at = int(first[i]) + 2
+        n = int(p[at + N_KNOTS])
+        x, z = p[at + KNOTS : at + KNOTS + 2 * n].reshape(2, n)
+        height[i] += np.log((np.diff(z) / np.diff(x)).max())
+    warped = np.flatnonzero(kind >= ROUNDED)
+    height[warped[p[first[warped] + 2] > 0.0]] = 0.0  # masses
+    peak = np.full(circuit.n_variables, -np.inf)
+    np.maximum.at(peak, circuit.variable[nodes], height)
+    peak[np.isneginf(peak)] = 0.0
+    return peak

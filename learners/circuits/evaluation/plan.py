@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.circuit import Circuit, kept_with, kept_with_structure
-from learners.circuits.evaluation.density_bounds import log_peaks
+from learners.circuits.evaluation.leaf_shapes import log_peaks
 from learners.circuits.kernels import (
     CATEGORICAL,
     GAUSSIAN,

@@ -10,7 +10,7 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import upward_logs
-from learners.circuits.evaluation.range_masses import log_range_masses
+from learners.circuits.evaluation.truncated_leaves import log_range_masses
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
 from learners.kernels.arrays import Floats
 
@@ -49,9 +49,8 @@ def reweighted(circuit: Circuit, likelihoods: Likelihoods) -> Reweighted:
     Every leaf is multiplied by its variable's likelihoods and divided by what it then adds up to; that goes into the weights of
     the sums above, and in the end into the scale. So every query to the new circuit is one to the old one given the likelihoods.
 
-    References
-    ----------
-    Pearl (1988), Probabilistic Reasoning in Intelligent Systems, section 2.2.2 (virtual evidence); Darwiche (2003), section 3.
+    References: Pearl (1988), Probabilistic Reasoning in Intelligent Systems, section 2.2.2 (virtual evidence); Darwiche
+    (2003), section 3.
     """
     if not likelihoods:
         return Reweighted(circuit, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.evaluation.warp_kernels import cell_of, log_warped, normal_cell, unwarp
+from learners.circuits.evaluation.density_kernels import cell_of, log_warped, normal_cell, unwarp
 from learners.circuits.kernels import (
     GAUSSIAN,
     KNOTS,
@@ -35,7 +35,8 @@ def add_moments_of_leaves(nodes, kind, leaf_starts, parameters, out):
         elif kind[node] < STUDENT and kind[node] != GAUSSIAN:
             out[node, 0], out[node, 1] = 1.0 / a, 1.0 / a**2
         else:
-            out[node, 0], out[node, 1] = _two_moments(kind[node], a, parameters[first + 1], parameters, first + 2)
+            own = np.int64(kind[node])
+            out[node, 0], out[node, 1] = _two_moments(own, a, parameters[first + 1], parameters, first + 2)
 
 
 @inner_kernel
@@ -51,7 +52,13 @@ def _two_moments(kind, a, b, extras, at):
         high = cell_of(extras, at, unwarp(kind, extras, at, a + REACH * b))
         if high - low <= MOST_CELLS * step:
             return _over_cells(kind, a, b, extras, at, low, np.int64(np.rint((high - low) / step)) + 1)
-    mean, variance = _unrounded(kind, a, b, extras, at)
+    mean, variance = a, b * b
+    if kind == LOG_NORMAL:
+        mean = np.exp(a + 0.5 * b * b)
+        variance = np.expm1(b * b) * mean * mean
+    elif kind != ROUNDED:
+        mean, _ = _over_segments(a, b, extras, at, 0.0)
+        variance = _over_segments(a, b, extras, at, mean)[1]
     return mean, variance + step * step / 12.0
 
 
@@ -69,18 +76,6 @@ def _over_cells(kind, a, b, extras, at, low, n):
         x = low + i * step
         variance += np.exp(log_warped(kind, a, b, extras, at, x)) * (x - mean) ** 2
     return mean, variance / total
-
-
-@inner_kernel
-def _unrounded(kind, a, b, extras, at):
-    """Mean and variance of the density, whatever the recorded step."""
-    if kind == LOG_NORMAL:
-        mean = np.exp(a + 0.5 * b * b)
-        return mean, np.expm1(b * b) * mean * mean
-    if kind == ROUNDED:
-        return a, b * b
-    mean, _ = _over_segments(a, b, extras, at, 0.0)
-    return mean, _over_segments(a, b, extras, at, mean)[1]
 
 
 @inner_kernel

@@ -13,36 +13,11 @@ import numpy as np
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.columns import columns_of
 from learners.circuits.errors import CircuitFormatError
-from learners.circuits.kernels import (
-    CATEGORICAL,
-    EXPONENTIAL,
-    GAUSSIAN,
-    INDICATOR,
-    KIND_NAMES,
-    LOG_NORMAL,
-    POISSON,
-    PRODUCT,
-    QUANTILE,
-    ROUNDED,
-    STUDENT,
-    SUM,
-)
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, KIND_NAMES, PRODUCT, SUM
 from learners.schema import Schema
 
-WORDS = {
-    "sum": SUM,
-    "prod": PRODUCT,
-    "ind": INDICATOR,
-    "cat": CATEGORICAL,
-    "gauss": GAUSSIAN,
-    "pois": POISSON,
-    "expo": EXPONENTIAL,
-    "student": STUDENT,
-    "rounded": ROUNDED,
-    "lognormal": LOG_NORMAL,
-    "quantile": QUANTILE,
-}
-NAMES = {kind: word for word, kind in WORDS.items()}
+# In the order of the kinds.
+WORDS = ("sum", "prod", "ind", "cat", "gauss", "pois", "expo", "student", "rounded", "lognormal", "quantile")
 FORMAT = "fewpass circuit 1"
 LARGEST = 2**31
 MOST_SHOWN = 100
@@ -53,10 +28,7 @@ CUTS = re.compile(r'^# \d+ ("(?:[^"\\]|\\.)*") \[.*\] (\[[^\[\]"]*\])$', re.M)
 class CircuitBuilder:
     """Collects nodes, children first, and makes the circuit of them.
 
-    Parameters
-    ----------
-    n_values : sequence of int
-        Size of each domain, 0 for variables of Gaussian, Poisson and exponential leaves.
+    n_values: size of each domain, 0 for variables of Gaussian, Poisson and exponential leaves.
     """
 
     def __init__(self, n_values: Iterable[int]) -> None:
@@ -112,12 +84,7 @@ class CircuitBuilder:
 def read_text(path: str | Path) -> Circuit:
     """Read a circuit in the text format.
 
-    Raises
-    ------
-    CircuitFormatError
-        Naming file and line.
-    InvalidCircuit
-        Naming the node, by its position among the nodes.
+    Raises CircuitFormatError, naming file and line; InvalidCircuit, naming the node, by its position among the nodes.
     """
     with Path(path).open(encoding="utf-8") as lines:
         return parse_text(lines, str(path))
@@ -130,10 +97,7 @@ def parse_text(lines: Iterable[str], where: str = "text") -> Circuit:
     `sum CHILD:WEIGHT …` or `prod CHILD …`; a last line `root NUMBER` is optional. What follows `#` is left out.
     Weights are divided by their sum, as they are rounded.
 
-    Raises
-    ------
-    CircuitFormatError, InvalidCircuit
-        As in `read_text`.
+    Raises CircuitFormatError, InvalidCircuit as in `read_text`.
     """
     builder: CircuitBuilder | None = None
     position: dict[int, int] = {}
@@ -171,7 +135,7 @@ def parse_text(lines: Iterable[str], where: str = "text") -> Circuit:
 def _add_node(builder: CircuitBuilder, position: dict[int, int], word: str, rest: list[str]) -> int:
     if word not in WORDS:
         raise ValueError(f"the kind is {word!r}, not one of {', '.join(WORDS)}")
-    kind = WORDS[word]
+    kind = WORDS.index(word)
     if kind == PRODUCT:
         return builder.product(position[int(child)] for child in rest)
     if kind == SUM:
@@ -211,10 +175,7 @@ def _log_shares(weights: list[float]) -> list[float]:
 def to_text(circuit: Circuit, schema: Schema | None = None) -> str:
     """The text format; weights with 17 digits, so reading gives the circuit up to one rounding.
 
-    Parameters
-    ----------
-    schema : Schema, optional
-        Comments then tell the name of each variable, and its values in the order of their codes.
+    schema: comments then tell the name of each variable, and its values in the order of their codes.
     """
     return "\n".join(_lines(circuit, schema)) + "\n"
 
@@ -238,17 +199,14 @@ def _lines(circuit: Circuit, schema: Schema | None) -> Iterator[str]:
             values = (np.exp(parameters) if kind == CATEGORICAL else parameters).tolist()
             numbers = [str(int(values[0]))] if kind == INDICATOR else [repr(value) for value in values]
             rest = [str(circuit.variable[node]), *numbers]
-        yield " ".join([str(node), NAMES[kind], *rest])
+        yield " ".join([str(node), WORDS[kind], *rest])
     yield f"root {circuit.root}"
 
 
 def to_json(circuit: Circuit, schema: Schema | None = None) -> str:
     """As JSON, from which `from_json` makes an equal circuit; log 0 is null.
 
-    Parameters
-    ----------
-    schema : Schema, optional
-        Then `columns` tells the name of each variable, and its values in the order of their codes.
+    schema: then `columns` tells the name of each variable, and its values in the order of their codes.
     """
     document: dict[str, object] = {"format": FORMAT, "kinds": list(KIND_NAMES)}
     if schema is not None:
@@ -294,12 +252,7 @@ def cut_points_in(text: str, where: str) -> dict[str, tuple[float, ...]]:
 def from_json(text: str, where: str = "JSON") -> Circuit:
     """Read what `to_json` wrote.
 
-    Raises
-    ------
-    CircuitFormatError
-        If it is something else.
-    InvalidCircuit
-        If it is no valid circuit.
+    Raises CircuitFormatError if it is something else; InvalidCircuit if it is no valid circuit.
     """
     try:
         document = json.loads(text)

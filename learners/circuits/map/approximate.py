@@ -32,15 +32,9 @@ def log_probabilities(problem: MaxProblem, assignments: Integers) -> Floats:
 
 
 def best_tree(problem: MaxProblem) -> Integers:
-    """BT: the assignment of the parse tree with the largest value; exact where trees and assignments correspond one to one.
+    """BT: the assignment (n_variables,) int64 of the parse tree with the largest value; exact where each tree has an assignment of its own.
 
-    Returns
-    -------
-    (n_variables,) int64
-
-    References
-    ----------
-    Poon, Domingos (2011); Mei, Jiang, Tu (2018), "Existing methods".
+    References: Poon, Domingos (2011); Mei, Jiang, Tu (2018), "Existing methods".
     """
     x = np.zeros(problem.n_variables, dtype=np.int64)
     tree_kernels.best_tree(problem.arrays, _tree_scratch(problem), x)
@@ -50,12 +44,12 @@ def best_tree(problem: MaxProblem) -> Integers:
 def greedy_tree(problem: MaxProblem) -> Integers:
     """NG: from the root, the child with the largest normalised weight at every sum; (n_variables,) int64.
 
-    References
-    ----------
-    Poon, Domingos (2011); Mei, Jiang, Tu (2018), "Existing methods".
+    References: Poon, Domingos (2011); Mei, Jiang, Tu (2018), "Existing methods".
     """
     x = np.zeros(problem.n_variables, dtype=np.int64)
-    tree_kernels.greedy_tree(problem.arrays, _tree_scratch(problem), x)
+    totals, heaviest, stack = _tree_scratch(problem)
+    tree_kernels.total_values(problem.arrays, totals.view(np.float64), heaviest)
+    tree_kernels.follow(problem.arrays, heaviest, stack, x)
     return x
 
 
@@ -68,13 +62,8 @@ def k_best_trees(problem: MaxProblem, k: int) -> tuple[Integers, Floats]:
 
     Trees are found lazily from the root, so that only subtrees that some tree asked for are ever ranked.
 
-    Returns
-    -------
-    (n, n_variables) int64 with n <= k, best tree first, assignments may repeat; (n,) float64
-
-    References
-    ----------
-    Mei, Jiang, Tu (2018), algorithm 3; Huang, Chiang (2005), algorithm 3, for the lazy order.
+    Returns (n, n_variables) int64 with n <= k, best tree first, assignments may repeat; (n,) float64.
+    References: Mei, Jiang, Tu (2018), algorithm 3; Huang, Chiang (2005), algorithm 3, for the lazy order.
     """
     assignments = np.empty((k, problem.n_variables), dtype=np.int64)
     scores = np.empty(k)
@@ -85,9 +74,7 @@ def k_best_trees(problem: MaxProblem, k: int) -> tuple[Integers, Floats]:
 def k_best_tree(problem: MaxProblem, k: int) -> Integers:
     """KBT: the best assignment, by its value, among those of the k best parse trees; (n_variables,) int64.
 
-    References
-    ----------
-    Mei, Jiang, Tu (2018), algorithm 3.
+    References: Mei, Jiang, Tu (2018), algorithm 3.
     """
     x = np.zeros(problem.n_variables, dtype=np.int64)
     kbest_kernels.best_of_trees(problem.arrays, k, x, np.empty(1))
@@ -99,9 +86,7 @@ def argmax_product(problem: MaxProblem) -> Integers:
 
     Raises BeyondDoublePrecision if the best tree lies hundreds of nats below the bound.
 
-    References
-    ----------
-    Conaty, Mauá, de Campos (2017), algorithm 1.
+    References: Conaty, Mauá, de Campos (2017), algorithm 1.
     """
     arrays = problem.arrays
     n_inner = arrays.is_sum.size
@@ -119,13 +104,8 @@ def beam_search(problem: MaxProblem, k: int, seed: int) -> Integers:
 
     Raises BeyondDoublePrecision if every sample's value is zero on the scale of the bound.
 
-    Returns
-    -------
-    (n_variables,) int64: the best assignment met; the same for the same seed
-
-    References
-    ----------
-    Park (2002); Mei, Jiang, Tu (2018), "Existing methods".
+    Returns (n_variables,) int64: the best assignment met; the same for the same seed.
+    References: Park (2002); Mei, Jiang, Tu (2018), "Existing methods".
     """
     x = np.zeros(problem.n_variables, dtype=np.int64)
     state = np.array([seed], dtype=np.uint64)

@@ -33,10 +33,8 @@ def best_assignments(problem: MaxProblem, n: int, time_limit_s: float, k: int = 
     bound; only a part whose bound is the largest of all is searched. So an answer is proved: none of what is left
     exceeds it, which is its bound. What was found when time was up follows with the bound of all that is left.
 
-    References
-    ----------
-    Lawler (1972), A procedure for computing the K best solutions to discrete optimization problems; Nilsson (1998), An efficient
-    algorithm for finding the M most probable configurations in probabilistic expert systems.
+    References: Lawler (1972), A procedure for computing the K best solutions to discrete optimization problems; Nilsson
+    (1998), An efficient algorithm for finding the M most probable configurations in probabilistic expert systems.
     """
     deadline = time.perf_counter() + time_limit_s
     starts = problem.arrays.value_starts

@@ -14,8 +14,6 @@ from learners.circuits.map.bound_kernels import look_ahead
 from learners.circuits.map.linear.reduction import MaxProblem
 from learners.kernels.arrays import Integers
 
-__all__ = ["Found", "exact", "root_bound"]
-
 # The look-ahead keeps a row of bounds per inner node: beyond this many numbers (512 MiB) bounds by derivatives must do.
 MOST_ROW_ENTRIES = 64 << 20
 # The clock is looked at about this often.
@@ -46,18 +44,10 @@ def exact(
     search tree one pass bounds all subspaces X = x; those that cannot exceed the best value so far are left out until
     nothing changes; then the variable with the fewest values is tried, its best value first.
 
-    Parameters
-    ----------
-    time_limit_s : float
-        Looked at every few milliseconds; zero still gives the best tree and a bound.
-    k : int
-        Trees to start from.
-    clock : returns seconds
-        What the limit is of; `time.thread_time` for comparisons on a machine with other work.
-
-    References
-    ----------
-    Mei, Jiang, Tu (2018), algorithm 2, with forward checking and ordering.
+    time_limit_s: looked at every few milliseconds; zero still gives the best tree and a bound.
+    k: trees to start from.
+    clock: what the limit is of; `time.thread_time` for comparisons on a machine with other work.
+    References: Mei, Jiang, Tu (2018), algorithm 2, with forward checking and ordering.
     """
     deadline = clock() + time_limit_s
     arrays = problem.arrays

@@ -66,7 +66,7 @@ class WholeCircuit:
             leaf_rank=rank,
             parameter_starts=_starts(lengths),
             # Inner nodes have no parameters, so those of the leaves are all there are, in order.
-            parameters=np.array(circuit.leaf_parameters, dtype=np.float64),
+            parameters=circuit.leaf_parameters,
         )
         if np.isin(whole.leaf_kind, FINITE).all():
             object.__setattr__(whole, "finite", whole.problem([], {}))

@@ -58,32 +58,17 @@ def map_query(
 ) -> MapAnswer:
     """The most probable values of the query variables given evidence, every other variable summed out.
 
-    Parameters
-    ----------
-    query : variables, by number
-    evidence : values of other variables
-    solver : 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact'
-        Only `exact` proves optimality by search; it starts from `kbt` and returns the best so far when time is up. The
-        others answer in one go, and are called optimal if the bound happens to prove it.
-    time_limit_s : float
-        For `exact`.
-    k : int
-        Trees of `kbt` and `exact`, samples of `beam`.
-    seed : int
-        Of the samples of `beam`; the other solvers draw nothing.
-
-    Raises
-    ------
-    InvalidQuery
-        A variable or value that the circuit does not have, or a variable both asked for and given.
-    ImpossibleEvidence
-        The evidence has probability zero.
-    ContinuousQuery
-        A variable without a finite domain is asked for by a solver other than bt and kbt.
-
-    References
-    ----------
-    Mei, Jiang, Tu (2018).
+    query, evidence: variables by number, and values of others.
+    solver 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact': only `exact` proves optimality by search; it starts from `kbt`
+    and returns the best so far when time is up. The others answer in one go, and are called optimal if the bound
+    happens to prove it.
+    time_limit_s: for `exact`.
+    k: trees of `kbt` and `exact`, samples of `beam`.
+    seed: of the samples of `beam`; the other solvers draw nothing.
+    Raises InvalidQuery of a variable or value that the circuit does not have, or a variable both asked for and given;
+    ImpossibleEvidence if the evidence has probability zero; ContinuousQuery if a solver other than bt and kbt is asked
+    for a variable without a finite domain.
+    References: Mei, Jiang, Tu (2018).
     """
     return k_best(circuit, query, evidence, solver, time_limit_s=time_limit_s, k=k, seed=seed)[0]
 

@@ -269,39 +269,37 @@ def solve_at_root(arrays, looks_ahead, budget, x, outcome):
     n_inner = arrays.is_sum.size
     n_slots = arrays.value_starts[arrays.value_starts.size - 1]
     best_tree(arrays, np.empty((3, n_inner + 1), dtype=np.int64), x)
-    tops = np.empty(n_inner)
+    room = SearchRoom(
+        np.empty(n_inner),
+        np.empty((n_inner, 2), dtype=np.int64),
+        np.empty(n_inner),
+        np.empty(arrays.leaf_variable.size),
+        np.empty(n_slots),
+    )
     one = np.empty(1)
-    assignment_value(arrays, x, tops, one)
+    assignment_value(arrays, x, room.tops, one)
     best = one[0]
     outcome[0], outcome[1] = best, 1.0
     if best == 0.0:
         return
     allowed = np.ones(n_slots, dtype=np.uint8)
-    slots = np.empty(n_slots)
-    leaves = np.empty(arrays.leaf_variable.size)
-    rows = np.empty(n_inner)
-    spans = np.empty((n_inner, 2), dtype=np.int64)
     found = np.empty_like(x)
     work = 0
     # The cheaper bound often suffices; the dearer one is asked only if not.
     for attempt in range(2 if looks_ahead else 1):
         if attempt == 1:
-            rows = np.empty(n_inner * n_slots)
+            room = SearchRoom(np.empty(n_inner * n_slots), room.spans, room.tops, room.leaves, room.slots)
         removed, n_free = True, 2
         while removed and n_free >= 0:
-            if attempt == 1:
-                look_ahead(arrays, allowed, rows, spans, tops, leaves, slots)
-            else:
-                upward(arrays, allowed, tops, leaves)
-                downward(arrays, tops, leaves, rows, slots)
-            removed, n_free = remove_values(arrays.value_starts, allowed, slots, best * (1.0 + TOLERANCE))
+            subspace_bounds(arrays, allowed, attempt == 1, room)
+            removed, n_free = remove_values(arrays.value_starts, allowed, room.slots, best * (1.0 + TOLERANCE))
             work += pass_cost(arrays, attempt == 1)
             if n_free < 0:
                 outcome[1] = best
                 return
-            outcome[1] = best_of_slots(arrays.value_starts, allowed, slots, found)
+            outcome[1] = best_of_slots(arrays.value_starts, allowed, room.slots, found)
             if not removed or n_free < 2:
-                assignment_value(arrays, found, tops, one)
+                assignment_value(arrays, found, room.tops, one)
                 if one[0] > best:
                     best = one[0]
                     outcome[0] = best

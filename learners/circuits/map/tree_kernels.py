@@ -115,10 +115,3 @@ def best_tree(arrays, scratch, x):
     """Best tree (BT); scratch (3, n_inner + 1) int64; OUT x (n_variables,) int64."""
     best_values(arrays, scratch[0].view(np.float64), scratch[1])
     follow(arrays, scratch[1], scratch[2], x)
-
-
-@kernel
-def greedy_tree(arrays, scratch, x):
-    """Normalised greedy selection (NG); scratch (3, n_inner + 1) int64; OUT x (n_variables,) int64."""
-    total_values(arrays, scratch[0].view(np.float64), scratch[1])
-    follow(arrays, scratch[1], scratch[2], x)

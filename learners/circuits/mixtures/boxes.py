@@ -8,8 +8,7 @@ import numpy as np
 import scipy
 
 from learners.circuits.errors import InvalidEvidence
-from learners.circuits.evaluation.range_masses import log_normal_mass
-from learners.circuits.evaluation.truncated_leaves import truncated_moments, truncated_normal
+from learners.circuits.evaluation.truncated_leaves import log_normal_mass, truncated_moments, truncated_normal
 from learners.circuits.kernels import GAUSSIAN
 from learners.kernels.arrays import Floats, Integers
 
@@ -50,9 +49,8 @@ class Box(NamedTuple):
     def moments(self, means: Floats, variances: Floats) -> tuple[Floats, Floats]:
         """Means and variances (n_components, u, n_rows) of all unobserved columns in the box, from those before it is cut.
 
-        References
-        ----------
-        Pearson (1903), On the influence of natural selection on the variability and correlation of organs, section 3.
+        References: Pearson (1903), On the influence of natural selection on the variability and correlation of organs,
+        section 3.
         """
         own = np.empty((2, *self.mean.shape))
         for k, i, row in np.ndindex(self.mean.shape):

@@ -84,18 +84,10 @@ def grow(
     Sizes end where two in a row gain nothing, at 128, and where the work is spent. Then the best size goes on with other weights
     of the components' mean covariance.
 
-    Parameters
-    ----------
-    components : int, optional
-        Only this size, and the powers of two below it on the way there.
-    work : float
-        Multiplications that may be made.
-    report : callable
-        Called with the share of the work that is done and what is being tried; may raise.
-
-    References
-    ----------
-    Ueda, Nakano, Ghahramani, Hinton (2000), SMEM algorithm for mixture models, section 3.3 (splitting).
+    components: only this size, and the powers of two below it on the way there.
+    work: multiplications that may be made.
+    report: called with the share of the work that is done and what is being tried; may raise.
+    References: Ueda, Nakano, Ghahramani, Hinton (2000), SMEM algorithm for mixture models, section 3.3 (splitting).
     """
     growing = _Growing(halves, work, report)
     start = _one(halves)

@@ -212,9 +212,7 @@ def best_trees(mixture: GaussianMixture, x: Array, variables: Sequence[int], n_t
 def _modes(means: Floats, covariance: Floats, ends: Floats) -> tuple[Floats, Floats]:
     """Where each component's density (n_components, m) is highest between ends (m, 2), and its squared distance from the mean.
 
-    References
-    ----------
-    Stark, Parker (1995), Bounded-variable least squares: an algorithm and applications.
+    References: Stark, Parker (1995), Bounded-variable least squares: an algorithm and applications.
     """
     found, squares = means.copy(), np.zeros(len(means))
     # An end by itself is a range of no width, which the solver does not take.

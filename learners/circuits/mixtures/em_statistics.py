@@ -39,10 +39,8 @@ class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
     whatever the columns' units; a row's share of a sum is rounded to a multiple of 2^-20, of a count to one of 2^-32, and
     added as a whole number: the result is the same bit for bit in any order and partition, on any number of threads.
 
-    References
-    ----------
-    Dempster, Laird, Rubin (1977); Ghahramani, Jordan (1994), "Supervised learning from incomplete data via an EM approach",
-    section 2.2 (missing values).
+    References: Dempster, Laird, Rubin (1977); Ghahramani, Jordan (1994), "Supervised learning from incomplete data via
+    an EM approach", section 2.2 (missing values).
     """
 
     stage = "expected moments"

@@ -15,10 +15,10 @@ from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.mixtures.row_sample import DrawnNumbers
 from learners.circuits.model import CircuitModel
 from learners.circuits.structures.densities import Densities
-from learners.circuits.structures.search.passes import SHARES, split
+from learners.circuits.structures.search.passes import SHARES, polished, split
 from learners.circuits.structures.search.search import FEWEST_ROWS, THREADS
 from learners.errors import SchemaError
-from learners.kernels.arrays import Array, Floats, Integers
+from learners.kernels.arrays import Floats, Integers
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.schema import Chunk, Schema
@@ -126,23 +126,15 @@ def learned(
     found, drawn, valid = grown
     rows_of = columns_by(schema).rows_of_chunk
     least, x = narrowest_of(schema, densities), rows_of(valid)
-    mixture = best = found.mixture
-    highest, done = gain_of(mixture, x), 0
-    for _ in range(0 if has_all(drawn) else passes):
-        moments: ExpectedMoments = yield ExpectedMoments(mixture, schema, rows_of, schema.columns)
-        mixture = moments.maximised(found.pooled, least)
-        done += 1
-        now = gain_of(mixture, x)
-        if now <= highest:
-            break
-        best, highest = mixture, now
+    best, done = yield from polished(
+        found.mixture,
+        0 if has_all(drawn) else passes,
+        lambda mixture: ExpectedMoments(mixture, schema, rows_of, schema.columns),
+        lambda moments: moments.maximised(found.pooled, least),
+        lambda mixture: float(mixture.log_density(x).mean()),
+    )
     gaussians = {"pooled": found.pooled, "tried": [size.facts() for size in found.tried]}
     return GaussianModel(schema, best, {**facts, "em_passes": done, "n_rows": drawn.n_rows, "gaussians": gaussians})
-
-
-def gain_of(mixture: GaussianMixture, x: Array) -> float:
-    """Mean log density of rows."""
-    return float(mixture.log_density(x).mean())
 
 
 def rivalled(

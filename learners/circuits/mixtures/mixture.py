@@ -50,9 +50,7 @@ class GaussianMixture:
 
     Raises InvalidCircuit if shapes do not fit together, shares do not add up to one, or a covariance is not positive definite.
 
-    References
-    ----------
-    Bishop (2006), Pattern Recognition and Machine Learning, sections 2.3.1, 2.3.2 and 9.2.
+    References: Bishop (2006), Pattern Recognition and Machine Learning, sections 2.3.1, 2.3.2 and 9.2.
     """
 
     log_weight: Floats  # (n_components,) float64
@@ -246,9 +244,7 @@ def _factors(covariance: Floats) -> Floats:
 def _divided(mean: Floats, covariance: Floats, is_observed: Mask) -> tuple[Observed, Rest | None]:
     """Marginal distribution of some columns, and the conditional one of the others.
 
-    References
-    ----------
-    Bishop (2006), equations 2.81, 2.82 and 2.98.
+    References: Bishop (2006), equations 2.81, 2.82 and 2.98.
     """
     own, others = np.flatnonzero(is_observed), np.flatnonzero(~is_observed)
     factor = _factors(covariance[:, own[:, np.newaxis], own])

@@ -23,12 +23,8 @@ from learners.schema import Schema
 class GaussianModel(CircuitModel):
     """A mixture whose components are one Gaussian with full covariance of all numeric columns, and independent discrete ones.
 
-    Parameters
-    ----------
-    mixture : GaussianMixture
-        Variable i is attribute i; the last one is the class, if the schema has a target.
-    facts : mapping
-        How it was learned.
+    mixture: variable i is attribute i; the last one is the class, if the schema has a target.
+    facts: how it was learned.
     """
 
     kind: ClassVar[str] = "gaussian mixture"
@@ -70,10 +66,7 @@ class GaussianModel(CircuitModel):
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
         """As `queries.answer_all` tells; with ranges of columns that depend on each other by `sampled_answer`.
 
-        Raises
-        ------
-        DependentRanges
-            Of such ranges in a query that asks for no samples.
+        Raises DependentRanges of such ranges in a query that asks for no samples.
         """
         try:
             return super().answer(queries, pause)

@@ -11,9 +11,8 @@ import numpy as np
 
 from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.evaluation.range_masses import log_normal_mass
 from learners.circuits.evaluation.reweighted import Likelihoods
-from learners.circuits.evaluation.truncated_leaves import truncated_normal
+from learners.circuits.evaluation.truncated_leaves import log_normal_mass, truncated_normal
 from learners.circuits.mixtures import conditioning
 from learners.circuits.mixtures.boxes import DependentRanges
 from learners.circuits.mixtures.mixture import GaussianMixture
@@ -40,11 +39,8 @@ def sampled_answer(
 ) -> Answer:
     """The answer to a query with ranges of columns that depend on each other, from samples.
 
-    Raises
-    ------
-    DependentRanges
-        Of a kind of query that is not answered so.
-    UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence
+    Raises DependentRanges of a kind of query that is not answered so; UnknownColumn, InvalidEvidence, SchemaError,
+    ImpossibleEvidence.
     """
     sources: list[_SampledBox] = []
 
@@ -63,25 +59,13 @@ class _SampledBox(Source):
     Numbers are drawn one after the other, each in its range given those before it; the weight of a draw is how probable the ranges
     were along the way.
 
-    Parameters
-    ----------
-    mixture : GaussianMixture
-        With ranges.
-    log_scale : float
-    sampling : Sampling
-        Its `error` is of each probability; of a marginal a share of it, of a mean a share of the standard deviation.
-    pause : callable, optional
-        Called before each block; what it raises ends the sampling.
-
-    Attributes
-    ----------
-    sampled : Sampled
-        Of the last answer.
-
-    References
-    ----------
-    Geweke (1991), Efficient simulation from the multivariate normal and Student-t distributions subject to linear constraints.
-    Owen (2013), Monte Carlo theory, methods and examples, sections 9.2 and 9.11.
+    mixture: with ranges.
+    sampling: its `error` is of each probability; of a marginal a share of it, of a mean a share of the standard
+    deviation.
+    pause: called before each block; what it raises ends the sampling.
+    sampled: of the last answer.
+    References: Geweke (1991), Efficient simulation from the multivariate normal and Student-t distributions subject to
+    linear constraints. Owen (2013), Monte Carlo theory, methods and examples, sections 9.2 and 9.11.
     """
 
     sampled: Sampled

@@ -57,9 +57,7 @@ def leaf_value(kind, n, parameters, first, log_offset, value):
     if np.isnan(value):
         return 1.0
     second = parameters[first + 1] if kind == GAUSSIAN or kind >= STUDENT else 0.0
-    return np.exp(
-        log_density(np.float64(kind), parameters[first], second, parameters, first + 2, np.float64(value)) - log_offset
-    )
+    return np.exp(log_density(np.float64(kind), parameters[first], second, parameters, first + 2, value) - log_offset)
 
 
 @kernel

@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
-from learners.circuits.evaluation.evaluate import as_rows, log_leaves, log_values, relative_node_logs, with_weights
+from learners.circuits.evaluation.evaluate import (
+    as_rows,
+    log_leaves,
+    log_values,
+    relative_node_logs,
+    root_logs_of_leaves,
+    with_weights,
+)
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
 from learners.circuits.evaluation.leaf_shapes import leaf_moments
 from learners.circuits.evaluation.plan import compiled
@@ -44,25 +51,12 @@ class _Prepared:
 def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
     """The distribution of each of some discrete variables by itself, given what is observed in each row.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        As in `evaluate.log_values`; the distribution of an observed variable is certain.
-
-    Returns
-    -------
-    list of (n_rows, n_values) float64, one per variable
-
-    Raises
-    ------
-    InvalidEvidence
-        If the rows do not fit the circuit, or a variable is unknown or numeric.
-    ImpossibleEvidence
-        Naming a row of probability zero.
-
-    References
-    ----------
-    Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
+    x (n_variables, n_rows) float64 or integers: as in `evaluate.log_values`; the distribution of an observed variable
+    is certain.
+    Returns list of (n_rows, n_values) float64, one per variable.
+    Raises InvalidEvidence if the rows do not fit the circuit, or a variable is unknown or numeric; ImpossibleEvidence,
+    naming a row of probability zero.
+    References: Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
     """
     variables, sizes = checked_discrete(circuit, variables)
     out = _posteriors(circuit, x, variables, sizes, moments=False)
@@ -73,19 +67,9 @@ def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[
 def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[Floats, Floats]:
     """Expectation and variance of numeric variables, given what is observed in each row.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64
-        As in `evaluate.log_values`; an observed variable has variance zero.
-
-    Returns
-    -------
-    mean, variance : (n_rows, len(variables)) float64
-
-    Raises
-    ------
-    InvalidEvidence, ImpossibleEvidence
-        As in `marginals`.
+    x (n_variables, n_rows) float64: as in `evaluate.log_values`; an observed variable has variance zero.
+    Returns mean, variance (n_rows, len(variables)) float64.
+    Raises InvalidEvidence, ImpossibleEvidence as in `marginals`.
     """
     variables = checked_numeric(circuit, variables)
     out = _posteriors(circuit, x, variables, np.full(len(variables), 2, np.int64), moments=True)
@@ -95,20 +79,9 @@ def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[F
 def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Floats:
     """The joint distribution of some discrete variables, given what is observed in each row.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        As in `marginals`.
-
-    Returns
-    -------
-    (n_rows, n_values of the first, n_values of the second, …) float64
-
-    Raises
-    ------
-    InvalidEvidence
-        Also if the table has more than 65,536 cells.
-    ImpossibleEvidence
+    x (n_variables, n_rows) float64 or integers: as in `marginals`.
+    Returns (n_rows, n_values of the first, n_values of the second, …) float64.
+    Raises InvalidEvidence also if the table has more than 65,536 cells; ImpossibleEvidence.
     """
     variables, sizes = checked_discrete(circuit, variables)
     if len(variables) == 1:
@@ -139,31 +112,20 @@ def n_joint_cells(sizes: Sequence[int]) -> int:
 def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
     """The distribution of a variable, the class, given all others that a row has; its own value does not count.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        As in `marginals`.
-
-    Returns
-    -------
-    (n_rows, n_values) float64
+    x (n_variables, n_rows) float64 or integers: as in `marginals`.
+    Returns (n_rows, n_values) float64.
     """
     (variable,) = checked(circuit, [variable])
-    rows = as_rows(circuit, x)
-    is_bytes = rows.dtype == np.uint8 and circuit.n_values[variable] <= 255
-    x = np.array(rows, np.uint8 if is_bytes else np.float64)
-    x[variable] = 255 if is_bytes else np.nan
+    x = np.array(as_rows(circuit, x))
+    x[variable] = np.nan
     return marginals(circuit, x, [variable])[0]
 
 
-def with_cells(circuit: Circuit, x: Array, variables: Sequence[int]) -> tuple[Array, Mask]:
+def with_cells(circuit: Circuit, x: Floats, variables: Sequence[int]) -> tuple[Floats, Mask]:
     """Every row with every combination of values of some variables, the last of them varying fastest.
 
-    Returns
-    -------
-    many : (n_variables, n_rows * n_cells), of the type of x
-    is_contradicted : (n_rows * n_cells,) bool
-        Whether the row itself has another value of one of the variables.
+    Returns many (n_variables, n_rows * n_cells) float64.
+    Returns is_contradicted (n_rows * n_cells,) bool: whether the row itself has another value of one of the variables.
     """
     own = list(variables)
     cells = np.array(list(itertools.product(*(range(size) for size in circuit.n_values[own].tolist())))).T
@@ -181,7 +143,7 @@ def _joint(circuit: Circuit, x: Array, variables: list[int], first_row: int) -> 
     if not circuit.n_values.all() and (logs.reshape(n_rows, -1).max(axis=1) < FAR).any():
         for first in range(0, many.shape[1], FEW_AT_A_TIME):
             some = slice(first, first + FEW_AT_A_TIME)
-            logs[some] = log_values(circuit, many[:, some], log_leaves(circuit, many[:, some]))
+            logs[some] = root_logs_of_leaves(circuit, log_leaves(circuit, many[:, some]))
     logs[is_contradicted] = -np.inf
     return _normalised(logs.reshape(n_rows, -1), first_row)
 

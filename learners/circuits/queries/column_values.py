@@ -97,15 +97,10 @@ def _middles(columns: Columns, v: int) -> Floats:
 def with_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa.Array:
     """An Arrow column with some of its cells replaced. Raises SchemaError if a value is none of the column's type.
 
-    Parameters
-    ----------
-    v : int
-        The column's variable.
-    column : Array
-        Of any type that training read for it; of type null where the data has no such column. What comes back has this type, of a
-        dictionary its values. Whole numbers are rounded, and end at the ends of their type.
-    values : (n_rows,) float64
-        Codes or numbers; NaN leaves a cell as it is.
+    v: the column's variable.
+    column: of any type that training read for it; of type null where the data has no such column. What comes back has
+    this type, of a dictionary its values. Whole numbers are rounded, and end at the ends of their type.
+    values (n_rows,) float64: codes or numbers; NaN leaves a cell as it is.
     """
     name, kind = columns.names[v], column.type
     if pa.types.is_dictionary(kind):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, TypedDict
 
 import numpy as np
@@ -12,7 +12,6 @@ import numpy as np
 from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.leaf_shapes import density_variables
-from learners.circuits.queries.anomaly_rank import ranks
 from learners.circuits.queries.answer_types import Answer, Batches, Cell, Guess
 from learners.circuits.queries.column_values import nameable
 from learners.kernels.arrays import Array, Floats, Mask
@@ -184,7 +183,7 @@ class Source(ABC):
         each = self.row_logs(x)
         summary, logs = self.summary(each), self._log_evidence(columns, x, each)
         drawn = self.row_draws(np.full((len(columns.names), 1), np.nan), n, seed)[0]
-        rank, error = ranks(np.array(logs), columns.known_rows(x), drawn, self.mean_row_logs)
+        rank, error = _ranks(np.array(logs), columns.known_rows(x), drawn, self.mean_row_logs)
         return [
             Answer(log_likelihood=log)
             | _log_interval(summary, row)
@@ -251,3 +250,25 @@ def _cells(names: list[str], labels: list[tuple[str, ...]], table: Summary, row:
 def _in_words(columns: Columns, variables: tuple[int, ...], codes: Sequence[float]) -> dict[str, RawValue]:
     """Codes and numbers of some variables as raw values."""
     return {columns.names[v]: columns.value(v, code) for v, code in zip(variables, codes, strict=True)}
+
+
+def _ranks(logs: Floats, x: Array, drawn: Floats, log_likelihood: Callable[[Array], Floats]) -> tuple[Floats, Floats]:
+    """The share of drawn rows that are at most as likely as each row, seen in the same columns, and its standard error.
+
+    Both are (n_rows,) float64. A small rank is an unusual row; the error is that of a share of n draws.
+
+    logs (n_rows,) float64: of the rows x (n_variables, n_rows) float64, NaN where nothing is known.
+    drawn (n, n_variables) float64: rows of the model.
+    log_likelihood: of rows (n_variables, n) float64.
+    """
+    seen = ~np.isnan(x)
+    patterns, which = np.unique(seen, axis=1, return_inverse=True)
+    found = np.empty(logs.size)
+    n = len(drawn)
+    for pattern in range(patterns.shape[1]):
+        rows = np.flatnonzero(which.ravel() == pattern)
+        others = np.where(patterns[:, [pattern]], drawn.T, np.nan)
+        own = np.sort(log_likelihood(np.ascontiguousarray(others)))
+        # A row that was drawn itself is as likely as it is, but for rounding.
+        found[rows] = np.searchsorted(own, logs[rows] + 1e-9 * np.maximum(1.0, np.abs(logs[rows])), side="right") / n
+    return found, np.sqrt(found * (1 - found) / n)

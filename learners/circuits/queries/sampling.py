@@ -22,31 +22,15 @@ from learners.models.estimation import check_seed
 def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: Integers | None = None) -> Floats:
     """Draw the missing values of each row from their joint distribution given the others.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        Missing is NaN, or for a discrete variable a code outside its domain.
-    n : int
-        Draws per row.
-    seed : int
-        The same seed gives the same draws, bit for bit; a draw depends on the seed, its row's place and its own number,
-        not on the other rows.
-    places : (n_rows,) int64, optional
-        The rows' places, from 0; by default as they come.
-
-    Returns
-    -------
-    (n_rows, n, n_variables) float64
-        Observed values are kept. A variable without a leaf in the circuit stays NaN.
-
-    Raises
-    ------
-    InvalidEvidence
-        If the rows do not fit the circuit.
-    ImpossibleEvidence
-        Naming a row of probability zero.
-    InvalidParameter
-        If n or seed is negative.
+    x (n_variables, n_rows) float64 or integers: missing is NaN, or for a discrete variable a code outside its domain.
+    n: draws per row.
+    seed: the same seed gives the same draws, bit for bit; a draw depends on the seed, its row's place and its own
+    number, not on the other rows.
+    places (n_rows,) int64: the rows' places, from 0; by default as they come.
+    Returns (n_rows, n, n_variables) float64: observed values are kept. A variable without a leaf in the circuit stays
+    NaN.
+    Raises InvalidEvidence if the rows do not fit the circuit; ImpossibleEvidence, naming a row of probability zero;
+    InvalidParameter if n or seed is negative.
     """
     if n < 0:
         raise InvalidParameter("n", n, "use zero or more draws")

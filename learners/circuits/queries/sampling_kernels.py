@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.evaluation.density_kernels import log_poisson
-from learners.circuits.evaluation.warp_kernels import cell_of, unwarp
+from learners.circuits.evaluation.density_kernels import cell_of, log_poisson, unwarp
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, ROUNDED, STEP, STUDENT, SUM
 from learners.circuits.queries.answer_kernels import SMALLEST, upward
 from learners.kernels.jit import inner_kernel, kernel
@@ -83,7 +82,7 @@ def leaf_draw(kind, n, parameters, first, state):
     if kind == POISSON:
         return poisson(a, state)
     if kind >= ROUNDED:
-        x = unwarp(kind, parameters, first + 2, a + parameters[first + 1] * normal(state))
+        x = unwarp(np.int64(kind), parameters, first + 2, a + parameters[first + 1] * normal(state))
         return cell_of(parameters, first + 2, x) if parameters[first + 2 + STEP] > 0.0 else x
     if kind == STUDENT:
         freedom = parameters[first + 2]

@@ -57,28 +57,15 @@ class StreamingPosterior:
     learned alike. Numeric leaves add up their sufficient statistics, weighted by the probability that the row's induced
     tree contains the leaf. A node for which that probability is below 1e-10 is left as it is.
 
-    Parameters
-    ----------
-    circuit : Circuit
-        The structure.
-    prior : PseudoCounts
-        As from `pseudo_counts_of`.
-    projection : {"adf", "bmm"}
-        Onto Dirichlets: the one nearest in KL divergence, by Newton's method; the one with the same means and sum of
-        second moments.
-    rows_of : callable, optional
-        Makes (n_variables, n_rows) of a chunk; by default its `x`.
-    narrowest : (n_variables,) float64, optional
-        Least standard deviation of Gaussian and exponential leaves.
-
-    Attributes
-    ----------
-    n_rows, n_impossible : int
-        Rows so far, and how many of them had probability zero and were left out.
-
-    References
-    ----------
-    Zhao, Gordon (2017), section 4; Rashwan, Zhao, Poupart (2016); Minka (2000), "Estimating a Dirichlet distribution".
+    circuit: the structure.
+    prior: as from `pseudo_counts_of`.
+    projection {"adf", "bmm"}: onto Dirichlets: the one nearest in KL divergence, by Newton's method; the one with the
+    same means and sum of second moments.
+    rows_of: makes (n_variables, n_rows) of a chunk; by default its `x`.
+    narrowest (n_variables,) float64: least standard deviation of Gaussian and exponential leaves.
+    n_rows, n_impossible: rows so far, and how many of them had probability zero and were left out.
+    References: Zhao, Gordon (2017), section 4; Rashwan, Zhao, Poupart (2016); Minka (2000), "Estimating a Dirichlet
+    distribution".
     """
 
     def __init__(
@@ -118,10 +105,8 @@ class StreamingPosterior:
     def update(self, rows: Chunk | Array) -> None:
         """Learn from rows, in their order. Raises InvalidEvidence.
 
-        Parameters
-        ----------
-        rows : Chunk, or (n_variables, n_rows) float64 or integers
-            Missing as in `evaluate.log_values`: a row says nothing about the distribution of what it misses.
+        They are a chunk, or (n_variables, n_rows) float64 or integers, missing as in `evaluate.log_values`: a row says
+        nothing about the distribution of what it misses.
         """
         x = as_rows(self.structure, rows_in(rows, self.rows_of))
         n_slots = self._compiled.n_slots

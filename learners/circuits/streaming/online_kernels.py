@@ -93,7 +93,7 @@ def relative_densities(plan, x, row, value):
                 continue
             for i in range(plan.segments[s], plan.segments[s + 1]):
                 v, leaf = variable[i], plan.numeric[i]
-                log = log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], np.float64(x[v, row]))
+                log = log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], x[v, row])
                 if not is_second:
                     largest[v] = max(largest[v], log)
                 else:
@@ -104,44 +104,38 @@ def relative_densities(plan, x, row, value):
 def upward_wide(plan, weight, value, exponent):
     """Evaluate sums and products again, as value · 2^(500 · exponent), from the values of leaves."""
     n_planes = plan.plane_starts[-1]
-    first_inner = n_planes
-    for s in range(plan.segment_kind.size):
-        if plan.segment_kind[s] <= NUMERIC:
-            first_inner = n_planes + plan.segments[s + 1]
-    for slot in range(first_inner):
+    # Leaves come before all sums and products.
+    n_leaf_segments = 0
+    while n_leaf_segments < plan.segment_kind.size and plan.segment_kind[n_leaf_segments] <= NUMERIC:
+        n_leaf_segments += 1
+    for slot in range(n_planes + plan.segments[n_leaf_segments]):
         exponent[slot] = 0.0 if value[slot] > 0.0 else LEAST
         if 0.0 < value[slot] < INVERSE_RADIX:
             value[slot] *= RADIX
             exponent[slot] = -1.0
-    for i in range(first_inner - n_planes, plan.starts.size - 1):
-        begin, end = plan.starts[i], plan.starts[i + 1]
-        total, power = 0.0, LEAST
-        if _is_product(plan, i):
-            total, power = 1.0, 0.0
-            for e in range(begin, end):
-                total *= value[plan.child[e]]
-                power += exponent[plan.child[e]]
+    for s in range(n_leaf_segments, plan.segment_kind.size):
+        for i in range(plan.segments[s], plan.segments[s + 1]):
+            begin, end = plan.starts[i], plan.starts[i + 1]
+            total, power = 0.0, LEAST
+            if plan.segment_kind[s] >= PRODUCT_OF:
+                total, power = 1.0, 0.0
+                for e in range(begin, end):
+                    total *= value[plan.child[e]]
+                    power += exponent[plan.child[e]]
+                    if total < INVERSE_RADIX:
+                        total *= RADIX
+                        power -= 1.0
+            else:
+                for e in range(begin, end):
+                    if weight[e] > 0.0 and exponent[plan.child[e]] > power:
+                        power = exponent[plan.child[e]]
+                for e in range(begin, end):
+                    total += weight[e] * _scaled(value[plan.child[e]], exponent[plan.child[e]] - power)
                 if total < INVERSE_RADIX:
                     total *= RADIX
                     power -= 1.0
-        else:
-            for e in range(begin, end):
-                if weight[e] > 0.0 and exponent[plan.child[e]] > power:
-                    power = exponent[plan.child[e]]
-            for e in range(begin, end):
-                total += weight[e] * _scaled(value[plan.child[e]], exponent[plan.child[e]] - power)
-            if total < INVERSE_RADIX:
-                total *= RADIX
-                power -= 1.0
-        value[n_planes + i] = total
-        exponent[n_planes + i] = power if total > 0.0 else LEAST
-
-
-@inner_kernel
-def _is_product(plan, i):
-    """Whether an operation is a product."""
-    s = np.searchsorted(plan.segments, i, side="right") - 1
-    return plan.segment_kind[s] >= PRODUCT_OF
+            value[n_planes + i] = total
+            exponent[n_planes + i] = power if total > 0.0 else LEAST
 
 
 @inner_kernel
@@ -242,7 +236,7 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                         shares[0, code] = r
                         project(entry, node, i, begin, begin + n_values[v], r, rule, shares)
                 elif is_learning_leaves and not np.isnan(x[variable[i], row]):
-                    seen = np.float64(x[variable[i], row])
+                    seen = x[variable[i], row]
                     _learn_leaf(
                         plan.numeric[i], posterior.leaf[i], posterior.centre[i], posterior.narrowest[i], r, seen
                     )

@@ -155,7 +155,7 @@ def _start_matched(entry, node, i, begin, end, r, shares):
 
 @inner_kernel
 def _by_series(entry, node, i, begin, end, r, shares):
-    """Solve the equations of `_by_newton` to the third order of the row's shares; whether that is near enough.
+    """Solve the equations of `project` to the third order of the row's shares; whether that is near enough.
 
     With g = ψ(Σ(α + δ)) - ψ(Σα) and s = 1/ψ': the Taylor series of δ_j by c_j + g, and that of their sum by g, of which each
     derivative is s times that of the one before: s, s s', s (s'² + s s''). shares[3] gets bends, shares[4] thirds.
@@ -218,34 +218,6 @@ def _by_series(entry, node, i, begin, end, r, shares):
 
 
 @inner_kernel
-def _by_newton(entry, node, i, begin, end, r, shares):
-    """Assumed density filtering: solve ψ(α_j + δ_j) - ψ(α_j) = ψ(Σ(α + δ)) - ψ(Σα) + λ_j/α_j - r/Σα for δ.
-
-    shares[0] holds λ; shares[1] gets the constants, shares[2] δ, shares[3] the gradient. Newton's step is that of Minka
-    (2000), equations 15 to 18.
-    """
-    if not _by_series(entry, node, i, begin, end, r, shares):
-        grown = _start_matched(entry, node, i, begin, end, r, shares)
-        node[MOVED, i] = 0.0
-        _newton_steps(entry, node, i, begin, end, r, grown, shares)
-    _add(entry, node, i, begin, end, shares)
-
-
-@kernel
-def _add(entry, node, i, begin, end, shares):
-    """Add δ, shares[2], to the pseudo-counts; weights and total follow."""
-    a = 0.0
-    for j in range(end - begin):
-        if entry[COUNT, begin + j] > 0.0:
-            entry[COUNT, begin + j] += shares[2, j]
-            a += entry[COUNT, begin + j]
-    inverse = 1.0 / a
-    node[TOTAL, i] = a
-    for e in range(begin, end):
-        entry[WEIGHT, e] = entry[COUNT, e] * inverse
-
-
-@inner_kernel
 def _newton_steps(entry, node, i, begin, end, r, grown, shares):
     """Steps from shares[2], whose sum is grown, until they are small; keeps the curvatures."""
     n = end - begin
@@ -300,11 +272,27 @@ def _follow(entry, node, i, begin, end, slope_total, shares):
 
 @kernel
 def project(entry, node, i, begin, end, r, rule, shares):
-    """Update a node's pseudo-counts and weights from its posterior r and those of its edges, shares[0]."""
+    """Update a node's pseudo-counts α and weights from its posterior r and those of its edges, λ in shares[0].
+
+    By moment matching, or by assumed density filtering: solve ψ(α_j + δ_j) - ψ(α_j) = ψ(Σ(α + δ)) - ψ(Σα) + λ_j/α_j - r/Σα for δ.
+    shares[1] gets the constants, shares[2] δ, shares[3] the gradient. Newton's step is that of Minka (2000), equations 15 to 18.
+    """
     if rule == BMM:
         _match_moments(entry, node, i, begin, end, r, shares)
-    else:
-        _by_newton(entry, node, i, begin, end, r, shares)
+        return
+    if not _by_series(entry, node, i, begin, end, r, shares):
+        grown = _start_matched(entry, node, i, begin, end, r, shares)
+        node[MOVED, i] = 0.0
+        _newton_steps(entry, node, i, begin, end, r, grown, shares)
+    a = 0.0
+    for j in range(end - begin):
+        if entry[COUNT, begin + j] > 0.0:
+            entry[COUNT, begin + j] += shares[2, j]
+            a += entry[COUNT, begin + j]
+    inverse = 1.0 / a
+    node[TOTAL, i] = a
+    for e in range(begin, end):
+        entry[WEIGHT, e] = entry[COUNT, e] * inverse
 
 
 @inner_kernel

@@ -39,9 +39,7 @@ def merged_onto(start: StreamingPosterior, parts: Sequence[StreamingPosterior]) 
     start is taken off: as much as leaves each pseudo-count at half the shards' mean. Raises StatisticMismatch if they
     are of different circuits or rules.
 
-    References
-    ----------
-    Rashwan, Zhao, Poupart (2016), section 4.3; Broderick et al. (2013), "Streaming variational Bayes".
+    References: Rashwan, Zhao, Poupart (2016), section 4.3; Broderick et al. (2013), "Streaming variational Bayes".
     """
     if any(part.spec != start.spec or part.structure != start.structure for part in parts):
         raise StatisticMismatch("The shards are of different circuits or learned by different rules.")

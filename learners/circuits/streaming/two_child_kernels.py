@@ -50,7 +50,7 @@ def put_two(entry, node, i, e, share, share_other, block, k, room):
 def series_of_block(room):
     """Assumed density filtering of pairs of pseudo-counts to the third order of the row's shares, from slopes that are known.
 
-    With c_j the right side of `_by_newton`, g = ψ(Σ(α + δ)) - ψ(Σα) and s = 1/ψ': the Taylor series of δ_j by c_j + g, and that of
+    With c_j the right side of the equation of `project`, g = ψ(Σ(α + δ)) - ψ(Σα) and s = 1/ψ': the Taylor series of δ_j by c_j + g, and that of
     their sum by g, of which each derivative is s times that of the one before: s, s s', s (s'² + s s'').
     """
     for k in range(N_BLOCK):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from learners.circuits.structures.chow_liu import chow_liu
-from learners.circuits.structures.hclt import hclt
+from learners.circuits.structures.chow_liu import chow_liu, hclt
 from learners.circuits.structures.learnspn import learnspn
 from learners.circuits.structures.random_regions import random_regions
 from learners.circuits.structures.variables import Variable, describe_variables, independent

@@ -16,10 +16,7 @@ from learners.kernels.arrays import Array, Floats, Integers
 class Blocks:
     """Collects blocks of nodes, children first, and makes the circuit of them; the last node added is the root.
 
-    Parameters
-    ----------
-    n_values : sequence of int
-        Size of each domain, 0 for variables of Gaussian, Poisson and exponential leaves.
+    n_values: size of each domain, 0 for variables of Gaussian, Poisson and exponential leaves.
     """
 
     def __init__(self, n_values: ArrayLike) -> None:

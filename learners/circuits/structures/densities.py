@@ -95,12 +95,7 @@ def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
     Raises SchemaError if the column holds numbers that the distribution cannot have, or none.
     """
     assert attribute.distribution is not None
-    if not histogram.keys.size:
-        raise SchemaError(
-            f"Column {attribute.name!r} holds no number, so there is nothing to learn its density from. Drop it, or choose "
-            "'intervals' for it.",
-            attribute.name,
-        )
+    require_numbers(attribute.name, histogram)
     low = numbers_of(histogram.keys << histogram.level)
     high = numbers_of((histogram.keys << histogram.level) | ((1 << histogram.level) - 1))
     check_numbers(attribute.name, attribute.distribution, low, high, histogram.level)
@@ -117,6 +112,16 @@ def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
     if attribute.distribution != "student":
         return Densities(attribute.distribution, mean, std, narrowest)
     return Densities("student", mean, std * np.sqrt(1.0 - 2.0 / FREEDOM), narrowest, np.array([FREEDOM]))
+
+
+def require_numbers(name: str, histogram: Histogram) -> None:
+    """Refuse a column without a number. Raises SchemaError."""
+    if not histogram.keys.size:
+        raise SchemaError(
+            f"Column {name!r} holds no number, so there is nothing to learn its density from. Drop it, or choose "
+            "'intervals' for it.",
+            name,
+        )
 
 
 def _warped(attribute: Attribute, level: int, x: Floats, n: Floats, interval: Integers) -> Densities:

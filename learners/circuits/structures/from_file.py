@@ -41,12 +41,8 @@ ON_GRID = {kind: cast("Distribution", name) for name, kind in LEAF_KINDS.items()
 def read_circuit(uri: str) -> tuple[Circuit, dict[str, tuple[float, ...]]]:
     """A circuit from a file of either format: JSON, if it begins with a brace, or text; and the cut points that it tells.
 
-    Raises
-    ------
-    SourceError
-        If the path, or URI that pyarrow opens, cannot be read.
-    CircuitFormatError
-        If it holds no circuit; naming the line or the node.
+    Raises SourceError if the path, or URI that pyarrow opens, cannot be read; CircuitFormatError if it holds no
+    circuit, naming the line or the node.
     """
     try:
         text = read_bytes(uri).decode("utf-8-sig")

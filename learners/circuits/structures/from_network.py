@@ -55,12 +55,9 @@ def tables_circuit(
 ) -> Circuit:
     """The joint distribution of any Bayesian network of discrete variables, as a circuit. Raises NetworkTooLarge.
 
-    Parameters
-    ----------
-    tables : sequence of float64 arrays
-        p(x | parents) of each variable: one axis for each of its parents in order, the last for itself.
-    left_out : set of int
-        Variables without a leaf; they have no neighbours.
+    tables, float64: p(x | parents) of each variable: one axis for each of its parents in order, the
+    last for itself.
+    left_out: variables without a leaf; they have no neighbours.
     """
     n_values = [table.shape[-1] for table in tables]
     variables = [v for v in range(len(parents)) if v not in left_out]
@@ -84,18 +81,11 @@ def families_circuit(
     again is the same node. So NB and TAN give a circuit as large as their tables, and kDB one that grows with the width
     of its graph. Raises NetworkTooLarge, with the number of edges that it would need, before a table is asked for.
 
-    Parameters
-    ----------
-    families : sequence of tuple of int
-        Of each variable with a leaf its parents, then itself.
-    tables : iterable of float64 arrays
-        p(x | parents) of each family: one axis for each of its members.
-    last : int
-        Without parents; summed out at the end.
-
-    References
-    ----------
-    Chavira, Darwiche (2007), Compiling Bayesian Networks Using Variable Elimination; Darwiche (2003), section 4.
+    families: of each variable with a leaf its parents, then itself.
+    tables, float64: p(x | parents) of each family: one axis for each of its members.
+    last: without parents; summed out at the end.
+    References: Chavira, Darwiche (2007), Compiling Bayesian Networks Using Variable Elimination; Darwiche (2003),
+    section 4.
     """
     others = [tuple(v for v in own if v != last) for own in families if own[-1] != last]
     plan = _elimination(others, [*map(int, n_values), int(n_values[last])])

@@ -39,22 +39,13 @@ def learnspn(
     weights are the shares of the clusters. Few rows, or rows that do not cluster, make a product of leaves.
     Raises EmptyData if there are no rows, and InvalidParameter.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        Codes of discrete variables, numbers of others; NaN, or a code outside the domain, where missing.
-    n_values : sequence of int
-        Size of each domain; 0 for a numeric variable.
-    bonferroni : bool
-        Divide the significance by the number of pairs tested together.
-    min_rows : int
-        Fewer rows are not clustered.
-    max_rows : int
-        Of more rows a random sample is taken.
-
-    References
-    ----------
-    Gens, Domingos (2013), Learning the Structure of Sum-Product Networks, section 4.
+    x (n_variables, n_rows) float64 or integers: codes of discrete variables, numbers of others; NaN, or a code outside
+    the domain, where missing.
+    n_values: size of each domain; 0 for a numeric variable.
+    bonferroni: divide the significance by the number of pairs tested together.
+    min_rows: fewer rows are not clustered.
+    max_rows: of more rows a random sample is taken.
+    References: Gens, Domingos (2013), Learning the Structure of Sum-Product Networks, section 4.
     """
     for name, value, least in (("min_rows", min_rows, 2), ("max_rows", max_rows, 1)):
         if value < least:
@@ -136,9 +127,8 @@ def independence_p_values(one_hot: Float32s, sizes: Integers) -> Floats:
     (n_variables, n_variables) float64, symmetric; rows that lack one of the two do not count. one_hot (n_rows, Σ sizes)
     float32 has one column per value of each variable, and zeros where it is missing.
 
-    References
-    ----------
-    Gens, Domingos (2013), section 4: G = 2 Σ n_ab log(n_ab n / (n_a n_b)), of (A - 1)(B - 1) degrees of freedom.
+    References: Gens, Domingos (2013), section 4: G = 2 Σ n_ab log(n_ab n / (n_a n_b)), of (A - 1)(B - 1) degrees of
+    freedom.
     """
     starts = np.cumsum(sizes) - sizes
     # float32 counts exactly up to 2^24 rows.

@@ -59,10 +59,7 @@ def _with_one_more(starts: Integers) -> Integers:
 def clusters_of(x: Array, n_values: Sequence[int], n_clusters: int, seed: int) -> Integers:
     """(n_rows,) int64: a cluster of each row, by k-means over one number for each value of each variable.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) int64
-        Codes; what lies outside a domain is missing, and near to nothing.
+    x (n_variables, n_rows) int64: codes; what lies outside a domain is missing, and near to nothing.
     """
     # Imported here: a command that learns no mixture should not wait for scikit-learn.
     from sklearn.cluster import KMeans
@@ -79,9 +76,7 @@ def clusters_of(x: Array, n_values: Sequence[int], n_clusters: int, seed: int) -
 def mixture_of_clusters(schema: Schema, rows: Chunk, cluster: Integers, make: Make) -> Circuit:
     """A circuit for each cluster of rows (n_rows,): `make(pairs, number)` makes it of the pairwise counts of its rows.
 
-    References
-    ----------
-    Meila, Jordan (2000), Learning with mixtures of trees; Liu, Van den Broeck (2021), section 5.
+    References: Meila, Jordan (2000), Learning with mixtures of trees; Liu, Van den Broeck (2021), section 5.
     """
     names, sizes = np.unique(cluster, return_counts=True)
     parts = []

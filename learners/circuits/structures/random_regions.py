@@ -33,20 +33,11 @@ def random_regions(
     A region has `sums` nodes, each a sum over all products of a node from either half; regions with the same variables
     are one region, so that the circuit is a DAG. Raises InvalidParameter if a number is out of range.
 
-    Parameters
-    ----------
-    depth : int
-        How often a region is halved; a region of one variable is not halved further.
-    sums : int
-        Nodes per region.
-    seed : int
-        Of the halves, the weights and the leaves.
-    as_sums : bool
-        Categorical distributions as sums over shared indicators instead of leaves.
-
-    References
-    ----------
-    Peharz et al. (2019), Random Sum-Product Networks, section 3.
+    depth: how often a region is halved; a region of one variable is not halved further.
+    sums: nodes per region.
+    seed: of the halves, the weights and the leaves.
+    as_sums: categorical distributions as sums over shared indicators instead of leaves.
+    References: Peharz et al. (2019), Random Sum-Product Networks, section 3.
     """
     for name, value, least in (("depth", depth, 0), ("sums", sums, 1), ("replicas", replicas, 1)):
         if value < least:

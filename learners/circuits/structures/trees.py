@@ -97,9 +97,7 @@ def maximum_spanning_tree(weights: Floats) -> Tree:
 
     Ties, to 1e-12, are broken by the order of the variables.
 
-    References
-    ----------
-    Chow, Liu (1968), section III; the algorithm is Prim's.
+    References: Chow, Liu (1968), section III; the algorithm is Prim's.
     """
     n = weights.shape[0]
     ranks = np.round(weights / TIE_NATS)

@@ -80,9 +80,7 @@ def _unquoted(token: str) -> str:
 def parse_bif(text: str, where: str = "the text") -> Network:
     """The network of a text in the Bayesian Interchange Format. Raises NetworkFileError, naming the line.
 
-    References
-    ----------
-    https://www.cs.cmu.edu/~fgcozman/Research/InterchangeFormat/Old/xmlbif02.html
+    References: https://www.cs.cmu.edu/~fgcozman/Research/InterchangeFormat/Old/xmlbif02.html
     """
     tokens = _Tokens(text, where)
     values: dict[str, tuple[str, ...]] = {}

@@ -60,11 +60,7 @@ def chosen_format(path: str | os.PathLike[str] | None, form: str | None) -> Netw
 def read_network(path: str | os.PathLike[str]) -> Network:
     """The network of a file in the Bayesian Interchange Format, XMLBIF, or XDSL, which what it begins with tells; or as equations (.sem).
 
-    Raises
-    ------
-    NetworkFileError
-        Naming the line.
-    InvalidParameter
+    Raises NetworkFileError, naming the line; InvalidParameter.
     """
     if not isinstance(path, str | os.PathLike):
         raise InvalidParameter("path", path, "give a path")
@@ -98,9 +94,7 @@ def parse_network(content: bytes, where: str) -> Network:
 def write_network(name: str, network: Network, form: NetworkFormat) -> str:
     """A network as the text of a file.
 
-    Raises
-    ------
-    InvalidNetwork
-        If a variable is continuous, which only BIF and equations (sem) can hold; or discrete, in equations.
+    Raises InvalidNetwork if a variable is continuous, which only BIF and equations (sem) can hold; or discrete, in
+    equations.
     """
     return FORMATS[form].write(name, network)

@@ -17,9 +17,7 @@ _MEANING = "fewpass"
 def network_of(root: Element, where: str) -> Network:
     """The network of a document: its chance and deterministic nodes. Raises NetworkFileError, naming the line.
 
-    References
-    ----------
-    https://support.bayesfusion.com/docs/SMILE/using_arrays.html, of the order of the probabilities.
+    References: https://support.bayesfusion.com/docs/SMILE/using_arrays.html, of the order of the probabilities.
     """
     nodes = [node for group in root.each("nodes") for node in group.children]
     if not nodes:

@@ -16,9 +16,7 @@ _MEANING = "fewpass"
 def network_of(root: Element, where: str) -> Network:
     """The network of a document. Raises NetworkFileError, naming the line.
 
-    References
-    ----------
-    https://www.cs.cmu.edu/~fgcozman/Research/InterchangeFormat/
+    References: https://www.cs.cmu.edu/~fgcozman/Research/InterchangeFormat/
     """
     networks = list(root.each("NETWORK"))
     if len(networks) != 1:

@@ -31,10 +31,7 @@ def covered_posterior(
 ) -> OrderPosterior:
     """The posterior over the orders of a lattice that grows to `parameters.sets` sets, with its coverage.
 
-    Parameters
-    ----------
-    scores : FamilyScores
-        There is an order that they allow.
+    scores: there is an order that they allow.
     """
     target = OrderTarget.of(scores)
     seeds = draw_chain_orders(target, SEED_DRAWS, 2 * parameters.seed)
@@ -81,9 +78,8 @@ def binomial_share(is_covered: Mask) -> Share:
 
     Draws of a chain depend on each other: they count as many as give the variance between the chains' own shares.
 
-    References
-    ----------
-    Clopper, Pearson (1934), The use of confidence or fiducial limits illustrated in the case of the binomial.
+    References: Clopper, Pearson (1934), The use of confidence or fiducial limits illustrated in the case of the
+    binomial.
     """
     n_chains, n = is_covered.shape
     share = float(is_covered.mean())

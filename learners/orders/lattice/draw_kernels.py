@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=False, check-untyped-defs=False
-"""Draws of parent sets and of orders."""
+"""Draws of parent sets and of orders, and a Markov chain over orders."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 
 from learners.kernels.jit import kernel
 from learners.kernels.scaled_arithmetic import plus, ratio, times
+from learners.orders.lattice.lattice_kernels import place_of
 
 
 @kernel
@@ -70,3 +71,77 @@ def draw_orders(lattice, alpha, exponent, b, b_exponent, uniforms, orders, place
             orders[row, step] = node
             places[row, node] = lattice.places[chosen]
             s = lattice.targets[chosen]
+
+
+@kernel
+def first_order(log_alpha, starts, byte_places, uniforms, order):
+    """A random order in which every node has possible parents among those before it; OUT order (d,) int64.
+
+    log_alpha (total,): of the sums over parent sets within each set of candidates; uniforms (d,).
+    """
+    d = order.size
+    before = np.uint64(0)
+    for step in range(d):
+        n = 0
+        chosen = -1
+        for count in range(2):
+            wanted, n = int(uniforms[step] * n), 0
+            for node in range(d):
+                if (before >> np.uint64(node)) & np.uint64(1):
+                    continue
+                if log_alpha[place_of(before, node, starts, byte_places)] == -np.inf:
+                    continue
+                if count == 1 and n == wanted:
+                    chosen = node
+                n += 1
+        order[step] = chosen
+        before |= np.uint64(1) << np.uint64(chosen)
+
+
+@kernel
+def walk(order, power, uniforms, log_alpha, starts, byte_places):
+    """Metropolis steps on an order, whose target is the product over nodes of alpha, to a power; returns its log, power one.
+
+    order (d,) int64, in place; uniforms (n, 4) in [0, 1). A step exchanges two neighbours, exchanges two nodes, or moves a
+    node elsewhere; each is as probable as its reverse.
+
+    References: Friedman, Koller (2003), Being Bayesian about network structure, section 4.2.
+    """
+    d = order.size
+    before = np.zeros(d + 1, np.uint64)
+    current, proposed = np.empty(d), np.empty(d)
+    other = order.copy()
+    for t in range(d):
+        current[t] = log_alpha[place_of(before[t], order[t], starts, byte_places)]
+        before[t + 1] = before[t] | (np.uint64(1) << np.uint64(order[t]))
+    for step in range(uniforms.shape[0]):
+        which = uniforms[step, 0]
+        low = int(uniforms[step, 1] * d)
+        high = low + 1 if which < 0.5 else int(uniforms[step, 2] * d)
+        if high == low or high == d:
+            continue
+        if high < low:
+            low, high = high, low
+        for t in range(low, high + 1):
+            other[t] = order[t]
+        if which < 0.75:
+            other[low], other[high] = order[high], order[low]
+        elif which < 0.875:
+            for t in range(low, high):
+                other[t] = order[t + 1]
+            other[high] = order[low]
+        else:
+            for t in range(low, high):
+                other[t + 1] = order[t]
+            other[low] = order[high]
+        change = 0.0
+        seen = before[low]
+        for t in range(low, high + 1):
+            proposed[t] = log_alpha[place_of(seen, other[t], starts, byte_places)]
+            change += proposed[t] - current[t]
+            seen |= np.uint64(1) << np.uint64(other[t])
+        if np.log(uniforms[step, 3]) < power * change:
+            for t in range(low, high + 1):
+                order[t], current[t] = other[t], proposed[t]
+                before[t + 1] = before[t] | (np.uint64(1) << np.uint64(order[t]))
+    return current.sum()

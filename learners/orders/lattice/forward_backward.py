@@ -93,9 +93,7 @@ def sums_along(lattice: Lattice, alpha: Scaled) -> tuple[Scaled, Scaled]:
 def order_sums(scores: FamilyScores, lattice: Lattice, edges: Edges | None = None) -> OrderSums:
     """The sums, given edges that are known to be present or absent.
 
-    References
-    ----------
-    Koivisto, Sood (2004), section 3; Wang, Wicker, Kwiatkowska (2022), section 4.4.
+    References: Koivisto, Sood (2004), section 3; Wang, Wicker, Kwiatkowska (2022), section 4.4.
     """
     given = scores if edges is None else with_edges(scores, edges)
     alpha, shifts = sums_within(given)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.kernels.arrays import Floats, Integers, Mask, Uint8s, Uint64s
-from learners.kernels.scaled_arithmetic import log_of, max_subsets, scale
+from learners.kernels.scaled_arithmetic import log_of, scale
 from learners.orders.lattice.draw_kernels import draw_orders, draw_subsets, partial_sums
 from learners.orders.lattice.forward_backward import OrderSums, Scaled
 from learners.orders.lattice.lattice import Lattice
@@ -41,13 +41,12 @@ def best_graph(scores: FamilyScores, lattice: Lattice) -> BestGraph:
 
     Among equal parent sets of a node, one is taken of which no parent can be left out without loss.
 
-    References
-    ----------
-    Silander, Myllymäki (2006), A simple approach for finding the globally optimal Bayesian network structure.
+    References: Silander, Myllymäki (2006), A simple approach for finding the globally optimal Bayesian network
+    structure.
     """
     best = scores.logs.copy()
     for node in range(scores.d):
-        max_subsets(best[scores.part(node)])
+        _max_subsets(best[scores.part(node)])
     n = lattice.sets.size
     value, last = np.empty(n), np.empty(n, np.int64)
     best_orders(lattice, best, value, last)
@@ -62,6 +61,15 @@ def best_graph(scores: FamilyScores, lattice: Lattice) -> BestGraph:
         at = int(np.searchsorted(lattice.starts, edge, side="right")) - 1
     graph = tuple(tuple(map(int, of_node)) for of_node in parents)
     return BestGraph(graph, scores.log_score(graph))
+
+
+def _max_subsets(logs: Floats) -> None:
+    """The maximum over all subsets of each set, sets as bits of the index; logs (2^k,) in place."""
+    h = 1
+    while h < logs.size:
+        halves = logs.reshape(-1, 2, h)
+        np.maximum(halves[:, 1], halves[:, 0], out=halves[:, 1])
+        h *= 2
 
 
 def _smallest(best: Floats, index: int) -> int:

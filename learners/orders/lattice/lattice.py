@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.arrays import Uint64s, freeze
-from learners.orders.lattice.lattice_kernels import Lattice, count_steps, fill_steps
+from learners.kernels.arrays import Integers, Uint64s, freeze
+from learners.orders.lattice.lattice_kernels import Lattice, fill_steps
 from learners.orders.scores.scores import FamilyScores
 
 __all__ = ["Lattice", "complete_lattice", "lattice_of", "step_bytes"]
 
-MAX_NODES = 64
 # Of each step: its node, its target and its place.
 _STEP_BYTES = 9
 
@@ -30,11 +29,17 @@ def lattice_of(sets: Uint64s, scores: FamilyScores) -> Lattice:
 
     Its orders are those of which every beginning is among them.
     """
-    n_steps = np.empty(sets.size, np.int64)
-    count_steps(sets, scores.d, n_steps)
-    starts = np.concatenate([[0], np.cumsum(n_steps)])
-    total = int(starts[-1])
-    lattice = Lattice(sets, starts, np.empty(total, np.uint8), np.empty(total, np.int32), np.empty(total, np.int32))
+    freeze(sets)
+    starts, n_steps = np.zeros(sets.size + 1, np.int64), np.zeros(sets.size, np.int64)
+    fill_steps(scores.d, scores.starts, scores.byte_places, n_steps, _with_room(sets, starts))
+    np.cumsum(n_steps, out=starts[1:])
+    lattice = _with_room(sets, starts)
     fill_steps(scores.d, scores.starts, scores.byte_places, starts[:-1].copy(), lattice)
     freeze(*lattice)
     return lattice
+
+
+def _with_room(sets: Uint64s, starts: Integers) -> Lattice:
+    """A lattice with room for as many steps as its starts say."""
+    total = int(starts[-1])
+    return Lattice(sets, starts, np.empty(total, np.uint8), np.empty(total, np.int32), np.empty(total, np.int32))

@@ -34,9 +34,12 @@ def place_of(set_of_nodes, node, starts, byte_places):
 
 
 @kernel
-def count_steps(sets, d, n_steps):  # (n,) uint64, ascending; OUT (n,) int64
-    """How many steps lead from each set to another one."""
-    n_steps[:] = 0
+def fill_steps(d, starts, byte_places, following, lattice):
+    """Add the number of steps from each set to OUT following (n,) int64; and, where OUT lattice has room, the steps themselves.
+
+    A step from set s is written where following[s] is before; sets of the lattice are there, ascending.
+    """
+    sets, has_room = lattice.sets, lattice.nodes.size > 0
     for node in range(d):
         bit = np.uint64(1) << np.uint64(node)
         at = 0
@@ -47,27 +50,12 @@ def count_steps(sets, d, n_steps):  # (n,) uint64, ascending; OUT (n,) int64
                 while at < sets.size and sets[at] < target:
                     at += 1
                 if at < sets.size and sets[at] == target:
-                    n_steps[s] += 1
-
-
-@kernel
-def fill_steps(d, starts, byte_places, following, lattice):
-    """Fill in the steps; following (n,) int64 the starts at first; OUT lattice, whose sets and starts are there."""
-    sets = lattice.sets
-    for node in range(d):
-        bit = np.uint64(1) << np.uint64(node)
-        at = 0
-        for s in range(sets.size):
-            if sets[s] & bit == 0:
-                target = sets[s] | bit
-                while at < sets.size and sets[at] < target:
-                    at += 1
-                if at < sets.size and sets[at] == target:
                     edge = following[s]
-                    lattice.nodes[edge] = node
-                    lattice.targets[edge] = at
-                    lattice.places[edge] = place_of(sets[s], node, starts, byte_places)
                     following[s] += 1
+                    if has_room:
+                        lattice.nodes[edge] = node
+                        lattice.targets[edge] = at
+                        lattice.places[edge] = place_of(sets[s], node, starts, byte_places)
 
 
 @kernel

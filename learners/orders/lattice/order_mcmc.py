@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.kernels.arrays import Floats, Integers, Uint64s
-from learners.orders.lattice.chain_kernels import first_order, walk
+from learners.orders.lattice.draw_kernels import first_order, walk
 from learners.orders.lattice.forward_backward import Scaled, sums_within
 from learners.orders.scores.scores import FamilyScores
 

@@ -26,12 +26,8 @@ KEPT = 4
 class ConditionalPosteriors:
     """Posteriors given known edges, each with a lattice of its own that grows around these edges; the latest are kept.
 
-    Parameters
-    ----------
-    parameters : OrderParameters
-        With which it was learned.
-    most : int
-        Parents that a node may have.
+    parameters: with which it was learned.
+    most: parents that a node may have.
     """
 
     def __init__(self, posterior: OrderPosterior, parameters: OrderParameters, names: Sequence[str], most: int) -> None:

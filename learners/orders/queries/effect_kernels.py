@@ -1,11 +1,12 @@
 # mypy: disallow-untyped-defs=False, check-untyped-defs=False
-"""Effects in single graphs, with drawn and with mean regression coefficients."""
+"""Effects in single graphs, with drawn and with mean regression coefficients; and along the orders of a lattice."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.scaled_arithmetic import plus, ratio
 
 
 @inner_kernel
@@ -67,3 +68,97 @@ def graph_effects(r, orders, parents, chi_square, normals, means, draws):
                 for source in range(d):
                     means[g, source, node] += means[g, source, members[i]] * mean[i]
                     draws[g, source, node] += draws[g, source, members[i]] * drawn[i]
+
+
+@kernel
+def coefficients(r, work, betas):
+    """The regression of a node on every set of candidates, by the sweep operator.
+
+    r (k + 1, k + 1) float64: the scale matrix of the candidates and then of the node; work (k + 1, k + 1, k + 1)
+    scratch; OUT betas (2^k, k), zero for candidates that are not in the set.
+    """
+    k = r.shape[0] - 1
+    at = np.full(k + 1, k, np.int64)
+    for i in range(k + 1):
+        for j in range(k + 1):
+            work[k, i, j] = r[i, j]
+    for index in range(1 << k):
+        highest = k - 1
+        if index > 0:
+            highest = 0
+            while (index >> highest) & 1 == 0:
+                highest += 1
+        for b in range(highest, -1, -1):
+            at[b] = at[b + 1]
+            if (index >> b) & 1:
+                _sweep(work[at[b + 1]], b, work[b])
+                at[b] = b
+        swept = work[at[0]]
+        for j in range(k):
+            betas[index, j] = swept[j, k] if (index >> j) & 1 else 0.0
+
+
+@inner_kernel
+def _sweep(a, p, out):
+    pivot = a[p, p]
+    n = a.shape[0]
+    for i in range(n):
+        if i != p:
+            factor = a[i, p] / pivot
+            for j in range(n):
+                out[i, j] = a[i, j] - factor * a[p, j]
+            out[i, p] = -factor
+    for j in range(n):
+        out[p, j] = a[p, j] / pivot
+    out[p, p] = 1.0 / pivot
+
+
+@kernel
+def average_over_subsets(betas, m, e):
+    """betas[S] becomes the mean of betas over the subsets of S, by their numbers m 2^(256 e), which become their sums.
+
+    betas (2^k, k), m (2^k,), e (2^k,); all in place.
+    """
+    h = 1
+    while h < m.size:
+        for base in range(0, m.size, 2 * h):
+            for lo in range(base, base + h):
+                hi = lo + h
+                total, top = plus(m[lo], np.int64(e[lo]), m[hi], np.int64(e[hi]))
+                if total == 0.0:
+                    continue
+                share = ratio(m[lo], np.int64(e[lo]), total, top)
+                for j in range(betas.shape[1]):
+                    betas[hi, j] += share * (betas[lo, j] - betas[hi, j])
+                m[hi] = total
+                e[hi] = top
+        h *= 2
+
+
+@kernel
+def effects_of(source, lattice, shares, betas, beta_starts, scores_starts, candidates, effects):
+    """Mean effect of a source on every node, given the nodes that come first.
+
+    betas flat: node i's (2^k_i, k_i) table from beta_starts[i] on; scores_starts (d + 1,) of `FamilyScores`; candidates
+    (d, most) int64, -1 where there are fewer; OUT effects (n, d), zeros at first: the last row is of all nodes.
+    """
+    d = effects.shape[1]
+    for s in range(lattice.sets.size):
+        has_source = (lattice.sets[s] >> np.uint64(source)) & np.uint64(1)
+        for edge in range(lattice.starts[s], lattice.starts[s + 1]):
+            node, target, share = lattice.nodes[edge], lattice.targets[edge], shares[edge]
+            if share == 0.0:
+                continue
+            if node == source:
+                effects[target, node] += share
+            elif has_source:
+                for other in range(d):
+                    effects[target, other] += share * effects[s, other]
+                k = 0
+                while k < candidates.shape[1] and candidates[node, k] >= 0:
+                    k += 1
+                first = beta_starts[node] + (lattice.places[edge] - scores_starts[node]) * k
+                through = 0.0
+                for j in range(k):
+                    through += effects[s, candidates[node, j]] * betas[first + j]
+                effects[target, node] += share * through

@@ -7,8 +7,7 @@ import numpy as np
 from learners.kernels.arrays import Floats
 from learners.orders.lattice.forward_backward import OrderSums, scaled_families
 from learners.orders.lattice.graphs import DrawnGraphs
-from learners.orders.queries.coefficient_kernels import average_over_subsets, coefficients, effects_of
-from learners.orders.queries.effect_kernels import graph_effects
+from learners.orders.queries.effect_kernels import average_over_subsets, coefficients, effects_of, graph_effects
 from learners.orders.scores.bge import BGe
 
 # Draws are made so many at a time.
@@ -21,9 +20,7 @@ def mean_effects(sums: OrderSums, bge: BGe) -> Floats:
     The expectation of a product of coefficients of different nodes is that of their means, as the parameters of
     different nodes are independent given the graph.
 
-    References
-    ----------
-    Wang, Wicker, Kwiatkowska (2022), section 4.4 and appendix C.
+    References: Wang, Wicker, Kwiatkowska (2022), section 4.4 and appendix C.
     """
     scores, lattice, d = sums.scores, sums.lattice, sums.scores.d
     tables = _mean_coefficients(sums, bge)

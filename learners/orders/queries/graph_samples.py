@@ -53,9 +53,7 @@ def weighted_graphs(sums: OrderSums, n: int, seed: int, prior: GraphPrior) -> We
     The posterior over pairs of an order and a graph counts a graph once for each of its orders (in the lattice). Dividing
     by that number leaves the posterior over graphs, as far as the lattice covers it.
 
-    References
-    ----------
-    Ellis, Wong (2008), Learning causal Bayesian network structures from experimental data, section 4.
+    References: Ellis, Wong (2008), Learning causal Bayesian network structures from experimental data, section 4.
     """
     graphs = draw_graphs(sums, n, seed)
     if prior == "order":

@@ -61,9 +61,7 @@ def expected_counts(score: BDeu, families: Sequence[Family]) -> list[Floats]:
 
     Probabilities given a combination have a Dirichlet distribution with these numbers.
 
-    References
-    ----------
-    Heckerman, Geiger, Chickering (1995), equation (23), with the prior of section 5.
+    References: Heckerman, Geiger, Chickering (1995), equation (23), with the prior of section 5.
     """
     sizes = score.sizes
     shapes = [(int(np.prod(sizes[list(own)])), int(sizes[node])) for node, own in families]
@@ -93,9 +91,8 @@ class Coefficients(NamedTuple):
 def mean_coefficients(parents: Graph, bge: BGe) -> Coefficients:
     """The expected coefficients and variances of a graph.
 
-    References
-    ----------
-    Geiger, Heckerman (2002): of a node with k parents, 1 / variance is gamma distributed with (N + alpha_w - d + k + 1) / 2.
+    References: Geiger, Heckerman (2002): of a node with k parents, 1 / variance is gamma distributed with (N + alpha_w
+    - d + k + 1) / 2.
     """
     weights, rest = _regressions(parents, bge)
     variances = rest / (bge.degrees + np.array([len(own) for own in parents]) - 1)
@@ -106,10 +103,9 @@ def mean_coefficients(parents: Graph, bge: BGe) -> Coefficients:
 def drawn_coefficients(parents: Graph, bge: BGe, rng: np.random.Generator) -> Coefficients:
     """Coefficients, intercepts and variances of a graph drawn from their posterior.
 
-    References
-    ----------
-    Geiger, Heckerman (2002), sections 4 and 5: the regressions of nodes on their parents under a normal-Wishart distribution are
-    independent; given its variance, a coefficient vector has the covariance variance * R[parents, parents]^-1.
+    References: Geiger, Heckerman (2002), sections 4 and 5: the regressions of nodes on their parents under a
+    normal-Wishart distribution are independent; given its variance, a coefficient vector has the covariance variance *
+    R[parents, parents]^-1.
     """
     d, r = bge.d, bge.scale
     weights, rest = _regressions(parents, bge)

@@ -34,10 +34,8 @@ MOST_LOGS = 1 << 24
 def log_densities(bge: BGe, parents: Graph, x: Floats) -> Floats:
     """(n,) float64: log density of each row of x (n, d), given the rows that were scored, under a graph.
 
-    References
-    ----------
-    Geiger, Heckerman (2002), Parameter priors for directed acyclic graphical models, section 5: the posterior predictive
-    of each set of columns is a t distribution, and a family's is the ratio of two of them.
+    References: Geiger, Heckerman (2002), Parameter priors for directed acyclic graphical models, section 5: the
+    posterior predictive of each set of columns is a t distribution, and a family's is the ratio of two of them.
     """
     return np.asarray(np.sum([_log_density(bge, node, own, x) for node, own in enumerate(parents)], axis=0))
 
@@ -94,20 +92,11 @@ class GraphAverage:
     Exact where all orders are summed, no edges are known, the prior is that of orders, and the sums for `n_rows` rows are few.
     Else it is the average over drawn graphs, each with its parameters averaged out.
 
-    Parameters
-    ----------
-    average : Average
-        Its interval is not told.
-    n_rows : int
-        About so many rows will be asked.
-    pause : callable, optional
-        Called for each row or family; what it raises ends the answering.
-
-    Raises
-    ------
-    NoRows
-        If the model keeps no rows of nominal columns to count from.
-    NoTables, UnknownColumn, InvalidParameter, ImpossibleEdges
+    average: its interval is not told.
+    n_rows: about so many rows will be asked.
+    pause: called for each row or family; what it raises ends the answering.
+    Raises NoRows if the model keeps no rows of nominal columns to count from; NoTables, UnknownColumn,
+    InvalidParameter, ImpossibleEdges.
     """
 
     def __init__(

@@ -18,7 +18,13 @@ from learners.orders.lattice.graphs import as_sets, best_graph, log_n_orders, me
 from learners.orders.lattice.posterior import Coverage, OrderPosterior
 from learners.orders.parameters import edge_of
 from learners.orders.queries.conditional import ConditionalPosteriors
-from learners.orders.queries.edges import edge_probabilities, expected_distance
+from learners.orders.queries.edges import (
+    MOST_EXACT,
+    ancestor_relations,
+    edge_probabilities,
+    expected_distance,
+    path_probabilities,
+)
 from learners.orders.queries.effects import draw_effects, mean_effects, mean_effects_bytes
 from learners.orders.queries.graph_samples import WeightedGraphs, weighted_graphs
 from learners.orders.queries.graph_scores import (
@@ -29,7 +35,6 @@ from learners.orders.queries.graph_scores import (
     log_prior,
     outside_mass,
 )
-from learners.orders.queries.paths import MOST_EXACT, ancestor_relations, path_probabilities
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
 from learners.orders.scores.edge_constraints import Edges as KnownEdges
@@ -60,16 +65,11 @@ def _as_probability(odds: float, error: float, name: str = "probability") -> Ans
 class GraphQueries:
     """A posterior over named columns, which answers queries.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of the columns.
-    conditional : ConditionalPosteriors, optional
-        For known edges that the posterior's lattice or candidates do not hold; without it such questions are refused.
-    bdeu : BDeu, optional
-        Of nominal columns, for families that the tables do not hold.
-    probabilities : (d, d) float64, optional
-        Of edges, if they are known already.
+    names: of the columns.
+    conditional: for known edges that the posterior's lattice or candidates do not hold; without it such questions are
+    refused.
+    bdeu: of nominal columns, for families that the tables do not hold.
+    probabilities (d, d) float64: of edges, if they are known already.
     """
 
     def __init__(
@@ -103,13 +103,8 @@ class GraphQueries:
         equal weight they are worth. Where no order that the model covers has the known edges, a lattice grows around
         them, and `coverage` is that lattice's; `pause` is called while it grows, and what it raises ends the answering.
 
-        Raises
-        ------
-        UnknownColumn, InvalidParameter
-        ImpossibleEdges
-            If no graph has the edges that are said to be known.
-        NotGaussian
-        NetworkFileError
+        Raises UnknownColumn, InvalidParameter; ImpossibleEdges if no graph has the edges that are said to be known;
+        NotGaussian; NetworkFileError.
         """
         self.check(query)
         if isinstance(query, Score):
@@ -370,3 +365,16 @@ class GraphQueries:
             for j in range(d)
             if i != j
         ]
+
+
+def answer_size(d: int, queries: Sequence[StructureQuery]) -> int:
+    """How many values the answers have at most."""
+    pairs = 5 * d * (d - 1)
+    return sum(query.n * (d * d // 2 + 4) if isinstance(query, Graphs) else pairs for query in queries)
+
+
+def n_draws(queries: Sequence[StructureQuery], d: int, is_exact: bool) -> int:
+    """How many graphs the queries draw."""
+    always = (Graphs, Effects) if is_exact and d <= MOST_EXACT else (Graphs, Effects, Paths)
+    may_draw = (query for query in queries if isinstance(query, DrawQuery))
+    return sum(query.n for query in may_draw if query.prior == "graph" or isinstance(query, always))

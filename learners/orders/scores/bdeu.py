@@ -55,9 +55,7 @@ class BDeu:
     combinations of values of U of lgamma(count + a) - lgamma(a), and a is the equivalent sample size divided by the number
     of combinations there could be.
 
-    References
-    ----------
-    Heckerman, Geiger, Chickering (1995), Learning Bayesian networks, section 5; Buntine (1991).
+    References: Heckerman, Geiger, Chickering (1995), Learning Bayesian networks, section 5; Buntine (1991).
     """
 
     rows: DistinctRows | KeptRows
@@ -109,7 +107,7 @@ class BDeu:
             starts = np.concatenate([[0], within[: last - first]])
             tables = np.zeros(int(starts[-1]), np.int64)
             for x, weights in self.rows.blocks():
-                add_set_counts(x, weights, self.sizes, sets[first:last], starts, tables)
+                add_set_counts(x.astype(np.uint16, copy=False), weights, self.sizes, sets[first:last], starts, tables)
             potentials(starts, tables, self.ess / n_cells[first:last], h[first:last])
             first = last
         return h
@@ -122,6 +120,7 @@ class BDeu:
                 "distinct rows are more than memory holds. Lower max_parents or max_values, or raise FEWPASS_MEMORY."
             )
         ((x, weights),) = self.rows.blocks()
+        x = x.astype(np.uint16, copy=False)
         n = weights.size
         slots = 1 << max(4, int(2 * n - 1).bit_length())
         labels, counts = np.empty(n, np.int64), np.empty(max(1, n), np.int64)

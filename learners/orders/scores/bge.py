@@ -32,9 +32,7 @@ class Standard(NamedTuple):
 class BGePrior:
     """The normal-Wishart prior: mean zero, scale matrix t I.
 
-    References
-    ----------
-    Kuipers, Moffa, Heckerman (2014), section 2.
+    References: Kuipers, Moffa, Heckerman (2014), section 2.
     """
 
     alpha_mu: float = 1.0  # rows that the prior mean stands for
@@ -58,9 +56,7 @@ class BGePrior:
 class BGe:
     """The BGe score of one table.
 
-    References
-    ----------
-    Kuipers, Moffa, Heckerman (2014), Addendum on the scoring of Gaussian directed acyclic graphical models,
+    References: Kuipers, Moffa, Heckerman (2014), Addendum on the scoring of Gaussian directed acyclic graphical models,
     section 2 and equation (6).
     """
 

@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=False, check-untyped-defs=False
-"""BGe scores of all parent sets of a node."""
+"""BGe scores of all parent sets of a node, and which further candidate parent promises most."""
 
 from __future__ import annotations
 
@@ -50,3 +50,59 @@ def bge_scores(r, constants, degrees, most, work, scores):
         half = (degrees + n_parents) / 2.0
         log_variance = np.log(work[at[0], 0, 0])
         scores[index] = constants[n_parents] - 0.5 * log_det[0] - (half + 0.5) * log_variance
+
+
+@kernel
+def best_bge_additions(r, constants, degrees, t, most, best):
+    """Raise best[j] to the largest BGe score of a parent set with other j, the newest of t candidates, and any of the rest.
+
+    r (1 + t + o, 1 + t + o) float64: scale matrix of the node, its t candidates and o others; constants by number of
+    parents; most parents; OUT best (o,).
+    """
+    n_others = r.shape[0] - 1 - t
+    own = np.empty((t + 1, t + 1, t + 1))
+    cross = np.empty((t + 1, n_others, t + 1))
+    diagonal = np.empty((t + 1, n_others))
+    at = np.full(t + 1, t, np.int64)
+    log_det = np.zeros(t + 1)
+    for i in range(t + 1):
+        for j in range(i + 1):
+            own[t, i, j] = r[i, j]
+    for j in range(n_others):
+        for i in range(t + 1):
+            cross[t, j, i] = r[t + 1 + j, i]
+        diagonal[t, j] = r[t + 1 + j, t + 1 + j]
+    first = 1 << (t - 1) if t > 0 else 0
+    for index in range(first, 1 << t):
+        n_parents = np.int64(popcount(np.uint64(index))) + 1
+        if n_parents > most:
+            continue
+        highest = t - 1
+        if index > first:
+            highest = 0
+            while (index >> highest) & 1 == 0:
+                highest += 1
+        for b in range(highest, -1, -1):
+            at[b] = at[b + 1]
+            log_det[b] = log_det[b + 1]
+            if (index >> b) & 1:
+                above, below = at[b + 1], b
+                pivot = own[above, b + 1, b + 1]
+                for i in range(b + 1):
+                    factor = own[above, b + 1, i] / pivot
+                    for j in range(i + 1):
+                        own[below, i, j] = own[above, i, j] - factor * own[above, b + 1, j]
+                    for j in range(n_others):
+                        cross[below, j, i] = cross[above, j, i] - factor * cross[above, j, b + 1]
+                for j in range(n_others):
+                    diagonal[below, j] = diagonal[above, j] - cross[above, j, b + 1] ** 2 / pivot
+                at[b] = b
+                log_det[b] += np.log(pivot)
+        level = at[0]
+        half = (degrees + n_parents) / 2.0
+        for j in range(n_others):
+            variance = own[level, 0, 0] - cross[level, j, 0] ** 2 / diagonal[level, j]
+            score = (
+                constants[n_parents] - 0.5 * (log_det[0] + np.log(diagonal[level, j])) - (half + 0.5) * np.log(variance)
+            )
+            best[j] = max(best[j], score)

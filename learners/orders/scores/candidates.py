@@ -9,7 +9,7 @@ import numpy as np
 from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
-from learners.orders.scores.candidate_kernels import best_bge_additions
+from learners.orders.scores.bge_kernels import best_bge_additions
 from learners.orders.scores.priors import StructurePrior
 from learners.passes.engine import Advance
 
@@ -29,9 +29,8 @@ def greedy_candidates(
     The best set holds the new candidate and any of those already chosen; of nominal columns at most one of these.
     Required parents come first.
 
-    References
-    ----------
-    Viinikka, Hyttinen, Pensar, Koivisto (2020), Towards scalable Bayesian learning of causal DAGs, section 4.1 (greedy).
+    References: Viinikka, Hyttinen, Pensar, Koivisto (2020), Towards scalable Bayesian learning of causal DAGs, section
+    4.1 (greedy).
     """
     d = int(score.sizes.size) if isinstance(score, BDeu) else score.d
     pairs = _pair_scores(score, prior, most) if isinstance(score, BDeu) else None

@@ -18,9 +18,8 @@ from learners.orders.scores.scores import FamilyScores, keep_sets
 class StructurePrior:
     """What is believed of a graph before the data.
 
-    References
-    ----------
-    Eggeling, Viinikka, Vuoksenmaa, Koivisto (2019), On structure priors for learning Bayesian networks, section 3.
+    References: Eggeling, Viinikka, Vuoksenmaa, Koivisto (2019), On structure priors for learning Bayesian networks,
+    section 3.
     """
 
     # Fair: all sizes of a parent set are equally probable, so a set of k parents has the inverse of the number of such

@@ -22,8 +22,8 @@ from learners.models.evidence import Given
 from learners.models.model import Model
 from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
 from learners.orders.model import OrderModel
-from learners.orders.queries.answer_sizes import answer_size as structures_size
-from learners.orders.queries.answer_sizes import n_draws
+from learners.orders.queries.queries import answer_size as structures_size
+from learners.orders.queries.queries import n_draws
 from learners.registry.networks.network_answers import answer_all, is_plain
 from learners.registry.networks.of_models import network_of
 from service.requests.json_values import JSONObject

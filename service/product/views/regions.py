@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from learners.circuits.columns import columns_of
-from learners.circuits.formats.regions import Region, regions
+from learners.circuits.formats.drawing import Region, regions
 from learners.circuits.model import CircuitModel
 from learners.errors import InvalidParameter
 from learners.models.model import Model

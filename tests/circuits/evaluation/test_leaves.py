@@ -13,9 +13,9 @@ from scipy.special import log_ndtr
 
 from learners.circuits.em.em import ExpectedCounts, batch_em
 from learners.circuits.errors import InvalidCircuit
+from learners.circuits.evaluation.density_kernels import normal_cell
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.evaluation.leaf_shapes import density_variables, leaf_moments, peaks
-from learners.circuits.evaluation.warp_kernels import normal_cell
 from learners.circuits.formats.text import CircuitBuilder, from_json, parse_text, to_json, to_text
 from learners.circuits.kernels import GAUSSIAN, LOG_NORMAL, QUANTILE, ROUNDED, STUDENT
 from learners.circuits.queries.answers import moments

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.formats.regions import regions
+from learners.circuits.formats.drawing import regions
 from learners.circuits.kernels import PRODUCT, SUM
 from tests.circuits.map_circuits import random_circuit
 

@@ -29,7 +29,7 @@ def update(entry, node, share):
 
 
 def off(counts, after, share):
-    """By what share of itself each pseudo-count misses the equations of `_by_newton`."""
+    """By what share of itself each pseudo-count misses the equations of `project`."""
     wanted = share / counts - share.sum() / counts.sum()
     missed = (psi(after) - psi(counts)) - (psi(after.sum()) - psi(counts.sum())) - wanted
     return np.abs(missed / polygamma(1, after) / after).max()

@@ -31,7 +31,7 @@ def update(entry, node, share):
 
 
 def wrong_by(counts, after, share):
-    """By what ψ of the pseudo-counts misses the equations of `_by_newton`; share (2,) are those of the row."""
+    """By what ψ of the pseudo-counts misses the equations of `project`; share (2,) are those of the row."""
     wanted = share / counts - share.sum() / counts.sum()
     return (psi(after) - psi(counts)) - (psi(after.sum()) - psi(counts.sum())) - wanted
 

@@ -13,8 +13,7 @@ import numpy as np
 from learners.circuits.bayesian.given_structure.tree_kernels import count_tree, count_trees
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
-from learners.circuits.bayesian.sampler.chains import Phase, phases
-from learners.circuits.bayesian.sampler.diagnostics import diagnosed
+from learners.circuits.bayesian.sampler.chains import Phase, diagnosed, phases
 from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, KIND, SECOND, SQUARES, TOTAL, N
 from learners.circuits.bayesian.sampler.parameters import gamma, leaf_parameters
 from learners.circuits.bayesian.sampler.priors import Strengths
@@ -60,10 +59,8 @@ class ParameterPrior:
     def parameters(self, counts: Counts, random: np.random.Generator | None = None) -> tuple[Floats, Floats]:
         """Log weights (n_edges,) and leaf parameters drawn from their posterior given counts; without `random` their means.
 
-        References
-        ----------
-        Zhao, Adel, Gordon, Amos (2016), Collapsed variational inference for sum-product networks, section 2; Yokoi, Sato
-        (2024), table 8.
+        References: Zhao, Adel, Gordon, Amos (2016), Collapsed variational inference for sum-product networks, section
+        2; Yokoi, Sato (2024), table 8.
         """
         circuit, own = self.circuit, self.strengths
         parent = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))
@@ -207,14 +204,7 @@ class GivenStructure:
             )
 
     def learn(self, rows: Rows, threads: int, advance: Advance) -> BayesianCircuit:
-        """The model of all rows.
-
-        Raises
-        ------
-        EmptyData
-        InvalidParameter
-            If the rows are more than are kept in memory.
-        """
+        """The model of all rows. Raises EmptyData; InvalidParameter if the rows are more than are kept in memory."""
         prior, x = self._prior(rows, advance)
         parameters = self.parameters
         per_chain = -(-parameters.draws // parameters.chains)

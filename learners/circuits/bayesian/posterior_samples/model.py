@@ -39,16 +39,11 @@ class Sampled:
 class BayesianCircuit(CircuitModel):
     """A posterior over sum-product networks of one structure, as draws of their weights and leaf parameters.
 
-    Parameters
-    ----------
-    draws : CircuitDraws
-        Of one chain after the other; its circuit is the posterior mean given the sampled state of highest log joint.
-    facts : mapping
-        How it was learned, with the `diagnostics` of its chains.
-    trace : (n_chains, n_sweeps, 7) float64
-        Log joint of every sweep, then unchanged, rejected and accepted proposals of whole trees, and of subtrees.
-    sampled : Sampled, optional
-        Without it the model does not go on learning.
+    draws: of one chain after the other; its circuit is the posterior mean given the sampled state of highest log joint.
+    facts: how it was learned, with the `diagnostics` of its chains.
+    trace (n_chains, n_sweeps, 7) float64: log joint of every sweep, then unchanged, rejected and accepted proposals of
+    whole trees, and of subtrees.
+    sampled: without it the model does not go on learning.
     """
 
     kind: ClassVar[str] = "bayesian circuit"
@@ -80,11 +75,7 @@ class BayesianCircuit(CircuitModel):
     def credible_intervals(self, chunk: Chunk, level: float) -> tuple[Floats, Floats]:
         """Low and high ends (n_rows, n_classes) float64 of the central credible interval of each P(class | attributes).
 
-        Raises
-        ------
-        NoClass
-        InvalidParameter
-            If the level is not between 0 and 1.
+        Raises NoClass; InvalidParameter if the level is not between 0 and 1.
         """
         summaries = [summarised(p, self.n_chains, level) for p in self._class_draws(chunk)]
         low, high = (np.concatenate([each[end] for each in summaries] or [self._nobody()]) for end in (2, 3))

@@ -30,14 +30,9 @@ class CircuitDraws:
 
     Raises InvalidParameter if they do not fit the circuit, or there is no draw.
 
-    Parameters
-    ----------
-    circuit : Circuit
-        The structure, with parameters of its own.
-    weight : (n_sum_edges, n_draws) float64
-        Of the edges of sums, in the circuit's order.
-    parameter : (n_parameters, n_draws) float64
-        Of the leaves, as in `CircuitArrays.leaf_parameters`.
+    circuit: the structure, with parameters of its own.
+    weight (n_sum_edges, n_draws) float64: of the edges of sums, in the circuit's order.
+    parameter (n_parameters, n_draws) float64: of the leaves, as in `CircuitArrays.leaf_parameters`.
     """
 
     def __init__(self, circuit: Circuit, weight: Floats, parameter: Floats) -> None:
@@ -102,7 +97,7 @@ class CircuitDraws:
 
         Rows as in `evaluate.log_values`. Raises InvalidEvidence.
         """
-        x = self._rows(x)
+        x = as_rows(self.circuit, x)
         plan, arrays = self._compiled
         logs = np.empty((x.shape[1], self.n_draws))
         peak, offset, codes = self._scratch()
@@ -124,7 +119,7 @@ class CircuitDraws:
 
         A row to which a draw gives probability zero gets the class's own distribution there.
         """
-        x = np.array(self._rows(x))
+        x = np.array(as_rows(self.circuit, x))
         x[variable] = np.nan
         try:
             return self.marginals(x, [variable])[1][0]
@@ -143,7 +138,7 @@ class CircuitDraws:
             logs, (table,) = self.marginals(x, variables)
             return logs, table
         n_cells = answers.n_joint_cells(sizes.tolist())
-        x = self._rows(x)
+        x = as_rows(self.circuit, x)
         tables = np.empty((x.shape[1], n_cells, self.n_draws))
         for row in range(x.shape[1]):
             many, is_contradicted = answers.with_cells(self.circuit, x[:, [row]], variables)
@@ -162,7 +157,7 @@ class CircuitDraws:
         return logs, out[:, 0::2], out[:, 1::2]
 
     def _posteriors(self, x: Array, scope: tuple[int, ...], sizes: Integers, moments: bool) -> tuple[Floats, Floats]:
-        x = self._rows(x)
+        x = as_rows(self.circuit, x)
         plan, arrays = self._compiled
         _, slots = answers.parts_of_query(self.circuit, scope, sizes)
         values, derivatives = np.empty((2, plan.n_slots, self.n_draws))
@@ -185,13 +180,6 @@ class CircuitDraws:
             return log, np.concatenate([p[0] for p in answers.marginals(circuit, x, scope)])
         except ImpossibleEvidence as error:
             raise ImpossibleEvidence(row) from error
-
-    def _rows(self, x: Array) -> Array:
-        x = as_rows(self.circuit, x)
-        if x.dtype != np.float64:
-            x = np.where(x >= self.circuit.n_values[:, np.newaxis], np.nan, x)
-            freeze(x)
-        return x
 
     def _scratch(self) -> tuple[Floats, Floats, Integers]:
         n_variables = self.circuit.n_variables

@@ -19,16 +19,10 @@ def summarised(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summa
     The standard error is that of means of batches, which each are some √n successive draws of a chain: so draws that hang
     together, or chains that stay apart, make it larger. Raises InvalidParameter.
 
-    Parameters
-    ----------
-    values : (..., n_draws) float64
-        Draws of the first chain, then of the second, and so on.
-    level : float
-        Posterior probability of the interval, between 0 and 1.
-
-    References
-    ----------
-    Flegal, Jones (2010), "Batch means and spectral variance estimators in Markov chain Monte Carlo", section 2.
+    values (..., n_draws) float64: draws of the first chain, then of the second, and so on.
+    level: posterior probability of the interval, between 0 and 1.
+    References: Flegal, Jones (2010), "Batch means and spectral variance estimators in Markov chain Monte Carlo",
+    section 2.
     """
     if not 0 < level < 1:
         raise InvalidParameter("interval", level, "the probability of the interval, above 0 and below 1")

@@ -1,4 +1,4 @@
-"""Chains of a sampler: burn-in, phases, draws and when it is enough."""
+"""Chains of a sampler: burn-in, phases, draws, and whether they have settled, by the diagnostics that ArviZ computes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.circuits.bayesian.sampler.diagnostics import Diagnostics, acceptance, diagnosed
 from learners.circuits.bayesian.sampler.layout import Layout
 from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.priors import Prior
@@ -17,9 +16,10 @@ from learners.circuits.bayesian.sampler.sampler import LazySampler, Moves
 from learners.circuits.bayesian.sampler.settings import AUTO, GibbsParameters
 from learners.circuits.bayesian.sampler.store import Kept, Store
 from learners.errors import Cancelled
-from learners.kernels.arrays import Floats, Uint8s
+from learners.kernels.arrays import Array, Floats, Uint8s
 from learners.passes.engine import Advance, unheard
 
+MOST_R_HAT = 1.1
 REPORT_EVERY_S = 0.1
 # Of the first phase when iterations are "auto".
 FIRST_SWEEPS = 100
@@ -123,10 +123,8 @@ def run_chains(
 ) -> Run:
     """Sample until it is enough; the result depends on the seed, not on threads or on how often the run was killed.
 
-    Parameters
-    ----------
-    known : sequence of (n_known, n_positions) uint8, optional
-        The state of each chain that the first rows have already; those behind them enter when it starts.
+    known: of each chain (n_known, n_positions) uint8, the state that the first rows have already; those behind them
+    enter when it starts.
     """
     n_chains = parameters.chains
     per_chain = -(-parameters.draws // n_chains)
@@ -173,3 +171,42 @@ def _in_words(chains: Sequence[_Chain]) -> str:
 
 def _trace(chains: Sequence[_Chain], phase: Phase) -> Floats:
     return np.stack([np.array(chain.trace[phase.first : phase.last]) for chain in chains])
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """Of the phase whose draws are kept."""
+
+    n_sweeps: int  # of each chain in all, those of earlier phases among them
+    r_hat: float | None  # of the log joint, rank-normalised; None of a single chain
+    effective: float  # effective sample size of the log joint
+    is_settled: bool  # whether R-hat is at most 1.1, and the effective sample size what was asked for
+    # whole_acceptance, subtree_acceptance: accepted among the proposals that change something; None without any.
+    whole_acceptance: float | None
+    subtree_acceptance: float | None
+
+
+def diagnosed(trace: Floats, n_sweeps: int, effective: int) -> Diagnostics:
+    """Diagnostics of a phase, from its trace (n_chains, n_sweeps, 7), see `store.Kept`, after n_sweeps in all.
+
+    References: Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), "Rank-normalization, folding, and localization: an
+    improved R-hat".
+    """
+    # Here, as it takes most of a second to import, which only who samples shall wait for.
+    from arviz_stats.base.array import array_stats
+
+    logs = trace[:, :, 0]
+    n_effective, r_hat = float("nan"), None
+    if logs.shape[1] >= 4 and np.ptp(logs) > 0:
+        n_effective = float(array_stats.ess(logs, method="bulk"))
+        if len(logs) > 1:
+            r_hat = float(array_stats.rhat(logs))
+    is_settled = r_hat is not None and r_hat <= MOST_R_HAT and n_effective >= effective
+    whole, subtree = (acceptance(trace[:, :, first : first + 3]) for first in (1, 4))
+    return Diagnostics(n_sweeps, r_hat, n_effective, is_settled, whole, subtree)
+
+
+def acceptance(proposals: Array) -> float | None:
+    """Accepted among the proposals (…, 3) that change something; None without any."""
+    _, rejected, accepted = proposals.reshape(-1, 3).sum(axis=0).tolist()
+    return accepted / (rejected + accepted) if rejected + accepted else None

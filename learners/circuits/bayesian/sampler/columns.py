@@ -10,8 +10,7 @@ import numpy as np
 
 from learners.circuits.bayesian.sampler.priors import Column
 from learners.circuits.queries.sampling_kernels import GOLDEN
-from learners.circuits.structures.densities import NARROWEST, check_numbers
-from learners.errors import SchemaError
+from learners.circuits.structures.densities import NARROWEST, check_numbers, require_numbers
 from learners.kernels.arrays import Array, Float32s, Floats, Integers
 from learners.kernels.random import random_bits_at
 from learners.schema import Chunk, Schema
@@ -75,18 +74,13 @@ def coded(
 
     Raises SchemaError if a distribution cannot have a column's numbers.
 
-    Parameters
-    ----------
-    schema : Schema
-        An attribute that has a distribution already keeps it, as its only family.
-    histograms : mapping of str to Histogram
-        Of the numeric columns.
-    leaves : {"by-column", "paper", "intervals", "gaussian", "poisson", "exponential"}
-        By column: few whole numbers are values; others are Gaussian, also exponential where they reach down to zero, also
-        Poisson where they are whole and that; with noise of one recorded step where they repeat. As in the paper: Gaussian,
-        exponential where not negative, Poisson where also whole; without noise.
-    in_intervals : collection of str
-        Numeric columns whose intervals are values, whatever `leaves` says.
+    schema: an attribute that has a distribution already keeps it, as its only family.
+    histograms: of the numeric columns.
+    leaves {"by-column", "paper", "intervals", "gaussian", "poisson", "exponential"}: by column: few whole numbers are
+    values; others are Gaussian, also exponential where they reach down to zero, also Poisson where they are whole and
+    that; with noise of one recorded step where they repeat. As in the paper: Gaussian, exponential where not negative,
+    Poisson where also whole; without noise.
+    in_intervals: numeric columns whose intervals are values, whatever `leaves` says.
     """
     attributes, columns, noise = [], [], []
     for attribute in schema.attributes:
@@ -113,12 +107,7 @@ def _numeric(attribute: Attribute, histogram: Histogram, leaves: str) -> tuple[A
     x, n = numbers_of(histogram.keys << histogram.level), histogram.counts.sum(axis=1)
     if attribute.distribution is None and leaves == INTERVALS:
         return attribute, _finite(attribute), 0.0
-    if not x.size:
-        raise SchemaError(
-            f"Column {attribute.name!r} holds no number, so there is nothing to learn its density from. Drop it, or choose "
-            "'intervals' for it.",
-            attribute.name,
-        )
+    require_numbers(attribute.name, histogram)
     is_whole = histogram.level == 0 and bool((x == np.floor(x)).all()) and bool(np.abs(x).max() < LARGEST_COUNT)
     if attribute.distribution is None and leaves == BY_COLUMN and is_whole and x.size <= FEW_NUMBERS:
         values = replace(attribute, kind="nominal", values=tuple(int(v) for v in x), cuts=())

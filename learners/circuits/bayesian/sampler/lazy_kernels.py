@@ -243,7 +243,7 @@ def log_joint(tallies, hyper):
         if n:
             total -= log_rise(hyper, SUMS, alpha * n_children, n)
             for c in range(n_children):
-                total += log_rise(hyper, CHILDREN, alpha, counts[s, c])
+                total += log_rise(hyper, CHILDREN, alpha, np.int64(counts[s, c]))
     for i in range(leaf.shape[0]):
         if leaf[i, N] > 0.0:
             close(leaf, i, hyper)

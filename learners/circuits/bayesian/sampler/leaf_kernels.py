@@ -149,7 +149,7 @@ def change(leaf, i, cells, x, by):
 @kernel
 def close(leaf, i, hyper):
     """Make LOG of leaf i what its other numbers say."""
-    family, n = np.int64(leaf[i, KIND]) & 7, leaf[i, N]
+    family, n = np.int64(leaf[i, KIND]) & 7, np.int64(leaf[i, N])
     if family == GAUSSIAN:
         leaf[i, LOG] = gaussian_part(leaf, i, hyper, n, leaf[i, TOTAL], leaf[i, SQUARES])
     elif family == EXPONENTIAL:

@@ -21,7 +21,7 @@ from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, SECOND
 from learners.circuits.bayesian.sampler.priors import Column, Prior, Strengths, prior_with
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
 from learners.circuits.bayesian.sampler.shape import complete_shape, n_sums_of
-from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY, FileStore, MemoryStore, RowBlocks, Store
+from learners.circuits.bayesian.sampler.store import MOST_IN_MEMORY, FileStore, InMemory, RowBlocks, Store
 from learners.circuits.bayesian.sampler.tuning import Chosen, tuned
 from learners.errors import EmptyData, LearnerError
 from learners.kernels.arrays import Float32s, Uint8s
@@ -161,12 +161,10 @@ class Sampling:
         store: Store
         if folder is None:
             parts = list(blocks())
-            x = np.concatenate(parts) if parts else np.empty((0, n_columns), np.float32)
-            store, n_rows = MemoryStore(x), len(x)
+            store = InMemory(np.concatenate(parts) if parts else np.empty((0, n_columns)))
         else:
             store = FileStore.written(folder, blocks(), n_columns)
-            n_rows = store.n_rows
-        if not n_rows:
+        if not store.n_rows:
             raise EmptyData("There are no rows to learn from.")
         return store
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from learners.circuits.bayesian.sampler.leaf_kernels import FIRST, SECOND, SQUARES, TOTAL, N
 from learners.circuits.bayesian.sampler.priors import Prior, Strengths, family_of
+from learners.circuits.bayesian.sampler.sampler import Tallies
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
 from learners.kernels.arrays import Array, Floats
 
@@ -25,28 +26,10 @@ class Parameters(NamedTuple):
     cells: Floats  # (n_cells,) float64: probabilities of the values of categorical leaves
 
 
-class RowCounts(Protocol):
-    """Rows at each sum and leaf: whole ones of a sampler's `Tallies`, or expected ones."""
-
-    @property
-    def counts(self) -> Array:
-        """(n_sums, n_children): at each child of a sum."""
-
-    @property
-    def leaf(self) -> Floats:
-        """(n_leaves, 8) float64: statistics, see `leaf_kernels`."""
-
-    @property
-    def cells(self) -> Array:
-        """(n_cells,): with each value at categorical leaves."""
-
-
-def parameters_given(random: np.random.Generator | None, prior: Prior, tallies: RowCounts) -> Parameters:
+def parameters_given(random: np.random.Generator | None, prior: Prior, tallies: Tallies) -> Parameters:
     """Weights and leaf parameters from their posterior given the rows at each sum and leaf; without `random` its means.
 
-    References
-    ----------
-    Yokoi, Sato (2024), algorithm 2 and table 8.
+    References: Yokoi, Sato (2024), algorithm 2 and table 8.
     """
     weight = _shares(random, tallies.counts + prior.strengths.alpha)
     leaf, own = tallies.leaf, prior.strengths

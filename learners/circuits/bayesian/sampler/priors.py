@@ -104,9 +104,7 @@ def given_prior(
 ) -> Prior:
     """A prior whose numeric leaves have given means and variances (n_leaves,), in their columns' own numbers.
 
-    References
-    ----------
-    Yokoi, Sato (2024), appendix C: μ0 = mean and b0 = a0 variance, β = α mean, β = α / mean.
+    References: Yokoi, Sato (2024), appendix C: μ0 = mean and b0 = a0 variance, β = α mean, β = α / mean.
     """
     column = np.repeat(shape.column, shape.n_children)
     leaf = np.zeros((column.size, 8))
@@ -151,9 +149,7 @@ def empirical_prior(
     sample (n_rows, n_columns) float64, NaN where missing; shares (n_columns,) float64 in (0, 1]: small ones make leaves
     that differ.
 
-    References
-    ----------
-    Yokoi, Sato (2024), section 3.4 and appendix C.
+    References: Yokoi, Sato (2024), section 3.4 and appendix C.
     """
     rng = np.random.default_rng(seed)
     column = np.repeat(shape.column, shape.n_children)

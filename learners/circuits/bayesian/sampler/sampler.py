@@ -56,14 +56,8 @@ class LazySampler:
     States of sums that the tree does not reach integrate out of the paper's target exactly, so both have the same distribution
     of induced trees. Raises InvalidParameter.
 
-    Parameters
-    ----------
-    known : (n_known, n_positions) uint8, optional
-        Choices of the first rows, with which the first state begins.
-
-    References
-    ----------
-    Yokoi, Sato (2024), section 3.3; the lazy state and moves of subtrees are ours.
+    known (n_known, n_positions) uint8: choices of the first rows, with which the first state begins.
+    References: Yokoi, Sato (2024), section 3.3; the lazy state and moves of subtrees are ours.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -51,30 +52,22 @@ class Shape(NamedTuple):
         return int(self.column.size)
 
 
+@cache
 def n_sums_of(n_columns: int, n_children: int) -> tuple[int, int]:
     """How many sums the complete tree has, and how many of them are over leaves.
 
-    References
-    ----------
-    Yokoi, Sato (2024), table 2, for any number of columns.
+    References: Yokoi, Sato (2024), table 2, for any number of columns.
     """
-    known = {1: (1, 1)}
-
-    def count(m: int) -> tuple[int, int]:
-        if m not in known:
-            left, right = count(m - m // 2), count(m // 2)
-            known[m] = 1 + n_children * (left[0] + right[0]), n_children * (left[1] + right[1])
-        return known[m]
-
-    return count(n_columns)
+    if n_columns == 1:
+        return 1, 1
+    left, right = n_sums_of(n_columns - n_columns // 2, n_children), n_sums_of(n_columns // 2, n_children)
+    return 1 + n_children * (left[0] + right[0]), n_children * (left[1] + right[1])
 
 
 def complete_shape(n_columns: int, n_children: int, seed: int = 0) -> Shape:
     """The complete tree over some columns, halved at random; sums have 2 to 256 children. Raises InvalidParameter.
 
-    References
-    ----------
-    Yokoi, Sato (2024), section 3.1: the largest tree with products of two children.
+    References: Yokoi, Sato (2024), section 3.1: the largest tree with products of two children.
     """
     if not 2 <= n_children <= MOST_CHILDREN:
         raise InvalidParameter("children", n_children, f"a whole number from 2 to {MOST_CHILDREN}")

@@ -47,7 +47,7 @@ class Kept(NamedTuple):
 
 
 class InMemory:
-    """Rows that are an array, which a sampler walks in their order.
+    """Rows that are an array, which a sampler walks in their order; also as a store, of which nothing outlives the process.
 
     x (n_rows, n_columns): codes of categorical columns, other numbers less their column's centre; NaN where missing.
     """
@@ -64,21 +64,9 @@ class InMemory:
         """An array (n_rows, n_positions) uint8 for a state; that of two states ago may be given again."""
         return np.empty((self.n_rows, n_positions), np.uint8)
 
-
-class MemoryStore:
-    """Everything in memory; nothing outlives the process.
-
-    Parameters
-    ----------
-    x : (n_rows, n_columns) float32
-    """
-
-    def __init__(self, x: Float32s) -> None:
-        self._rows = InMemory(x)
-
     def rows(self, _chain: int) -> RowBlocks:
         """The rows, the same for all chains."""
-        return self._rows
+        return self
 
     def draws(self, _chain: int, n_draws: int, n_parameters: int) -> Floats:
         """A new array."""
@@ -179,7 +167,7 @@ class FileStore:
 
 
 # Where rows are, and what chains have.
-Store = MemoryStore | FileStore
+Store = InMemory | FileStore
 
 
 class _FileRows:

@@ -77,9 +77,7 @@ def tuned(
     sampler of its own seed from the trials before it, which are kept in a file of JSON lines: so a run that is killed
     goes on, and comes to the same.
 
-    References
-    ----------
-    Yokoi, Sato (2024), section 3.4; Bergstra, Bardenet, Bengio, Kégl (2011).
+    References: Yokoi, Sato (2024), section 3.4; Bergstra, Bardenet, Bengio, Kégl (2011).
     """
     start = given(parameters, shape.n_columns)
     if not parameters.trials:

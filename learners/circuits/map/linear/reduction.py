@@ -14,9 +14,8 @@ from learners.kernels.arrays import Integers, Uint8s
 class MaxProblem:
     """max over x of exp(log_bound) · S(x), where S is the scaled circuit in `arrays`, hence at most one.
 
-    References
-    ----------
-    Mei, Jiang, Tu (2018), algorithm 1; the bound replaces their sum over the remaining values of a leaf by a maximum.
+    References: Mei, Jiang, Tu (2018), algorithm 1; the bound replaces their sum over the remaining values of a leaf by
+    a maximum.
     """
 
     arrays: MaxArrays

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from typing import Any
 
 import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
-from learners.circuits.em.em import ExpectedCounts
+from learners.circuits.em.expected_sums import ExpectedSums, Model
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.structures import chow_liu
 from learners.circuits.structures.search.search import FEWEST_ROWS, Choice, Tried, choose
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.samples.holdout import HoldOut
-from learners.kernels.arrays import Floats
 from learners.passes.combined import Together
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
@@ -65,28 +64,27 @@ def searching(
 
 
 def polished(
-    start: Circuit,
+    start: Model,
     n_passes: int,
-    laplace: float,
-    make: Callable[[Circuit], ExpectedCounts],
-    gains: Callable[[Circuit], float],
-    narrowest: Floats | None,
-) -> Passes[tuple[Circuit, int]]:
-    """EM over all rows until drawn rows gain nothing; returns the best circuit and the passes.
+    make: Callable[[Model], ExpectedSums[Model, Any]],
+    maximised: Callable[[Any], Model],
+    gains: Callable[[Model], float],
+) -> Passes[tuple[Model, int]]:
+    """EM over all rows until drawn rows gain nothing; returns the best model and the passes.
 
-    `make` makes the statistic of a circuit; `gains` says how well a circuit explains the rows to choose by. laplace and
-    narrowest as of `ExpectedCounts.maximised`.
+    `make` makes the statistic of a model, of which `maximised` makes the next one; `gains` says how well a model explains the
+    rows to choose by.
     """
-    circuit = best = start
+    model = best = start
     highest, done = gains(start), 0
     for _ in range(n_passes):
-        counts = yield make(circuit)
+        expected = yield make(model)
         done += 1
-        circuit = counts.maximised(laplace, narrowest)
-        now = gains(circuit)
+        model = maximised(expected)
+        now = gains(model)
         if now <= highest:
             break
-        best, highest = circuit, now
+        best, highest = model, now
     return best, done
 
 
@@ -100,8 +98,3 @@ def likelihood_of(schema: Schema, valid: Chunk, circuit: Circuit) -> float:
 def facts_of(choice: Choice) -> Mapping[str, object]:
     """What a model tells of the search."""
     return {"laplace": choice.laplace, "tried": [tried.facts() for tried in choice.tried]}
-
-
-def gains_of(schema: Schema, valid: Chunk) -> Callable[[Circuit], float]:
-    """How well circuits explain drawn rows."""
-    return partial(likelihood_of, schema, valid)

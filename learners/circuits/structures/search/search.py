@@ -11,7 +11,6 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.columns import columns_of
 from learners.circuits.em.in_memory_em import Fit, Rows
-from learners.circuits.evaluation.evaluate import as_rows
 from learners.circuits.structures import chow_liu, hclt, learnspn
 from learners.circuits.structures.mixtures import Make, clusters_of, mixture_of_clusters
 from learners.counts.pairs.pairwise import PairwiseCounts
@@ -100,23 +99,13 @@ def choose(
     Work is counted, not timed: the same rows give the same circuit on any machine and on any number of threads.
     Raises EmptyData if there are no rows of either kind, and InvalidParameter.
 
-    Parameters
-    ----------
-    fit, valid : Chunk
-        Rows to fit and rows to choose by.
-    pairs : PairwiseCounts, optional
-        Of all rows; by default those of `fit`.
-    minutes : float
-        Of two threads of a usual server.
-    states : sequence of int
-        Of hidden Chow-Liu trees.
-    report : callable
-        Called with the share of the work that is done and what is being tried; may raise.
-
-    References
-    ----------
-    Chow, Liu (1968); Liu, Van den Broeck (2021); Gens, Domingos (2013); Meila, Jordan (2000); Jamieson, Talwalkar (2016),
-    Non-stochastic best arm identification (the halving).
+    fit, valid: rows to fit and rows to choose by.
+    pairs: of all rows; by default those of `fit`.
+    minutes: of two threads of a usual server.
+    states: of hidden Chow-Liu trees.
+    report: called with the share of the work that is done and what is being tried; may raise.
+    References: Chow, Liu (1968); Liu, Van den Broeck (2021); Gens, Domingos (2013); Meila, Jordan (2000); Jamieson,
+    Talwalkar (2016), Non-stochastic best arm identification (the halving).
     """
     if not fit.n_rows or not valid.n_rows:
         raise EmptyData("There are too few rows to choose a circuit by.")
@@ -136,7 +125,7 @@ def choose(
     # All candidates have the same variables, so the first one's rows are those of all.
     circuit = fits[candidates[0].name].circuit
     rows_of = columns_of(circuit, schema).rows_of_chunk
-    rows = Rows(as_rows(circuit, rows_of(fit)), as_rows(circuit, rows_of(valid)), threads)
+    rows = Rows(rows_of(fit), rows_of(valid), threads)
     return _raced(fits, left_out, rows, work, report)
 
 

@@ -8,7 +8,7 @@ from learners.circuits.bayesian.sampler import chains as chains_module
 from learners.circuits.bayesian.sampler.chains import Phase, phases, run_chains
 from learners.circuits.bayesian.sampler.layout import layout_of
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
-from learners.circuits.bayesian.sampler.store import FileStore, MemoryStore, NoSpace
+from learners.circuits.bayesian.sampler.store import FileStore, InMemory, NoSpace
 from learners.errors import Cancelled
 from tests.circuits.bayesian.sampler.problems import MIXED, THREE, prior_of, rows_of
 
@@ -43,19 +43,19 @@ def test_draws_of_a_phase_are_evenly_spaced_and_end_with_it():
 
 
 def test_a_run_depends_on_its_seed_alone(tmp_path):
-    run = sampled(MemoryStore(rows()))
+    run = sampled(InMemory(rows()))
     assert run.draws.shape == (6, layout_of(prior_of(COLUMNS)).n_parameters)
     assert run.trace.shape == (2, 12, 7)
-    assert same(run, sampled(MemoryStore(rows()), threads=2))
+    assert same(run, sampled(InMemory(rows()), threads=2))
     assert same(run, sampled(FileStore.written(tmp_path / "run", [rows()[:30], rows()[30:]], 5), threads=2))
-    assert not same(run, sampled(MemoryStore(rows()), seed=4))
+    assert not same(run, sampled(InMemory(rows()), seed=4))
     assert not np.array_equal(run.choices[0], run.choices[1])
 
 
 @pytest.mark.parametrize("sweeps", [1, 7, 11])
 def test_a_run_that_was_killed_goes_on_and_comes_to_the_same(tmp_path, monkeypatch, sweeps):
     """Ended in the middle of whatever sweep is under way, in both chains, and a second time in another folder."""
-    run = sampled(MemoryStore(rows()))
+    run = sampled(InMemory(rows()))
     store, n_saved = FileStore.written(tmp_path / "run", [rows()], 5), threading.Semaphore(2 * sweeps)
     saved = store.save
 
@@ -74,7 +74,7 @@ def test_a_run_that_was_killed_goes_on_and_comes_to_the_same(tmp_path, monkeypat
 
 
 def test_what_was_kept_and_is_damaged_is_made_again(tmp_path):
-    run = sampled(MemoryStore(rows()))
+    run = sampled(InMemory(rows()))
     folder = tmp_path / "run"
     sampled(FileStore.written(folder, [rows()], 5))
     for chain in range(2):
@@ -95,13 +95,13 @@ def test_a_cancelled_run_stops_between_two_sweeps(monkeypatch):
         raise Cancelled
 
     with pytest.raises(Cancelled):
-        sampled(MemoryStore(rows()), GibbsParameters(iterations=1_000_000), advance=cancel)
+        sampled(InMemory(rows()), GibbsParameters(iterations=1_000_000), advance=cancel)
 
 
 def test_progress_tells_the_log_joint_and_what_was_accepted(monkeypatch):
     monkeypatch.setattr(chains_module, "REPORT_EVERY_S", 0.001)
     told = []
-    sampled(MemoryStore(rows()), GibbsParameters(iterations=2000), advance=lambda *each: told.append(each))
+    sampled(InMemory(rows()), GibbsParameters(iterations=2000), advance=lambda *each: told.append(each))
     assert any("log joint -" in note and "% of trees and" in note for _, _, note in told)
     assert all(done <= total == 4000 for done, total, _ in told)
 
@@ -109,7 +109,7 @@ def test_progress_tells_the_log_joint_and_what_was_accepted(monkeypatch):
 def test_auto_ends_when_chains_agree():
     """Two chains over a few rows mix at once."""
     parameters = GibbsParameters(effective=50, most_iterations=3200, draws=10)
-    run = sampled(MemoryStore(rows()[:6]), parameters)
+    run = sampled(InMemory(rows()[:6]), parameters)
     found = run.diagnostics
     assert found.is_settled and found.r_hat <= 1.1 and found.effective >= 50
     assert found.n_sweeps in (200, 400, 800, 1600, 3200)
@@ -119,7 +119,7 @@ def test_auto_ends_when_chains_agree():
 
 def test_auto_ends_at_its_budget_and_says_that_it_has_not_settled():
     parameters = GibbsParameters(effective=1_000_000, most_iterations=400, draws=10)
-    found = sampled(MemoryStore(rows()), parameters).diagnostics
+    found = sampled(InMemory(rows()), parameters).diagnostics
     assert not found.is_settled and found.n_sweeps == 400
 
 

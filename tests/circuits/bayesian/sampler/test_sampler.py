@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from learners.circuits.bayesian.sampler.diagnostics import acceptance
+from learners.circuits.bayesian.sampler.chains import acceptance
 from learners.circuits.bayesian.sampler.leaf_kernels import GAUSSIANS, gaussian_log, gaussian_step, log_rise
 from learners.circuits.bayesian.sampler.priors import Strengths
 from learners.circuits.bayesian.sampler.sampler import LazySampler, Moves

@@ -10,8 +10,12 @@ from scipy.integrate import quad
 
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.evaluation.leaf_shapes import leaf_moments, mode_of
-from learners.circuits.evaluation.range_masses import log_normal_mass, log_range_masses
-from learners.circuits.evaluation.truncated_leaves import truncated_moments, truncated_numbers
+from learners.circuits.evaluation.truncated_leaves import (
+    log_normal_mass,
+    log_range_masses,
+    truncated_moments,
+    truncated_numbers,
+)
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, LOG_NORMAL, POISSON, QUANTILE, ROUNDED, STUDENT
 from tests.naive.map import flat_circuit
 
