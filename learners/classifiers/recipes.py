@@ -23,11 +23,11 @@ from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.pairs.sparse_pairs import PairCounts, pair_counts
 from learners.counts.samples.holdout import HoldOut
 from learners.errors import InvalidParameter
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.combined import Together
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.schema import Chunk, Kept, Overrides, Schema
-from learners.schema.inference.summaries import ColumnSummaries
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
 
 ESTIMATORS = ("hdp-map", "hdp", "m")

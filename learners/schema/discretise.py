@@ -158,6 +158,13 @@ def equal_frequency_cut_points(histogram: Histogram, n_bins: int) -> tuple[float
     return _finite(histogram.thresholds()[chosen[chosen < histogram.keys.size - 1]])
 
 
+def quantile_cut_points(histogram: Histogram, max_bin: int) -> tuple[float, ...]:
+    """At most max_bin - 1 cut points: between all values if they are few, else at equal frequencies."""
+    if histogram.keys.size > max_bin:
+        return equal_frequency_cut_points(histogram, max_bin)
+    return tuple(dict.fromkeys(_finite(histogram.thresholds())))
+
+
 def quantiles_of(histogram: Histogram, n_steps: int = 32) -> tuple[float, ...]:
     """The least value, quantiles at every 1 / n_steps, and the greatest; of coarse bins their far ends at both ends.
 
