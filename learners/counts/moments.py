@@ -58,17 +58,9 @@ class Unit:
 class Moments(Statistic):
     """Number of rows, sums and sums of products of numeric columns, over the rows that lack none of them.
 
-    Parameters
-    ----------
-    units : sequence of Unit
-        Of the columns.
-
-    Attributes
-    ----------
-    n_rows : int
-        Complete rows.
-    n_incomplete : int
-        Rows in which a number is missing: they are left out.
+    `units`: of the columns.
+    `n_rows`: complete rows.
+    `n_incomplete`: rows in which a number is missing: they are left out.
     """
 
     stage = "adding up products"

@@ -108,21 +108,13 @@ class SparseCells:
     Keys gather in a buffer; a full one becomes a run. Two runs merge when the younger has grown to half of the older,
     so there are few of them and each cell is moved a logarithmic number of times. Runs beyond the limit go to files.
 
-    Parameters
-    ----------
-    n_cells : int
-        Cells there could be.
-    limit : MemoryLimit
-        Of these counts.
-
-    Attributes
-    ----------
-    capacity : int
-        Keys that wait at most before they are sorted.
+    `n_cells`: cells there could be.
+    `limit`: of these counts.
+    `capacity`: keys that wait at most before they are sorted.
     """
 
     def __init__(self, n_cells: int, limit: MemoryLimit) -> None:
-        self._key_type: type[Any] = np.uint32 if n_cells <= 1 << 32 else np.int64
+        self._key_type: np.dtype[Any] = np.dtype(np.uint32 if n_cells <= 1 << 32 else np.int64)
         self.limit = limit
         self.runs: list[Run | KeyRun] = []
         self.files: list[FileRun] = []

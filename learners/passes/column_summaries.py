@@ -42,24 +42,15 @@ CutPoints = Callable[[str, Histogram], tuple[float, ...]]
 class ColumnSummaries(Statistic):
     """Distinct values of nominal columns and class histograms of numeric ones, in one pass over record batches.
 
-    Parameters
-    ----------
-    target : str or None
-        The class column; None for an unsupervised model.
-    overrides : mapping, optional
-        Column name to `ColumnOverride`, or what `ColumnOverride.of` reads.
-    max_values : int
-        A nominal column keeps this many values, the most frequent ones; the rest share one code, and the schema says
-        how many they are.
-    n_bins : int
-        Equal-frequency intervals of a numeric column where there is no target.
-    kept : Schema, optional
-        Of an earlier training, whose attributes and cut points are kept: only domains are counted, without histograms.
-        Such summaries can also be subtracted.
-    max_classes : int
-        A target of more classes is refused.
-    max_states : int
-        A numeric column of at most so many different numbers, all whole, becomes nominal; 0: none does.
+    `target`: the class column; None for an unsupervised model.
+    `overrides`: column name to `ColumnOverride`, or what `ColumnOverride.of` reads.
+    `max_values`: a nominal column keeps this many values, the most frequent ones; the rest share one code, and the
+    schema says how many they are.
+    `n_bins`: equal-frequency intervals of a numeric column where there is no target.
+    `kept`: of an earlier training, whose attributes and cut points are kept: only domains are counted, without
+    histograms. Such summaries can also be subtracted.
+    `max_classes`: a target of more classes is refused.
+    `max_states`: a numeric column of at most so many different numbers, all whole, becomes nominal; 0: none does.
     """
 
     def __init__(

@@ -125,15 +125,8 @@ class Histogram:
 def mdl_cut_points(histogram: Histogram) -> tuple[float, ...]:
     """Cut points of minimum description length.
 
-    Parameters
-    ----------
-    histogram : Histogram
-        Class counts of the values.
-
-    Returns
-    -------
-    tuple of float, ascending
-        Empty if no cut is accepted.
+    `histogram`: class counts of the values.
+    Returns tuple of float, ascending: empty if no cut is accepted.
 
     References
     ----------

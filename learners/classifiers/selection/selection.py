@@ -32,14 +32,9 @@ class PrefixLosses(Statistic):
 
     Losses are summed in whole multiples of 2^-30, so that they add exactly.
 
-    Parameters
-    ----------
-    schema : Schema
-    measure : Measure
-        Of the structure of kDB with the largest k, from all the rows that the pass will see.
-    class_counts : (n_classes,) int64
-    loss : "squared" or "zero-one"
-        (1 - P(y | x))^2, or whether another class is more probable.
+    `measure`: of the structure of kDB with the largest k, from all the rows that the pass will see.
+    `class_counts`, (n_classes,) int64.
+    `loss`, "squared" or "zero-one": (1 - P(y | x))^2, or whether another class is more probable.
 
     References
     ----------

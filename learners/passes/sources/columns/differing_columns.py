@@ -20,22 +20,11 @@ def one_shape(
 ) -> tuple[list[SourceFile], list[Content], list[str]]:
     """The files with the columns that count; one that lacks some has missing cells there.
 
-    Parameters
-    ----------
-    types : mapping of str to DataType or Reading
-        Which columns are dropped, and by what rule others count where files differ: those of any file, of all, of the first.
-
-    Returns
-    -------
-    files, contents : list
-        A file that has other columns by itself is known as another.
-    names : list of str
-        Of the columns.
-
-    Raises
-    ------
-    SourceError
-        If files differ, and nothing is said of that.
+    `types`: which columns are dropped, and by what rule others count where files differ: those of any file, of all, of
+    the first.
+    Returns the files, of which one that has other columns by itself is known as another, what they hold, and the names of
+    the columns.
+    Raises SourceError if files differ, and nothing is said of that.
     """
     of_files = [content.arrow_schema.names for content in contents]
     found = list(dict.fromkeys(name for names in of_files for name in names))
