@@ -6,55 +6,17 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
-from learners.passes.sources.file_sets import Fragment, SourceFile, of_store
+from learners.passes.sources.file_sets import Bounds, Content, Fragment, SourceFile, of_store
 
 BATCH_ROWS = 65_536
+IN_MEMORY = "table"  # the kind of a file that is none
 _READ_BYTES = 4 << 20
-
-
-class Bounds(NamedTuple):
-    """The least and the greatest value of a column, which are null where all are, and the number of nulls."""
-
-    least: pa.Scalar
-    greatest: pa.Scalar
-    n_null: int
-
-
-class Content(Protocol):
-    """The columns of one file, and how their rows are read."""
-
-    @property
-    def kind(self) -> str:
-        """The format, as `formats.FORMATS` names it."""
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """The columns."""
-
-    @property
-    def types_sha256(self) -> str:
-        """What beside the bytes of the file decides on the values: types that were found or told. Empty if nothing does."""
-
-    @property
-    def hints(self) -> Mapping[str, str]:
-        """What a user wants to know of columns that were found to be text."""
-
-    def piece(self, row_group: int) -> str:
-        """A row group in words, for messages."""
-
-    def bounds(self, column: str) -> Bounds | None:
-        """Between which values a column lies, if that is known before the rows are read."""
-
-    def batches(
-        self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows of a row group, of at most 65,536 at a time; the columns may come in another order."""
 
 
 def types_digest(schema: pa.Schema) -> str:
@@ -62,11 +24,11 @@ def types_digest(schema: pa.Schema) -> str:
     return hashlib.sha256(json.dumps([(field.name, str(field.type)) for field in schema]).encode()).hexdigest()
 
 
-def identified(file: SourceFile, content: Content) -> SourceFile:
+def identified(file: SourceFile) -> SourceFile:
     """The file with a digest of all that its values depend on."""
-    if not content.types_sha256:
+    if not file.content.types_sha256:
         return file
-    digest = hashlib.sha256(f"{file.footer_sha256} {content.types_sha256}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{file.footer_sha256} {file.content.types_sha256}".encode()).hexdigest()
     return replace(file, footer_sha256=digest)
 
 
@@ -91,28 +53,29 @@ def content_sha256(filesystem: pafs.FileSystem, file: SourceFile, read: Callable
 
 
 def fragment_rows(
-    filesystem: pafs.FileSystem, file: SourceFile, content: Content, fragment: Fragment, columns: Sequence[str] | None
+    filesystem: pafs.FileSystem, file: SourceFile, fragment: Fragment, columns: Sequence[str] | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one fragment of a file; the columns may come in another order.
 
     Raises SourceError if the file has vanished, has changed since it was opened, or is damaged.
     """
-    n_rows = 0
+    if file.kind == IN_MEMORY:
+        yield from file.content.batches(filesystem, file, fragment.row_group, columns)
+        return
+    n_rows, piece = 0, f"row group {fragment.row_group}" if file.kind == "Parquet" else "it"
     try:
         require_unchanged(filesystem, file)
-        for batch in content.batches(filesystem, file, fragment.row_group, columns):
+        for batch in file.content.batches(filesystem, file, fragment.row_group, columns):
             n_rows += batch.num_rows
             yield batch
     except SourceError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:
-        where = f"{content.piece(fragment.row_group)} cannot be read ({one_line(error)})"
+        where = f"{piece} cannot be read ({one_line(error)})"
         raise SourceError(file.path, of_store(error) or f"{where}. Restore the file from its source.") from error
     if n_rows != fragment.n_rows:
         raise SourceError(
-            file.path,
-            f"{content.piece(fragment.row_group)} holds {n_rows} rows instead of {fragment.n_rows}. "
-            "Restore the file from its source.",
+            file.path, f"{piece} holds {n_rows} rows instead of {fragment.n_rows}. Restore the file from its source."
         )
 
 
@@ -126,35 +89,44 @@ def require_unchanged(filesystem: pafs.FileSystem, file: SourceFile) -> None:
 
 
 @dataclass(frozen=True)
-class Wrapper:
-    """A file of which something is read otherwise than it holds it."""
+class InMemory:
+    """A table that is in memory already, in pieces."""
 
-    inner: Content  # of the file itself
-
-    @property
-    def kind(self) -> str:
-        """The format of the file."""
-        return self.inner.kind
+    table: pa.Table
+    types_sha256: ClassVar[str] = ""
 
     @property
-    def hints(self) -> Mapping[str, str]:
-        """Of the columns of the file."""
-        return self.inner.hints
+    def arrow_schema(self) -> pa.Schema:
+        """The columns."""
+        return self.table.schema
 
-    def piece(self, row_group: int) -> str:
-        """A row group in words."""
-        return self.inner.piece(row_group)
+    def bounds(self, column: str) -> Bounds | None:
+        """Not known before the rows are read."""
+        del column
+        return None
+
+    def batches(
+        self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a piece."""
+        del filesystem
+        rows = self.table.slice(sum(file.row_groups[:row_group]), file.row_groups[row_group])
+        rows = rows if columns is None else rows.select(list(columns))
+        if rows.column_names:
+            yield from rows.combine_chunks().to_batches()
+
+
+def with_values(file: SourceFile, values: Mapping[str, pa.Scalar]) -> SourceFile:
+    """The file with more columns, in each of which all its rows have one value."""
+    return replace(file, content=Partitioned(file.content, values, file.n_rows)) if values else file
 
 
 @dataclass(frozen=True)
-class Partitioned(Wrapper):
-    """A file with the columns that the names of its folders add.
+class Partitioned:
+    """A file with columns that it does not hold, such as those that the names of its folders add."""
 
-    `inner`: of the file itself.
-    `values`: the value that all its rows have in each such column.
-    """
-
-    values: Mapping[str, pa.Scalar]
+    inner: Content  # of the file itself
+    values: Mapping[str, pa.Scalar]  # the value that all its rows have in each such column
     n_rows: int
 
     @property

@@ -13,22 +13,15 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.kernels.arrays import Integers
-from learners.passes.sources.content import Bounds, Wrapper
-from learners.passes.sources.file_sets import SourceFile
+from learners.passes.sources.file_sets import Bounds, Content, SourceFile
 
 
 @dataclass(frozen=True)
-class Renamed(Wrapper):
-    """Some columns of a file, under the names that the table gives them.
+class Renamed:
+    """Some columns of a file, under the names that the table gives them."""
 
-    Parameters
-    ----------
-    inner : Content
-    names : mapping of str to str
-        Name in the table -> name in the file.
-    """
-
-    names: Mapping[str, str]
+    inner: Content
+    names: Mapping[str, str]  # name in the table -> name in the file
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -57,20 +50,12 @@ class Renamed(Wrapper):
 
 
 @dataclass(frozen=True)
-class WithoutRows(Wrapper):
-    """A file of which some rows were deleted.
+class WithoutRows:
+    """A file of which some rows were deleted."""
 
-    Parameters
-    ----------
-    inner : Content
-    deleted : (n_deleted,) int64
-        Positions of these rows in the file, ascending.
-    row_groups : tuple of int
-        Rows of the row groups in the file, the deleted ones included.
-    """
-
-    deleted: Integers
-    row_groups: tuple[int, ...]
+    inner: Content
+    deleted: Integers  # (n_deleted,) int64: positions of these rows in the file, ascending
+    row_groups: tuple[int, ...]  # rows of the row groups in the file, the deleted ones included
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -89,9 +74,10 @@ class WithoutRows(Wrapper):
         return None
 
     def live(self, file: SourceFile) -> SourceFile:
-        """The file with the numbers of rows that are left."""
+        """The file with the rows that are left."""
         return replace(
             file,
+            content=self,
             n_rows=sum(self.row_groups) - self.deleted.size,
             row_groups=tuple(
                 n - within.size for n, within in zip(self.row_groups, self._deleted_by_group(), strict=True)

@@ -13,7 +13,7 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError
 from learners.kernels.arrays import Integers
-from learners.passes.sources.content import Content, Partitioned, identified
+from learners.passes.sources.content import identified, with_values
 from learners.passes.sources.file_sets import SourceFile, type_family
 from learners.passes.sources.lake.contents import Renamed, WithoutRows
 from learners.passes.sources.lake.finding import METADATA_END
@@ -67,37 +67,32 @@ class Snapshot:
         return facts | {"n_files": len(self.files), "n_rows": sum(file.n_rows for file in files)}
 
 
-def opened_snapshot(
-    filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequence[LakeFile]
-) -> tuple[list[SourceFile], list[Content]]:
-    """What identifies each file, and its rows with the columns of the table.
+def opened_snapshot(filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequence[LakeFile]) -> list[SourceFile]:
+    """Files with the columns of the table.
 
     `snapshot`: whose columns count.
     `files`: of this or another snapshot of the table.
     Raises SourceError if a file is gone, or is not of Parquet.
     """
-    found = [_opened(filesystem, snapshot, file) for file in files]
-    return [file for file, _ in found], [content for _, content in found]
+    return [_opened(filesystem, snapshot, file) for file in files]
 
 
-def _opened(filesystem: pafs.FileSystem, snapshot: Snapshot, lake_file: LakeFile) -> tuple[SourceFile, Content]:
-    file, parquet = read_footer(filesystem, lake_file.path)
+def _opened(filesystem: pafs.FileSystem, snapshot: Snapshot, lake_file: LakeFile) -> SourceFile:
+    parquet = read_footer(filesystem, lake_file.path)
     own = _names_in_file(snapshot, parquet.arrow_schema)
-    renamed = Renamed(parquet, own)
-    content: Content = renamed
+    file = replace(parquet, content=Renamed(parquet.content, own))
     if lake_file.deleted.size:
         if lake_file.deleted[-1] >= file.n_rows:
             raise SourceError(
                 lake_file.path, f"has {file.n_rows} rows, and the log of its table deletes row {lake_file.deleted[-1]}."
             )
-        content = WithoutRows(renamed, lake_file.deleted, file.row_groups)
-        file = content.live(file)
+        file = WithoutRows(file.content, lake_file.deleted, file.row_groups).live(file)
     absent = [one for one in snapshot.columns if one.name not in own]
     added = {one.name: lake_file.values.get(one.name, _null(one.type)) for one in absent}
-    content = Partitioned(content, added, file.n_rows) if added else content
     # By itself the file has other columns: what was counted of it then is of another table.
     is_whole = added.keys() <= lake_file.values.keys() and len(own) == len(parquet.arrow_schema.names)
-    return replace(identified(file, content), columns=() if is_whole else tuple(snapshot.columns.names)), content
+    columns = () if is_whole else tuple(snapshot.columns.names)
+    return replace(identified(with_values(file, added)), columns=columns)
 
 
 def _names_in_file(snapshot: Snapshot, own: pa.Schema) -> dict[str, str]:
