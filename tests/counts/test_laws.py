@@ -16,7 +16,7 @@ import learners
 from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.mixtures.em_statistics import ExpectedMoments
 from learners.circuits.mixtures.row_sample import DrawnNumbers
-from learners.classifiers.estimates.family_trees import each_grown
+from learners.classifiers.estimates.context_tree import each_grown
 from learners.classifiers.selection.loss_tables import measure
 from learners.classifiers.selection.selection import PrefixLosses
 from learners.classifiers.structure import Structure
