@@ -13,13 +13,11 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError
 from learners.kernels.arrays import Integers
-from learners.passes.sources.content import identified, with_values
+from learners.passes.sources.content import NO_ROWS, Adapted, identified
 from learners.passes.sources.file_sets import SourceFile, type_family
-from learners.passes.sources.lake.contents import Renamed, WithoutRows
 from learners.passes.sources.lake.finding import METADATA_END
 from learners.passes.sources.parquet import read_footer
 
-NO_ROWS = np.empty(0, np.int64)
 _FIELD_ID = b"PARQUET:field_id"
 
 
@@ -79,20 +77,18 @@ def opened_snapshot(filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequ
 
 def _opened(filesystem: pafs.FileSystem, snapshot: Snapshot, lake_file: LakeFile) -> SourceFile:
     parquet = read_footer(filesystem, lake_file.path)
-    own = _names_in_file(snapshot, parquet.arrow_schema)
-    file = replace(parquet, content=Renamed(parquet.content, own))
-    if lake_file.deleted.size:
-        if lake_file.deleted[-1] >= file.n_rows:
-            raise SourceError(
-                lake_file.path, f"has {file.n_rows} rows, and the log of its table deletes row {lake_file.deleted[-1]}."
-            )
-        file = WithoutRows(file.content, lake_file.deleted, file.row_groups).live(file)
+    own, deleted = _names_in_file(snapshot, parquet.arrow_schema), lake_file.deleted
+    if deleted.size and deleted[-1] >= parquet.n_rows:
+        raise SourceError(
+            lake_file.path, f"has {parquet.n_rows} rows, and the log of its table deletes row {deleted[-1]}."
+        )
     absent = [one for one in snapshot.columns if one.name not in own]
     added = {one.name: lake_file.values.get(one.name, _null(one.type)) for one in absent}
+    content = Adapted(parquet.content, own, added, parquet.row_groups, deleted)
+    file = replace(parquet, content=content, n_rows=sum(content.live), row_groups=content.live)
     # By itself the file has other columns: what was counted of it then is of another table.
     is_whole = added.keys() <= lake_file.values.keys() and len(own) == len(parquet.arrow_schema.names)
-    columns = () if is_whole else tuple(snapshot.columns.names)
-    return replace(identified(with_values(file, added)), columns=columns)
+    return replace(identified(file), columns=() if is_whole else tuple(snapshot.columns.names))
 
 
 def _names_in_file(snapshot: Snapshot, own: pa.Schema) -> dict[str, str]:
