@@ -28,12 +28,12 @@ from learners.circuits.bayesian.sampler.shape import complete_shape
 from learners.circuits.bayesian.sampler.store import FileStore, InMemory, RowBlocks
 from learners.circuits.bayesian.sampler.tuning import given
 from learners.kernels.arrays import Float32s
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import collect
+from learners.passes.inference import binned_schema
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from learners.schema.encoding.encode import encode
-from learners.schema.inference.binned_schema import binned_schema
-from learners.schema.inference.summaries import ColumnSummaries
 
 MIXED = Path(__file__).resolve().parents[1] / "../shared/data/mixed"
 MOVES = {"lazy, whole trees alone": Moves(1, 0), "lazy": Moves(1, 4)}

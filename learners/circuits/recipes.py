@@ -37,14 +37,14 @@ from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.samples.holdout import HoldOut
 from learners.errors import InvalidParameter
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.combined import Together
 from learners.passes.engine import Advance
+from learners.passes.inference import NO_CUTS, binned_schema
 from learners.passes.learner import Passes, RowWork
 from learners.passes.rows import Rows
 from learners.schema import Kept, Overrides, Schema
 from learners.schema.distributions import DISTRIBUTIONS, Distribution
-from learners.schema.inference.binned_schema import NO_CUTS, binned_schema
-from learners.schema.inference.summaries import ColumnSummaries
 
 GAUSSIANS = "gaussian-mixture"
 # Of hidden trees, unless the user says how many.

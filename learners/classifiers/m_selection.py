@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.classifiers.estimates.family_trees import trees_of
+from learners.classifiers.estimates.context_tree import trees_of
 from learners.classifiers.estimates.m_estimate import GRID, m_estimates
 from learners.classifiers.lookup.compression import rounded
 from learners.classifiers.lookup.many_classes import layout_of

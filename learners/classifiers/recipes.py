@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 from learners.classifiers.averaged_tan.model import AveragedTrees
 from learners.classifiers.averaged_tan.tree_average import TreePosterior, most_probable_prior, tree_posterior
 from learners.classifiers.estimates.backoff import pruned
-from learners.classifiers.estimates.context_tree import ContextTree
-from learners.classifiers.estimates.family_trees import each_grown, trees_of
+from learners.classifiers.estimates.context_tree import ContextTree, each_grown, trees_of
 from learners.classifiers.estimates.hdp import HDPParameters, Posterior, hdp_estimates, hdp_map_estimates
 from learners.classifiers.estimates.m_estimate import m_estimates
 from learners.classifiers.lookup.lookup import LookupModel
@@ -23,11 +22,11 @@ from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.pairs.sparse_pairs import PairCounts, pair_counts
 from learners.counts.samples.holdout import HoldOut
 from learners.errors import InvalidParameter
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.combined import Together
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.schema import Chunk, Kept, Overrides, Schema
-from learners.schema.inference.summaries import ColumnSummaries
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
 
 ESTIMATORS = ("hdp-map", "hdp", "m")

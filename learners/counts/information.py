@@ -62,19 +62,9 @@ def _of_pairs(pairs: PairCounts, n_pairs: int) -> Floats:
 def mutual_information(pairs: PairCounts, width_cost: float = 0.0) -> Floats:
     """Mutual information I(X_i; Y) of every attribute with the class, in nats, less the cost of its width.
 
-    Parameters
-    ----------
-    width_cost : float
-        How many times df / 2N is taken off, where df = (values of X_i seen - 1)(classes seen - 1).
-
-    Returns
-    -------
-    (n,) float64, never negative where the width costs nothing
-
-    Raises
-    ------
-    EmptyStatistic
-        If `pairs` has counted no rows.
+    `width_cost`: how many times df / 2N is taken off, where df = (values of X_i seen - 1)(classes seen - 1).
+    Returns (n,) float64, never negative where the width costs nothing.
+    Raises EmptyStatistic if `pairs` has counted no rows.
 
     References
     ----------
@@ -91,20 +81,10 @@ def mutual_information(pairs: PairCounts, width_cost: float = 0.0) -> Floats:
 def conditional_mutual_information(pairs: PairCounts, width_cost: float = 0.0) -> Floats:
     """Conditional mutual information I(X_i; X_j | Y) of every pair of attributes, in nats, less the cost of their widths.
 
-    Parameters
-    ----------
-    width_cost : float
-        How many times df / 2N is taken off, where df is the sum over the classes of (values of X_i seen there - 1) times
-        (values of X_j seen there - 1): two independent attributes of many values would show about df / 2N by chance.
-
-    Returns
-    -------
-    (n, n) float64, symmetric, zero on the diagonal, never negative where the width costs nothing
-
-    Raises
-    ------
-    EmptyStatistic
-        If `pairs` has counted no rows.
+    `width_cost`: how many times df / 2N is taken off, where df is the sum over the classes of (a - 1)(b - 1) for a values
+    of X_i and b of X_j seen there: two independent attributes of many values would show about df / 2N by chance.
+    Returns (n, n) float64, symmetric, zero on the diagonal, never negative where the width costs nothing.
+    Raises EmptyStatistic if `pairs` has counted no rows.
 
     References
     ----------

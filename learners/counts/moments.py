@@ -14,7 +14,7 @@ import pyarrow as pa
 from learners.counts.moment_kernels import add_products, key_bounds, set_digit, set_digits
 from learners.errors import EmptyStatistic, SchemaError, StatisticMismatch, UnknownColumn
 from learners.kernels.arrays import Floats, Uint8s
-from learners.passes.statistic import Sum
+from learners.passes.statistic import Statistic
 from learners.schema import Attribute
 from learners.schema.discretise import numbers_of
 from learners.schema.encoding.encode import numbers
@@ -55,23 +55,14 @@ class Unit:
         return cls(attribute.name, attribute.arrow_type, shift, exponent)
 
 
-class Moments(Sum):
+class Moments(Statistic):
     """Number of rows, sums and sums of products of numeric columns, over the rows that lack none of them.
 
-    Parameters
-    ----------
-    units : sequence of Unit
-        Of the columns.
-
-    Attributes
-    ----------
-    n_rows : int
-        Complete rows.
-    n_incomplete : int
-        Rows in which a number is missing: they are left out.
+    `units`: of the columns.
+    `n_rows`: complete rows.
+    `n_incomplete`: rows in which a number is missing: they are left out.
     """
 
-    schema = None
     stage = "adding up products"
 
     def __init__(self, units: Sequence[Unit]) -> None:

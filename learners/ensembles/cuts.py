@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from learners.kernels.arrays import Floats, Integers
+from learners.passes.column_summaries import ColumnSummaries
 from learners.schema import Schema
 from learners.schema.discretise import Histogram, mdl_cut_points
-from learners.schema.inference.summaries import ColumnSummaries
 
 # The groupings of an attribute: first that of the pair counts, then for each member those of its values and as a parent.
 OF_PAIRS = 0

@@ -34,14 +34,9 @@ def _depth() -> int:
 class KnownColumns:
     """What an estimator was fitted to.
 
-    Parameters
-    ----------
-    estimator : str
-        Name of its class, for messages.
-    names : sequence of str
-        All columns of the table but the target, used or not.
-    is_named : bool
-        Whether the caller has named them; those of an array are known by their position.
+    `estimator`: name of its class, for messages.
+    `names`: all columns of the table but the target, used or not.
+    `is_named`: whether the caller has named them; those of an array are known by their position.
     """
 
     def __init__(self, estimator: str, model: Model, names: Sequence[str], is_named: bool) -> None:

@@ -63,16 +63,10 @@ def construct_from(
     The constructor takes keywords, keeps them as attributes and checks nothing: `fit` does, as `clone` and
     `set_params` expect.
 
-    Parameters
-    ----------
-    renamed : mapping of str to str, optional
-        Parameters that have another name here, as theirs is that of a method.
-    base : class, optional
-        Of classifiers: its docstring has their attributes.
-    positional : collection of str
-        Parameters that need no keyword.
-    without : collection of str
-        What this estimator does not have of what all have.
+    `renamed`: parameters that have another name here, as theirs is that of a method.
+    `base`: of classifiers: its docstring has their attributes.
+    `positional`: parameters that need no keyword.
+    `without`: what this estimator does not have of what all have.
     """
     renamed = renamed or {}
     either, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from learners.errors import InvalidParameter, SchemaError, one_line
 from learners.estimators.forms import Rows, column_of
 from learners.models.model import Model
-from learners.schema.inference.summaries import ColumnSummaries
+from learners.passes.column_summaries import ColumnSummaries
 from learners.schema.overrides import MOST_WEIGHT
 from learners.schema.schema import Value
 

@@ -20,25 +20,16 @@ DECIMALS = 4
 
 @dataclass(frozen=True)
 class Versus:
-    """How learner a does against learner b, data set by data set; less is better.
-
-    Parameters
-    ----------
-    wins, draws, losses : int
-        Data sets where the mean of a is less, equal to four decimals, or more.
-    p_value : float
-        Two-tailed sign test on wins and losses, draws left out.
-    median_ratio : float
-        Median over the data sets of (mean of a) / (mean of b).
-    """
+    """How learner a does against learner b, data set by data set; less is better."""
 
     a: str
     b: str
+    # `wins`, `draws`, `losses`: data sets where the mean of a is less, equal to four decimals, or more.
     wins: int
     draws: int
     losses: int
-    p_value: float
-    median_ratio: float
+    p_value: float  # two-tailed sign test on wins and losses, draws left out
+    median_ratio: float  # median over the data sets of (mean of a) / (mean of b)
 
     @property
     def record(self) -> str:
@@ -48,27 +39,17 @@ class Versus:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Means over all folds and repetitions.
-
-    Parameters
-    ----------
-    n_rows : (n_data_sets,) int64
-        Of the whole data set.
-    means, deviations : dict of str to (n_data_sets, n_learners) float64
-        Of each score: mean and sample standard deviation over the trials; NaN where there is none.
-    failures : tuple of Outcome
-        Trials without scores.
-    notes : tuple of Outcome
-        Trials whose answers were unusual.
-    """
+    """Means over all folds and repetitions."""
 
     data_sets: tuple[str, ...]
     learners: tuple[str, ...]
-    n_rows: Integers
+    n_rows: Integers  # (n_data_sets,) int64: of the whole data set
+    # `means`, `deviations`: of each score (n_data_sets, n_learners) float64, mean and sample standard deviation over the
+    # trials; NaN where there is none.
     means: dict[str, Floats]
     deviations: dict[str, Floats]
-    failures: tuple[Outcome, ...] = ()
-    notes: tuple[Outcome, ...] = ()
+    failures: tuple[Outcome, ...] = ()  # trials without scores
+    notes: tuple[Outcome, ...] = ()  # trials whose answers were unusual
 
     def column(self, score: str, learner: str) -> Floats:
         """(n_data_sets,) means of one learner. Raises InvalidParameter if it was not compared."""
@@ -152,17 +133,12 @@ def compare(outcomes: Iterable[Outcome]) -> Comparison:
 
 @dataclass(frozen=True, eq=False)
 class LearningCurve:
-    """A score against the number of training rows.
-
-    Parameters
-    ----------
-    n_train : (n_points,) int64, ascending
-    means, deviations : (n_points,) float64
-    """
+    """A score against the number of training rows."""
 
     data: str
     learner: str
-    n_train: Integers
+    n_train: Integers  # (n_points,) int64, ascending
+    # `means`, `deviations`: (n_points,) float64.
     means: Floats
     deviations: Floats
 

@@ -19,22 +19,13 @@ from learners.evaluation.trial import Outcome, Trial, run_trial
 
 @dataclass(frozen=True)
 class TrialProgress:
-    """How far a cross-validation is.
+    """How far a cross-validation is."""
 
-    Parameters
-    ----------
-    n_done, n_total : int
-        Trials; those found in the log count as done.
-    n_found : int
-        Trials that were in the log.
-    latest : Outcome or None
-        What has just been measured.
-    """
-
+    # `n_done`, `n_total`: trials; those found in the log count as done.
     n_done: int
     n_total: int
-    n_found: int
-    latest: Outcome | None
+    n_found: int  # trials that were in the log
+    latest: Outcome | None  # what has just been measured
 
 
 def trials_of(

@@ -22,45 +22,21 @@ NO_ROWS = (
 
 @dataclass(frozen=True)
 class Metrics:
-    """Losses of predicted class probabilities; less is better.
+    """Losses of predicted class probabilities; less is better."""
 
-    Parameters
-    ----------
-    zero_one_loss : float
-        Share of rows whose most probable class is wrong.
-    rmse : float
-        sqrt(mean (1 - p(true class))^2), the definition of Petitjean et al. (2018), section 6.
-    log_loss : float
-        Mean negative logarithm of p(true class), in nats, with p not below 1e-15.
-    brier : float
-        Mean over rows of the squared distance between probabilities and the true class's indicator.
-    ece : float
-        Expected calibration error of the most probable class, in 15 equal-width bins (Guo et al. 2017).
-    """
-
-    zero_one_loss: float
-    rmse: float
-    log_loss: float
-    brier: float
-    ece: float
+    zero_one_loss: float  # share of rows whose most probable class is wrong
+    rmse: float  # sqrt(mean (1 - p(true class))^2), the definition of Petitjean et al. (2018), section 6
+    log_loss: float  # mean negative logarithm of p(true class), in nats, with p not below 1e-15
+    brier: float  # mean over rows of the squared distance between probabilities and the true class's indicator
+    ece: float  # expected calibration error of the most probable class, in 15 equal-width bins (Guo et al. 2017)
 
 
 def evaluate(probabilities: ArrayLike, y: ArrayLike) -> Metrics:
     """Compare probabilities with the true classes.
 
-    Parameters
-    ----------
-    probabilities : (n, n_classes) float64
-    y : (n,) integers
-
-    Returns
-    -------
-    Metrics
-
-    Raises
-    ------
-    EmptyData
-        Without rows.
+    `probabilities`, (n, n_classes) float64.
+    `y`, (n,) integers.
+    Raises EmptyData without rows.
     """
     return metrics_of([scores_of_rows(probabilities, y)])
 

@@ -53,36 +53,22 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ModelReport:
-    """How good a model is on some rows, and what it is made of.
-
-    Parameters
-    ----------
-    floor : dict of float
-        What knowing the class shares alone loses on the same rows.
-    n_rows : int
-        Rows that were answered.
-    confusion : (n_classes, n_classes) int64
-        Rows by true class and most probable class; without cells beyond `MOST_CLASSES` classes.
-    mistakes : tuple of Mistake
-        The most frequent confusions.
-    shares : tuple of Share
-        The greatest first; empty where the model tells none.
-    left_out : tuple of (str, str)
-        Columns that the model does not use, each with the reason.
-    columns : tuple of ColumnRows
-        How the rows of each class spread over the columns that tell most, and what has changed since training; of more than
-        `MOST_CLASSES` classes none.
-    """
+    """How good a model is on some rows, and what it is made of."""
 
     metrics: Metrics
-    floor: dict[str, float]
-    n_rows: int
+    floor: dict[str, float]  # what knowing the class shares alone loses on the same rows
+    n_rows: int  # rows that were answered
     classes: tuple[str, ...]
+    # (n_classes, n_classes) int64: rows by true class and most probable class; without cells beyond `MOST_CLASSES`
+    # classes.
     confusion: Integers
-    mistakes: tuple[Mistake, ...]
+    mistakes: tuple[Mistake, ...]  # the most frequent confusions
     calibration: tuple[Point, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[Share, ...]  # the greatest first; empty where the model tells none
+    # Tuple of (str, str): columns that the model does not use, each with the reason.
     left_out: tuple[tuple[str, str], ...]
+    # How the rows of each class spread over the columns that tell most, and what has changed since training; of more
+    # than `MOST_CLASSES` classes none.
     columns: tuple[ColumnRows, ...] = ()
 
     @property

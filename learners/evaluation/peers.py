@@ -7,12 +7,13 @@ alphabetical order (the random forest) or categories (XGBoost); missing and unse
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from learners.classifiers.baselines.settings import XGBoostParameters, booster_settings
 from learners.errors import SchemaError
 from learners.evaluation.raw_columns import Predict, RawColumns
 from learners.kernels.arrays import Floats
@@ -89,19 +90,8 @@ def fit_raw_xgboost(table: pa.Table, y: Any, parameters: RawXGBoostParameters, s
     raw = RawColumns(table)
     n_classes = int(np.max(y)) + 1
     kinds = ["c" if name in raw.values else "q" for name in raw.names]
-    settings = {
-        "tree_method": "hist",
-        "max_depth": parameters.depth,
-        "learning_rate": parameters.learning_rate,
-        "max_bin": parameters.max_bin,
-        "seed": seed,
-        "nthread": threads,
-    }
-    if n_classes > 2:
-        # From the class shares, its default, boosting diverges with rare classes; see learners.classifiers.baselines.training.
-        settings |= {"objective": "multi:softprob", "num_class": n_classes, "base_score": 0.5}
-    else:
-        settings["objective"] = "binary:logistic"
+    own = XGBoostParameters(**asdict(parameters), seed=seed)
+    settings = booster_settings(own, n_classes) | {"nthread": threads}
     matrix = xgboost.QuantileDMatrix(
         raw.numbers_of(table),
         y,

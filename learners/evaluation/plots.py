@@ -38,16 +38,10 @@ def draw_scatter(
 ) -> None:
     """Learner a (vertical) against learner b (horizontal), one point a data set; a wins below the diagonal.
 
-    Parameters
-    ----------
-    score : str
-        One of `comparison.SCORES`.
-    a, b : str
-        Learners.
-    scale : "linear" or "log"
-        Of both axes; on log axes, data sets with a zero are left out.
-    n_named : int
-        The data sets that lie farthest from the diagonal are named.
+    `score`: one of `comparison.SCORES`.
+    `a`, `b`: learners.
+    `scale`, "linear" or "log": of both axes; on log axes, data sets with a zero are left out.
+    `n_named`: the data sets that lie farthest from the diagonal are named.
 
     References
     ----------

@@ -23,18 +23,11 @@ VERSIONED = {"xgboost": "xgboost", "sklearn": "scikit-learn"}
 
 @dataclass(frozen=True)
 class LearnerSpec:
-    """A learner with its parameters.
+    """A learner with its parameters."""
 
-    Parameters
-    ----------
-    text : str
-        The one way to write it: parameters in alphabetical order.
-    parameters : tuple of (name, value)
-    """
-
-    text: str
+    text: str  # the one way to write it: parameters in alphabetical order
     name: str
-    parameters: tuple[tuple[str, object], ...] = ()
+    parameters: tuple[tuple[str, object], ...] = ()  # tuple of (name, value)
 
     @property
     def is_peer(self) -> bool:

@@ -52,23 +52,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial gave.
+    """What a trial gave."""
 
-    Parameters
-    ----------
-    data, content, target, learner, code, seed, fold, n_folds, limit
-        The trial.
-    n_train, n_test : int
-        Rows.
-    scores : dict
-        The fields of `Metrics`, and `train_s` and `predict_s`: seconds of wall-clock time to train (all passes, the
-        schema's too) and to encode and predict the test rows. Empty if it failed.
-    note : str or None
-        What is unusual about the answers, if anything.
-    error : str or None
-        Why it failed.
-    """
-
+    # `data`, `content`, `target`, `learner`, `code`, `seed`, `fold`, `n_folds`, `limit`: the trial.
     data: str
     content: str
     target: str
@@ -78,11 +64,14 @@ class Outcome:
     fold: int
     n_folds: int
     limit: int | None = None
+    # `n_train`, `n_test`: rows.
     n_train: int = 0
     n_test: int = 0
+    # The fields of `Metrics`, and `train_s` and `predict_s`: seconds of wall-clock time to train (all passes, the
+    # schema's too) and to encode and predict the test rows. Empty if it failed.
     scores: Mapping[str, float] = field(default_factory=dict)
-    note: str | None = None
-    error: str | None = None
+    note: str | None = None  # what is unusual about the answers, if anything
+    error: str | None = None  # why it failed
 
     @property
     def key(self) -> Key:

@@ -34,13 +34,7 @@ class Cause:
 def causes(
     window: ServedCounts, reference: Reference, findings: Sequence[Finding], notes: Mapping[str, object]
 ) -> list[Cause]:
-    """Explanations of the alarms, the likeliest first; empty where nothing alarms.
-
-    Parameters
-    ----------
-    window, reference
-    findings, notes : of `findings.compare`
-    """
+    """Explanations of the alarms, of which `drift_tests.compare` tells, the likeliest first; empty where nothing alarms."""
     alarms = [one for one in findings if one.is_alarming]
     moved = [one for one in alarms if one.kind == "family"]
     swapped = _swapped(window, reference, moved, alarms)

@@ -61,16 +61,10 @@ class Watched:
 
     Families are those of a network, or of an ensemble's joint member; columns of other models have no parents.
 
-    Attributes
-    ----------
-    schema : Schema
-        By which served rows are encoded.
-    codes : Schema
-        By which they are counted: the joint member's, or the same.
-    member : LookupModel or None
-        The network whose families are counted.
-    parents : tuple of tuple of int
-        Of each attribute, cut to `MAX_CELLS`.
+    `schema`: by which served rows are encoded.
+    `codes`: by which they are counted: the joint member's, or the same.
+    `member`: the network whose families are counted.
+    `parents`: of each attribute, cut to `MAX_CELLS`.
     """
 
     def __init__(self, model: Model) -> None:

@@ -18,14 +18,8 @@ def class_mix(window: ServedCounts, reference: Reference) -> Floats | None:
     Needs no labels and no predictions. It is an estimate, and one of the classes' shares only as long as the attributes
     given the class are as before.
 
-    Parameters
-    ----------
-    reference : Reference
-        With counts for each class.
-
-    Returns
-    -------
-    (n_classes,) float64, or None if the reference does not know the classes
+    `reference`: with counts for each class.
+    Returns (n_classes,) float64, or None if the reference does not know the classes.
 
     References
     ----------

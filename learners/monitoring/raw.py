@@ -135,21 +135,12 @@ def status_counts(
 ) -> Integers:
     """How many rows have a value of each status, beside what their codes say.
 
-    Parameters
-    ----------
-    x : (n_attributes, n_rows) codes
-    attributes : sequence of Attribute
-        Whose codes they are.
-    rows : (m,) int64
-        The rows to look at, ascending.
-    compared : (l,) int64, optional
-        The rows whose numbers are compared with those of training; all unless given.
-    encoder : BatchEncoder, optional
-        Of these attributes: it compares the numbers of a whole batch at once.
-
-    Returns
-    -------
-    (n_attributes, len(STATUSES)) int64
+    `x`, (n_attributes, n_rows) codes.
+    `attributes`: whose codes they are.
+    `rows`, (m,) int64: the rows to look at, ascending.
+    `compared`, (l,) int64: the rows whose numbers are compared with those of training; all unless given.
+    `encoder`: of these attributes: it compares the numbers of a whole batch at once.
+    Returns (n_attributes, len(STATUSES)) int64.
     """
     found = np.zeros((len(attributes), len(STATUSES)), np.int64)
     compared = rows if compared is None else compared

@@ -46,14 +46,8 @@ class Reference:
 def training_reference(watched: Watched, scored: ServedCounts | None = None) -> Reference | None:
     """The counts of training, exact, from a network's context trees.
 
-    Parameters
-    ----------
-    scored : ServedCounts, optional
-        Of rows that were kept back from training, for what training itself does not count.
-
-    Returns
-    -------
-    Reference, or None if the model keeps no counts of attributes and nothing was scored
+    `scored`: of rows that were kept back from training, for what training itself does not count.
+    Returns Reference, or None if the model keeps no counts of attributes and nothing was scored.
     """
     if watched.member is None or not watched.member.trees:
         return None if scored is None or not scored.n_rows else served_reference("rows kept back", scored)

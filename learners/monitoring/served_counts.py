@@ -14,7 +14,7 @@ from learners.models.model import blocks_of
 from learners.monitoring import kernels
 from learners.monitoring.count_layout import REPEAT_CELLS, STATUSES, ColumnGroup, Watched
 from learners.monitoring.raw import BatchRows, RawRows, status_counts
-from learners.passes.statistic import Sum
+from learners.passes.statistic import Statistic
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode, encoder_of
 
@@ -30,7 +30,7 @@ class ServedRows(NamedTuple):
     raw: RawRows | None  # as they came; without them nothing is known of statuses
 
 
-class ServedCounts(Sum):
+class ServedCounts(Statistic):
     """What was served, as one vector of whole numbers.
 
     Codes in their contexts, statuses, predicted class by confidence, surprise, and how often rows repeat. Real numbers
@@ -42,7 +42,6 @@ class ServedCounts(Sum):
     """
 
     stage = "counting rows"
-    schema = None
 
     def __init__(self, watched: Watched, predict_one_in: int = 1, present: Sequence[str] | None = None) -> None:
         self.watched, self.predict_one_in, self.present = watched, predict_one_in, present

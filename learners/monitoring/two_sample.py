@@ -17,25 +17,13 @@ from learners.monitoring.kernels import g_of_tables, take_bursts
 
 
 class Comparison(NamedTuple):
-    """What a test found.
+    """What a test found."""
 
-    Attributes
-    ----------
-    p_value : float
-        1 where there is nothing to compare.
-    nats : float
-        Kullback-Leibler divergence of the window from the reference, less what chance alone gives.
-    degrees : int
-        Of freedom.
-    n_rows : int
-        Of the window that could be compared.
-    """
-
-    p_value: float
-    nats: float
+    p_value: float  # 1 where there is nothing to compare
+    nats: float  # Kullback-Leibler divergence of the window from the reference, less what chance alone gives
     g: float
-    degrees: int
-    n_rows: int
+    degrees: int  # of freedom
+    n_rows: int  # of the window that could be compared
 
 
 NOTHING = Comparison(1.0, 0.0, 0.0, 0, 0)
@@ -60,14 +48,9 @@ def compare_tables(window: Integers, reference: Integers, repeats: Repeats = IND
     Values that are too rare for an expected count of five in both samples share one cell in their context; a context in
     which fewer than two cells remain is left out.
 
-    Parameters
-    ----------
-    window, reference : (n_contexts, n_values) int64
-
-    Returns
-    -------
-    Comparison
-        Its `nats` is the sum over contexts of (share of rows) times ((G - degrees) / 2 / effective rows).
+    `window`, `reference`, (n_contexts, n_values) int64.
+    Returns Comparison: its `nats` is the sum over contexts of (share of rows) times ((G - degrees) / 2 / effective
+    rows).
 
     References
     ----------

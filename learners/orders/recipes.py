@@ -27,13 +27,12 @@ from learners.orders.scores.bge import BGe, Standard
 from learners.orders.scores.candidates import all_candidates, greedy_candidates
 from learners.orders.scores.priors import StructurePrior, with_prior
 from learners.orders.screening import screened
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.passes.memory import memory_limit
 from learners.schema import Attribute, Kept, Overrides, Schema
-from learners.schema.discretise import Histogram
-from learners.schema.inference.binned_schema import quantile_cut_points
-from learners.schema.inference.summaries import ColumnSummaries
+from learners.schema.discretise import Histogram, quantile_cut_points
 
 # Beyond this the lattice of all orders takes minutes, whatever memory there is.
 MOST_EXACT = 24

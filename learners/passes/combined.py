@@ -7,7 +7,7 @@ from typing import Generic, TypeVar, cast
 
 import pyarrow as pa
 
-from learners.passes.statistic import Checked, Statistic, Sum
+from learners.passes.statistic import Statistic
 from learners.schema import Chunk
 
 S = TypeVar("S", bound=Statistic)
@@ -15,13 +15,21 @@ A = TypeVar("A", bound=Statistic)
 B = TypeVar("B", bound=Statistic)
 
 
-class Together(Sum, Generic[A, B]):
+class Together(Statistic, Generic[A, B]):
     """A pair of statistics of the same schema as one statistic."""
 
     def __init__(self, first: A, second: B) -> None:
-        self.first, self.second = first, second
-        self.schema, self.stage = first.schema, first.stage
-        self.can_subtract = first.can_subtract and second.can_subtract
+        self.first, self.second, self.schema = first, second, first.schema
+
+    @property
+    def stage(self) -> str:
+        """What the pass does, in words."""
+        return self.first.stage
+
+    @property
+    def can_subtract(self) -> bool:
+        """Whether both can."""
+        return self.first.can_subtract and self.second.can_subtract
 
     @property
     def spec(self) -> Mapping[str, object]:
@@ -44,9 +52,8 @@ class Together(Sum, Generic[A, B]):
 
     def check(self) -> None:
         """Check the counts of both. Raises InvalidCounts."""
-        for part in (self.first, self.second):
-            if isinstance(part, Checked):
-                part.check()
+        self.first.check()
+        self.second.check()
 
     def _combine(self, other: Together[A, B], sign: int) -> None:
         if sign > 0:

@@ -18,7 +18,7 @@ from learners.errors import EmptyData, InvalidBuffers, InvalidParameter, SchemaE
 from learners.kernels.arrays import Integers
 from learners.passes.row_weights import add_weighted
 from learners.passes.sources.source import Fragment, Source
-from learners.passes.statistic import Checked, ColumnWise, Statistic
+from learners.passes.statistic import ColumnWise, Statistic
 from learners.schema.encoding.encode import Encoder
 from learners.schema.inference.column_summary import nothing_of
 from learners.schema.overrides import MOST_WEIGHT
@@ -216,8 +216,7 @@ def collect(
     whole = saved.statistic if saved.done else parts.pop(0)
     for part in parts:
         whole.merge(part)
-    if isinstance(whole, Checked):
-        whole.check()
+    whole.check()
     report()
     return whole
 

@@ -27,7 +27,7 @@ from learners.passes.reuse import Account, Recall
 from learners.passes.rows import Rows
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
-from learners.passes.statistic import Ordered, Statistic
+from learners.passes.statistic import Statistic
 from learners.passes.stored_statistics import Store, Supply
 from learners.schema import Schema
 
@@ -183,8 +183,8 @@ class _Driver:
         whole, *others = [recall.statistic(request) for recall in self.recalls]
         for other in others:
             whole.merge(other)
-        if isinstance(whole, Ordered):  # stored statistics may have met the columns in another order
-            whole.order_columns(self.parts[0].source.arrow_schema.names)
+        # Stored statistics may have met the columns in another order.
+        whole.order_columns(self.parts[0].source.arrow_schema.names)
         return whole
 
     def _later(self, store: Callable[[], object]) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from learners.errors import InvalidCounts
 from learners.passes.combined import Together, leaves_of, with_leaves
 from learners.passes.sources.source import Source
-from learners.passes.statistic import Derivable, Divisible, Recodable, Sampled, Statistic
+from learners.passes.statistic import CodeStatistic, Divisible, Statistic
 from learners.passes.stored_statistics import Entry, Files, Plan, Store, Supply, best_plan, statistic_key
 from learners.schema import Schema
 from learners.schema.schema_growth import code_maps
@@ -103,7 +103,7 @@ class Recall:
                 _subtract(group, self._read(group.part, entry))
         self._finish_bases(groups)
         self._pass_over(groups, lambda group: group.plan.read, subtracts=False)
-        scarce = [g for g in groups if isinstance(g.whole, Sampled) and not g.whole.is_sufficient]
+        scarce = [group for group in groups if not group.whole.is_sufficient]
         self._start_again(scarce)
         self._pass_over(scarce, lambda group: group.plan.read, subtracts=False)
 
@@ -163,10 +163,10 @@ class Recall:
         if table is None:
             raise _Lost(entry.key)
         empty = part.empty()
-        if isinstance(part, Recodable) and entry.schema is not None and entry.schema != _json_of(part):
+        if isinstance(part, CodeStatistic) and entry.schema is not None and entry.schema != part.schema.to_json():
             empty = part.under(Schema.from_json(entry.schema))
         try:
-            return empty.from_stored(table, entry.spec) if isinstance(empty, Derivable) else empty.from_arrow(table)
+            return empty.from_stored(table, entry.spec)
         except InvalidCounts:  # stored before counts were checked
             raise _Lost(entry.key) from None
 
@@ -198,13 +198,13 @@ class _Lost(Exception):
 
 def _is_readable(leaf: Statistic, entry: Entry) -> bool:
     """Whether an entry holds (families of) the statistic, by a schema that determines its counts."""
-    if entry.spec != leaf.spec and not (isinstance(leaf, Derivable) and leaf.can_read(entry.spec)):
+    if not leaf.can_read(entry.spec):
         return False
     if leaf.schema is None or entry.schema is None:
         return leaf.schema is entry.schema
     if entry.schema == leaf.schema.to_json():
         return True
-    return isinstance(leaf, Recodable) and code_maps(Schema.from_json(entry.schema), leaf.schema) is not None
+    return isinstance(leaf, CodeStatistic) and code_maps(Schema.from_json(entry.schema), leaf.schema) is not None
 
 
 def _json_of(statistic: Statistic) -> str | None:
@@ -216,7 +216,7 @@ def _recoded(statistic: Statistic, schema: Schema | None) -> Statistic | None:
     if schema is None or statistic.schema is None or statistic.schema == schema:
         return statistic
     maps = code_maps(statistic.schema, schema)
-    return statistic.recoded(schema, maps) if isinstance(statistic, Recodable) and maps is not None else None
+    return statistic.recoded(schema, maps) if isinstance(statistic, CodeStatistic) and maps is not None else None
 
 
 def _subtract(group: _Group, part: Statistic) -> None:

@@ -149,13 +149,8 @@ def add_weighted(statistic: Statistic, rows: Chunk | pa.RecordBatch, weights: In
         part = doubled
         has_digit = (weights >> digit) & 1 == 1
         if has_digit.any():
-            part.update(_chosen(rows, has_digit))
+            part.update(rows.rows(has_digit) if isinstance(rows, Chunk) else rows.filter(pa.array(has_digit)))
     statistic.merge(part)
-
-
-def _chosen(rows: Chunk | pa.RecordBatch, mask: Mask) -> Chunk:
-    """Some rows; a statistic without a schema takes batches where its protocol says chunks."""
-    return rows.rows(mask) if isinstance(rows, Chunk) else cast("Chunk", rows.filter(pa.array(mask)))
 
 
 def repeated(weights: Integers) -> Iterator[Integers]:

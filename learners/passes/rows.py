@@ -20,17 +20,10 @@ from learners.schema.encoding.encode import Encoder, encode
 class Rows:
     """All rows of some sources, encoded; every iteration reads them again, in the same order.
 
-    Parameters
-    ----------
-    cluster : Cluster, optional
-        Whose workers may read the rows instead.
-    checkpoints : Checkpoints, optional
-        Where a computation over the rows may keep what it has so far, for a run that was killed and starts again.
-
-    Attributes
-    ----------
-    n_rows : int
-        At most; a filtered source has fewer.
+    `cluster`: whose workers may read the rows instead.
+    `checkpoints`: where a computation over the rows may keep what it has so far, for a run that was killed and starts
+    again.
+    `n_rows`: at most; a filtered source has fewer.
     """
 
     def __init__(
@@ -67,10 +60,7 @@ class Rows:
     def with_unseen(self) -> Iterator[Chunk]:
         """As iterating, but values outside the domains get the unseen code instead of being refused.
 
-        Raises
-        ------
-        SourceError, SchemaError, UnknownColumn
-            Also of a class that the schema does not know.
+        Raises SourceError, UnknownColumn or SchemaError, also of a class that the schema does not know.
         """
         for batch, weights, where in self._batches():
             try:

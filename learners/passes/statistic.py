@@ -4,77 +4,53 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
 from learners.errors import StatisticMismatch
-from learners.schema import Chunk, Schema
+from learners.schema import Schema
 from learners.schema.schema_growth import CodeMaps
 
 Family = TypeVar("Family")
 
 
-@runtime_checkable
-class Statistic(Protocol):
+class Statistic(ABC):
     """A commutative monoid over rows: chunks may come in any order and partition, the result is the same bit for bit.
 
-    `merge`, `subtract` and `update` change the statistic in place, so a pass allocates one per thread. `from_arrow` is
-    called on an empty statistic of the same specification.
+    `merge`, `subtract` and `update` change the statistic in place, so a pass allocates one per thread. What only some can do
+    has a default here: that of one that cannot.
     """
 
-    @property
-    def schema(self) -> Schema | None:
-        """By which rows are encoded; None for a statistic of raw columns."""
+    schema: Schema | None = None  # by which rows are encoded; None for a statistic of raw columns
 
     @property
+    @abstractmethod
     def stage(self) -> str:
         """What the pass does, in words, for progress reports."""
 
     @property
+    @abstractmethod
     def spec(self) -> Mapping[str, object]:
         """What is collected, as JSON can hold it: with the schema and the files, the identity of the stored result."""
 
     @property
     def columns(self) -> Sequence[str] | None:
         """Columns to read; None for all."""
+        return None if self.schema is None else self.schema.columns
 
     @property
     def can_subtract(self) -> bool:
         """Whether `subtract` works."""
+        return True
 
+    @abstractmethod
     def empty(self) -> Self:
         """The neutral element."""
 
-    def update(self, rows: Chunk) -> None:
-        """Add rows. A statistic without a schema gets record batches instead of chunks."""
-
-    def merge(self, other: Self) -> None:
-        """Add the rows of another statistic of the same specification."""
-
-    def subtract(self, other: Self) -> None:
-        """Take away rows that were added before.
-
-        Raises StatisticMismatch if the other is of another specification, or this statistic cannot subtract.
-        """
-
-    def to_arrow(self) -> pa.Table:
-        """As a table."""
-
-    def from_arrow(self, table: pa.Table) -> Self:
-        """Read what `to_arrow` wrote."""
-
-
-class Sum(ABC):
-    """Base of statistics that add and subtract: what all of them have in common."""
-
-    can_subtract = True
-    schema: Schema | None
-
-    @property
     @abstractmethod
-    def spec(self) -> Mapping[str, object]:
-        """What is collected, see `Statistic`."""
+    def update(self, rows: Any) -> None:
+        """Add rows: a chunk, or without a schema a record batch."""
 
     def merge(self, other: Self) -> None:
         """Add the rows of another; a `StatisticMismatch` changes nothing."""
@@ -84,6 +60,8 @@ class Sum(ABC):
     def subtract(self, other: Self) -> None:
         """Take away rows that were added before; a `StatisticMismatch` changes nothing."""
         self._require_same(other)
+        if not self.can_subtract:
+            raise StatisticMismatch(f"{type(self).__name__} cannot be subtracted.")
         self._combine(other, -1)
 
     def _require_same(self, other: Self) -> None:
@@ -94,50 +72,56 @@ class Sum(ABC):
     def _combine(self, other: Self, sign: int) -> None:
         """Add (1) or take away (-1) the rows of another of the same specification."""
 
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """As a table."""
 
-class CodeStatistic(Sum):
-    """Base of such statistics of codes."""
+    @abstractmethod
+    def from_arrow(self, table: pa.Table) -> Self:
+        """Read what `to_arrow` wrote; asked of an empty statistic of the same specification."""
+
+    def can_read(self, spec: Mapping[str, object]) -> bool:
+        """Whether `from_stored` reads (families of) this statistic from what has that specification, which may hold more."""
+        return spec == self.spec
+
+    def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> Self:
+        """The statistic from what `to_arrow` of one with that specification wrote."""
+        del spec
+        return self.from_arrow(table)
+
+    def check(self) -> None:  # noqa: B027 — most count nothing that could be wrong
+        """Refuse negative counts, and tables that do not sum to the rows of each class. Raises InvalidCounts."""
+
+    def order_columns(self, names: Sequence[str]) -> None:  # noqa: B027 — most know no columns by name
+        """Bring what is collected of columns into this order, that of the data whatever the order of the parts."""
+
+    @property
+    def is_sufficient(self) -> bool:
+        """Whether enough rows are known for what is asked: where rows are forgotten, subtracting may leave too few."""
+        return True
+
+
+class CodeStatistic(Statistic):
+    """Base of statistics of codes: a refresh keeps one when the domains have grown, if it can be brought under their schema."""
 
     schema: Schema
 
-    @property
-    def columns(self) -> Sequence[str] | None:
-        """Columns to read."""
-        return self.schema.columns
-
     @abstractmethod
     def under(self, schema: Schema) -> Self:
-        """No rows, by another schema."""
+        """The same specification without rows, by another schema."""
 
     def empty(self) -> Self:
         """No rows."""
         return self.under(self.schema)
 
-
-@runtime_checkable
-class Recodable(Statistic, Protocol):
-    """A statistic that can be brought under another schema: a refresh keeps it when the domains have grown."""
-
-    def under(self, schema: Schema) -> Self:
-        """The same specification without rows, by another schema."""
-
     def recoded(self, schema: Schema, maps: CodeMaps) -> Self | None:
         """The same rows by another schema; None if the statistic does not determine it."""
+        del schema, maps
+        return None
 
 
 @runtime_checkable
-class Derivable(Statistic, Protocol):
-    """A statistic that can be read from what is stored of another specification, which holds more."""
-
-    def can_read(self, spec: Mapping[str, object]) -> bool:
-        """Whether `from_stored` reads (families of) this statistic from what has that specification."""
-
-    def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> Self:
-        """The statistic from what `to_arrow` of one with that specification wrote."""
-
-
-@runtime_checkable
-class Divisible(Derivable, Protocol[Family]):
+class Divisible(Protocol[Family]):
     """A statistic of several families, each of which may be stored, found and counted on its own."""
 
     @property
@@ -169,7 +153,7 @@ class Gathering(Protocol):
 
 
 @runtime_checkable
-class ColumnWise(Statistic, Protocol):
+class ColumnWise(Protocol):
     """A statistic of raw columns that needs no two columns of a row at once: much less of a wide table is in memory."""
 
     @property
@@ -178,28 +162,3 @@ class ColumnWise(Statistic, Protocol):
 
     def gathering(self, n_rows: int) -> Gathering:
         """Where the columns of at most so many rows are collected."""
-
-
-@runtime_checkable
-class Checked(Statistic, Protocol):
-    """A statistic that can tell whether its counts are those of any rows."""
-
-    def check(self) -> None:
-        """Refuse negative counts, and tables that do not sum to the rows of each class. Raises InvalidCounts."""
-
-
-@runtime_checkable
-class Ordered(Statistic, Protocol):
-    """A statistic of columns, whose order is that of the data whatever the order of its parts."""
-
-    def order_columns(self, names: Sequence[str]) -> None:
-        """Bring the columns into this order."""
-
-
-@runtime_checkable
-class Sampled(Statistic, Protocol):
-    """A statistic that forgets rows, so that subtracting may leave too few."""
-
-    @property
-    def is_sufficient(self) -> bool:
-        """Whether enough rows are known for what is asked of it."""

@@ -92,17 +92,9 @@ def statistic_key(spec: Mapping[str, object], schema_fingerprint: str | None, fi
 class Supply:
     """The files to learn from, and those that only serve to subtract their rows.
 
-    Parameters
-    ----------
-    source : Source
-        The rows to learn from.
-    selection : Selection, optional
-        By which they were chosen; it knows the rows that were not.
-
-    Attributes
-    ----------
-    wanted, gone : mapping
-        Identity of each file -> (source, position there, rows).
+    `source`: the rows to learn from.
+    `selection`: by which they were chosen; it knows the rows that were not.
+    `wanted`, `gone`: identity of each file -> (source, position there, rows).
     """
 
     def __init__(self, source: Source, selection: Selection | None = None) -> None:

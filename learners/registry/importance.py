@@ -26,22 +26,10 @@ def importances(model: Model, names: Sequence[str]) -> Floats:
     network are known; what few rows would show by chance is taken off. An ensemble is read by its joint member. Averaged trees and
     circuits tell I(X_i; Y), circuits over `N_DRAWS` rows that they draw themselves; boosted trees the gain of their splits.
 
-    Parameters
-    ----------
-    model : Model
-        A classifier.
-    names : sequence of str
-        The columns asked about.
-
-    Returns
-    -------
-    (len(names),) float64
-        They sum to 1; all 0 where nothing tells anything.
-
-    Raises
-    ------
-    NoImportances
-        If the model has no classes, or is of another kind.
+    `model`: a classifier.
+    `names`: the columns asked about.
+    Returns (len(names),) float64: they sum to 1; all 0 where nothing tells anything.
+    Raises NoImportances if the model has no classes, or is of another kind.
 
     References
     ----------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from learners.schema.inference.summaries import NEARLY_CONSTANT, NO_CUT
+from learners.schema.inference.column_summary import NEARLY_CONSTANT, NO_CUT
 from learners.schema.overrides import DROPPED, SCREENED, WEIGHT
 from learners.schema.schema import Attribute, Schema
 

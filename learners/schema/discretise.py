@@ -125,15 +125,8 @@ class Histogram:
 def mdl_cut_points(histogram: Histogram) -> tuple[float, ...]:
     """Cut points of minimum description length.
 
-    Parameters
-    ----------
-    histogram : Histogram
-        Class counts of the values.
-
-    Returns
-    -------
-    tuple of float, ascending
-        Empty if no cut is accepted.
+    `histogram`: class counts of the values.
+    Returns tuple of float, ascending: empty if no cut is accepted.
 
     References
     ----------
@@ -156,6 +149,13 @@ def equal_frequency_cut_points(histogram: Histogram, n_bins: int) -> tuple[float
     ranks = below[-1] * np.arange(1, n_bins) / n_bins
     chosen = np.unique(np.searchsorted(below, ranks))
     return _finite(histogram.thresholds()[chosen[chosen < histogram.keys.size - 1]])
+
+
+def quantile_cut_points(histogram: Histogram, max_bin: int) -> tuple[float, ...]:
+    """At most max_bin - 1 cut points: between all values if they are few, else at equal frequencies."""
+    if histogram.keys.size > max_bin:
+        return equal_frequency_cut_points(histogram, max_bin)
+    return tuple(dict.fromkeys(_finite(histogram.thresholds())))
 
 
 def quantiles_of(histogram: Histogram, n_steps: int = 32) -> tuple[float, ...]:

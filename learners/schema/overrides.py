@@ -23,35 +23,19 @@ ALL = "*"  # in place of a column's name: how the values of all columns are writ
 
 @dataclass(frozen=True)
 class ColumnOverride:
-    """What a user says of a column; None leaves the decision to the data.
+    """What a user says of a column; None leaves the decision to the data."""
 
-    Parameters
-    ----------
-    kind : "nominal", "numeric" or None
-    drop : bool
-        Leave the column out.
-    order : tuple or None
-        The values of a nominal column in code order.
-    cuts : tuple of float or None
-        The cut points of a numeric column, strictly ascending.
-    distribution : one of DISTRIBUTIONS, "intervals" or None
-        How a circuit models a numeric column; classifiers see its intervals.
-    reading : Reading or None
-        How its values are written in text files: the fields `FIELDS` of a mapping.
-    null_class : str, int or None
-        Of the target: "drop" leaves rows without a class out, anything else is their class.
-    weight : True, float, tuple of pairs or None
-        The column says how often each row counts: True for whole numbers; a number by which they are multiplied and rounded; or
-        (value in words, how often rows with it count), once for all others.
-    """
-
-    kind: Kind | None = None
-    drop: bool = False
-    order: tuple[Value, ...] | None = None
-    cuts: tuple[float, ...] | None = None
+    kind: Kind | None = None  # "nominal", "numeric" or None
+    drop: bool = False  # leave the column out
+    order: tuple[Value, ...] | None = None  # the values of a nominal column in code order
+    cuts: tuple[float, ...] | None = None  # the cut points of a numeric column, strictly ascending
+    # One of DISTRIBUTIONS, "intervals" or None: how a circuit models a numeric column; classifiers see its intervals.
     distribution: Distribution | Literal["intervals"] | None = None
-    reading: Reading | None = None
+    reading: Reading | None = None  # how its values are written in text files: the fields `FIELDS` of a mapping
+    # Of the target: "drop" leaves rows without a class out, anything else is their class.
     null_class: str | int | None = None
+    # The column says how often each row counts: True for whole numbers; a number by which they are multiplied and
+    # rounded; or (value in words, how often rows with it count), once for all others.
     weight: bool | float | tuple[tuple[str, int], ...] | None = None
 
     @property

@@ -29,35 +29,18 @@ ISO_TEXT = rf"^\d{{4}}-\d\d-\d\d([T ]{CLOCK}(Z|[+-]\d\d:?\d\d)?)?$"
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a user says of files, most of it of CSV; the fields are those of `columns["*"]`.
+    """What a user says of files, most of it of CSV; the fields are those of `columns["*"]`."""
 
-    Parameters
-    ----------
-    delimiter : str
-        Between values; empty: it is found in the first rows.
-    quote : str
-        Around values; empty: quotes are characters as others.
-    escape : str
-        Before a quote within quotes, as Spark and MySQL write it; empty: a quote is doubled.
-    encoding : str
-        Name of the encoding; empty: UTF-8, or what a byte order mark says.
-    header : int
-        Line of the file that holds the names; 0: there is none, and columns are called column_1, column_2, …
-    comment : str
-        Lines that begin with it are left out; empty: there are none.
-    names : "" or "unique"
-        "unique": repeated names get a number, and empty ones that of their column.
-    columns_of : "", "union", "intersection" or "first"
-        Of files of any format whose columns differ: those of any file count, those of all, or those of the first.
-    """
-
-    delimiter: str = ""
-    quote: str = '"'
-    escape: str = ""
-    encoding: str = ""
+    delimiter: str = ""  # between values; empty: it is found in the first rows
+    quote: str = '"'  # around values; empty: quotes are characters as others
+    escape: str = ""  # before a quote within quotes, as Spark and MySQL write it; empty: a quote is doubled
+    encoding: str = ""  # name of the encoding; empty: UTF-8, or what a byte order mark says
+    # Line of the file that holds the names; 0: there is none, and columns are called column_1, column_2, …
     header: int = 1
-    comment: str = ""
+    comment: str = ""  # lines that begin with it are left out; empty: there are none
+    # "unique": repeated names get a number, and empty ones that of their column.
     names: Literal["", "unique"] = ""
+    # Of files of any format whose columns differ: those of any file count, those of all, or those of the first.
     columns_of: Literal["", "union", "intersection", "first"] = ""
 
     @classmethod
@@ -120,46 +103,26 @@ OF_DIALECT: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 @dataclass(frozen=True)
 class Reading:
-    """Marks of missing values, the marks within numbers, and the form of dates; of text files only.
+    """Marks of missing values, the marks within numbers, and the form of dates; of text files only."""
 
-    Parameters
-    ----------
-    missing : tuple of str
-        Texts that stand for a missing value, beside those that always do (empty, NA, NULL and their like).
-    decimal : str
-        Between whole and fraction: "." or ",".
-    thousands : str
-        Between groups of three digits; empty for none.
-    unit : str
-        Before or after numbers, such as "%" or "$"; it is cut off.
-    negative : str
-        Beside "-": "()" around negative numbers, or U+2212 before them.
-    date_format : str
-        How dates and times of day are written, as `datetime.strptime` has it; "iso": with and without a zone, which is UTC then.
-    expected : "text", "number", "digits", "time" or None
-        What the model that reads the rows has learned: numbers or times that it cannot do without, or whole numbers as nominal
-        values or classes. No part of what a user says, as are the following.
-    words : tuple of str
-        Texts such as "NA" that the model has learned as values.
-    nulls : tuple of str
-        Texts that stand for a missing value, exactly as they are.
-    dialect : Dialect or None
-        How the files are written; said of all columns together.
-    is_dropped : bool
-        Whether the column is left out, so that files may lack it.
-    """
-
+    # Texts that stand for a missing value, beside those that always do (empty, NA, NULL and their like).
     missing: tuple[str, ...] = ()
-    decimal: str = "."
-    thousands: str = ""
-    unit: str = ""
-    negative: str = ""
+    decimal: str = "."  # between whole and fraction: "." or ","
+    thousands: str = ""  # between groups of three digits; empty for none
+    unit: str = ""  # before or after numbers, such as "%" or "$"; it is cut off
+    negative: str = ""  # beside "-": "()" around negative numbers, or U+2212 before them
+    # How dates and times of day are written, as `datetime.strptime` has it; "iso": with and without a zone, which is
+    # UTC then.
     date_format: str = ""
+    # "text", "number", "digits", "time" or None: what the model that reads the rows has learned: numbers or times that
+    # it cannot do without, or whole numbers as nominal values or classes. No part of what a user says, as are the
+    # following.
     expected: Expected = field(default=None, compare=False)
-    words: tuple[str, ...] = field(default=(), compare=False)
-    nulls: tuple[str, ...] = ()
+    words: tuple[str, ...] = field(default=(), compare=False)  # texts such as "NA" that the model has learned as values
+    nulls: tuple[str, ...] = ()  # texts that stand for a missing value, exactly as they are
+    # How the files are written; said of all columns together.
     dialect: Dialect | None = field(default=None, compare=False)
-    is_dropped: bool = field(default=False, compare=False)
+    is_dropped: bool = field(default=False, compare=False)  # whether the column is left out, so that files may lack it
 
     @classmethod
     def of(cls, column: str, entry: Mapping[str, object]) -> Reading | None:

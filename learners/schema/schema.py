@@ -36,43 +36,26 @@ class Attribute:
     Codes run from 0 to `n_values` - 1: first missing (code 0, only where it occurs), then the values of a nominal
     attribute or the intervals of a numeric one, last the folded rare values (only where there are any). The code
     `n_values` stands for a value that training never saw and for a column that is absent.
-
-    Parameters
-    ----------
-    kind : "nominal" or "numeric"
-    values : tuple
-        Values of a nominal attribute in code order, without missing and folded ones.
-    cuts : tuple of float
-        Ascending; interval j of a numeric attribute holds cuts[j - 1] < x <= cuts[j].
-    has_missing : bool
-        Whether null or NaN occurred in training.
-    arrow_type : str
-        Type of the column in training.
-    n_folded : int
-        How many rare values share the last code.
-    distribution : one of DISTRIBUTIONS, or None
-        Of the numbers of a numeric attribute that the model sees as they are, beside their codes. Those in `MASSES` are
-        probabilities, the others densities. "rounded" ones are over the cells of the grid on which the column is recorded.
-    groupings : tuple of tuple of int
-        Coarser cut points of a numeric attribute, each as ascending positions in `cuts`; the members of an ensemble read
-        the attribute by them (`learners.schema.encoding.views`).
-    quantiles : tuple of float
-        Of a numeric column in training: the least value, evenly spaced quantiles, the greatest; for those who watch what
-        is served. No part of what the codes mean, so schemas that differ in nothing else are equal.
-    reading : Reading or None
-        How its values are written in text files; no part of what the codes mean, either.
     """
 
     name: str
-    kind: Kind
-    values: tuple[Value, ...] = ()
-    cuts: tuple[float, ...] = ()
-    has_missing: bool = False
-    arrow_type: str = "string"
-    n_folded: int = 0
+    kind: Kind  # "nominal" or "numeric"
+    values: tuple[Value, ...] = ()  # values of a nominal attribute in code order, without missing and folded ones
+    cuts: tuple[float, ...] = ()  # ascending; interval j of a numeric attribute holds cuts[j - 1] < x <= cuts[j]
+    has_missing: bool = False  # whether null or NaN occurred in training
+    arrow_type: str = "string"  # type of the column in training
+    n_folded: int = 0  # how many rare values share the last code
+    # One of DISTRIBUTIONS, or None: of the numbers of a numeric attribute that the model sees as they are, beside their
+    # codes. Those in `MASSES` are probabilities, the others densities. "rounded" ones are over the cells of the grid on
+    # which the column is recorded.
     distribution: Distribution | None = None
+    # Coarser cut points of a numeric attribute, each as ascending positions in `cuts`; the members of an ensemble read
+    # the attribute by them (`learners.schema.encoding.views`).
     groupings: tuple[tuple[int, ...], ...] = ()
+    # Of a numeric column in training: the least value, evenly spaced quantiles, the greatest; for those who watch what
+    # is served. No part of what the codes mean, so schemas that differ in nothing else are equal.
     quantiles: tuple[float, ...] = field(default=(), compare=False)
+    # How its values are written in text files; no part of what the codes mean, either.
     reading: Reading | None = field(default=None, compare=False)
 
     @cached_property

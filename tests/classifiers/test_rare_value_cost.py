@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.rare_value_cost import folding_costs
+from learners.classifiers.table_warnings import folding_costs
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes

@@ -16,7 +16,7 @@ import learners
 from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.mixtures.em_statistics import ExpectedMoments
 from learners.circuits.mixtures.row_sample import DrawnNumbers
-from learners.classifiers.estimates.family_trees import each_grown
+from learners.classifiers.estimates.context_tree import each_grown
 from learners.classifiers.selection.loss_tables import measure
 from learners.classifiers.selection.selection import PrefixLosses
 from learners.classifiers.structure import Structure
@@ -29,12 +29,12 @@ from learners.counts.pairs.sparse_pairs import SparsePairs
 from learners.counts.samples.bottom_k_sample import DrawnRows
 from learners.counts.samples.holdout import HoldOut
 from learners.monitoring.served_counts import ServedCounts
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.combined import Together
 from learners.passes.engine import collect
 from learners.passes.sources.source import Source
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.views import Views
-from learners.schema.inference.summaries import ColumnSummaries
 from tests import laws, strategies
 
 FEW = settings(max_examples=20)

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from learners.ensembles.cuts import ensemble_schema, members_in, parent_grouping, value_grouping
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import collect
 from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.views import Views
-from learners.schema.inference.summaries import ColumnSummaries
 
 
 def test_each_member_sees_numbers_by_its_own_cut_points():

@@ -19,6 +19,7 @@ from learners.ensembles.fit import solved_trees
 from learners.ensembles.lookup.levels import Levels
 from learners.ensembles.members import distinct_families, draw_members
 from learners.ensembles.recipes import largest_k
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import collect
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
@@ -27,7 +28,6 @@ from learners.registry.model_kinds import load_model
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.views import Views
-from learners.schema.inference.summaries import ColumnSummaries
 from tests.naive import ensembles as naive
 from tests.naive.counts import family_counts
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.ensembles.cuts import ensemble_schema
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import collect
 from learners.passes.learner import drive
 from learners.passes.sources.row_filter import Selection, window
@@ -17,7 +18,6 @@ from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.schema import Kept
-from learners.schema.inference.summaries import ColumnSummaries
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import OVERRIDES, User, learned, write
 

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from learners import KDB, NB, SKDB, TAN
 from learners.errors import ColumnWarning, InvalidParameter, LearnerError, SchemaError
-from learners.schema.inference.summaries import ColumnSummaries
+from learners.passes.column_summaries import ColumnSummaries
 
 
 @parametrize_with_checks([NB(m=1.0), TAN(m=1.0), KDB(k=2, m=1.0), SKDB(k=2, m=1.0), NB(estimator="hdp-map")])

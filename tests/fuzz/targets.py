@@ -197,8 +197,8 @@ def in_file(suffix: str, read: Callable[[Path], object]) -> Callable[[bytes], No
 def table(path: Path) -> object:
     """What registering a file reads: its footer. Its rows and bounds are read by processes that may end of them."""
     filesystem = pafs.LocalFileSystem()
-    (file,), (content,) = opened_files(filesystem, [str(path)], {})
-    return file, content.arrow_schema
+    (file,) = opened_files(filesystem, [str(path)], {})
+    return file, file.arrow_schema
 
 
 def imported(content: bytes) -> None:

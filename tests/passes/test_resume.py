@@ -16,6 +16,7 @@ import pytest
 
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import Cancelled
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import collect
 from learners.passes.learner import drive
 from learners.passes.reuse import Recall
@@ -23,7 +24,6 @@ from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore, Supply
 from learners.registry import recipes
-from learners.schema.inference.summaries import ColumnSummaries
 from storage.files.checkpoints import CheckpointFile
 from storage.models.compiled import map_compiled
 from tests.passes.test_engine import same

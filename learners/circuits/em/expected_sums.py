@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from learners.errors import StatisticMismatch
 from learners.kernels.arrays import Array
+from learners.passes.statistic import Statistic
 from learners.schema import Chunk, Schema
 
 # Log likelihoods are rounded to multiples of 2^-16 nats.
@@ -22,10 +23,10 @@ PER_NAT = 2.0**16
 
 Model = TypeVar("Model")
 Sums = TypeVar("Sums", bound=NamedTuple)
-Statistic = TypeVar("Statistic", bound="ExpectedSums[Any, Any]")
+S = TypeVar("S", bound="ExpectedSums[Any, Any]")
 
 
-class ExpectedSums(ABC, Generic[Model, Sums]):
+class ExpectedSums(Statistic, Generic[Model, Sums]):
     """Sums over rows by the present parameters of a model.
 
     model: by which is expected.
@@ -34,9 +35,8 @@ class ExpectedSums(ABC, Generic[Model, Sums]):
     columns: to read; by default all.
     """
 
-    stage: str
     kind: str  # "circuit" or "mixture"
-    can_subtract = True
+    columns: Sequence[str] | None = None
 
     def __init__(
         self,
@@ -91,17 +91,9 @@ class ExpectedSums(ABC, Generic[Model, Sums]):
         """No rows, of the same model."""
         return type(self)(self.model, self.schema, self.rows_of, self.columns)
 
-    def merge(self, other: Self) -> None:
-        """Add the rows of another."""
-        self._require_same(other)
+    def _combine(self, other: Self, sign: int) -> None:
         for ours, theirs in zip(self._sums, other._sums, strict=True):
-            np.add(ours, theirs, out=ours)
-
-    def subtract(self, other: Self) -> None:
-        """Take rows away."""
-        self._require_same(other)
-        for ours, theirs in zip(self._sums, other._sums, strict=True):
-            np.subtract(ours, theirs, out=ours)
+            ours[...] += sign * theirs
 
     def to_arrow(self) -> pa.Table:
         """One row of lists."""
@@ -133,12 +125,12 @@ class ExpectedSums(ABC, Generic[Model, Sums]):
             raise StatisticMismatch(f"The {self.stage} are of different {self.kind}s.")
 
 
-def expected_of(empty: Callable[[], Statistic], x: Array, threads: int) -> Statistic:
+def expected_of(empty: Callable[[], S], x: Array, threads: int) -> S:
     """What is expected of rows (n_variables, n_rows); the same on any number of threads."""
     bounds = np.linspace(0, x.shape[1], threads + 1).astype(int).tolist()
     parts = [np.ascontiguousarray(x[:, a:b]) for a, b in pairwise(bounds) if b > a]
 
-    def sums(part: Array) -> Statistic:
+    def sums(part: Array) -> S:
         found = empty()
         found.update(part)
         return found

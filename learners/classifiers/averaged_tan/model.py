@@ -30,20 +30,12 @@ class AveragedTrees:
     Each row and class costs O(n^3) for n attributes, in place of O(n) of a single tree. An attribute that is absent, or whose value
     training never saw, is left out; the trees are as probable as before.
 
-    Parameters
-    ----------
-    schema : Schema
-    class_counts : (c,) int64
-    log_prior : (c,) float64
-        log P(y).
-    alone : (sum of v_i c,) float64
-        log P(x_i | y), tables (v_i, c) in turn.
-    log_weights : (n, n) float64
-        Of the edges, see `TreePosterior`.
-    ratios : (sum of v_i v_j c,) float64
-        Of the pairs i < j in turn.
-    facts : mapping
-        What else is known of the training; JSON can hold it.
+    `class_counts`, (c,) int64.
+    `log_prior`, (c,) float64: log P(y).
+    `alone`, (sum of v_i c,) float64: log P(x_i | y), tables (v_i, c) in turn.
+    `log_weights`, (n, n) float64: of the edges, see `TreePosterior`.
+    `ratios`, (sum of v_i v_j c,) float64: of the pairs i < j in turn.
+    `facts`: what else is known of the training; JSON can hold it.
 
     References
     ----------

@@ -68,17 +68,10 @@ class BoostedModel:
 
     Make one by `BoostedModel.of`; it is immutable.
 
-    Parameters
-    ----------
-    schema : Schema
-    booster : xgboost.Booster
-    serialised : (n_bytes,) uint8
-        The booster in XGBoost's UBJSON format.
-    gains : (n_attributes,) float64
-        Total gain of the splits on each attribute.
-    n_splits : (n_attributes,) int64
-    facts : dict
-        What else is known of the training; JSON can hold it.
+    `serialised`, (n_bytes,) uint8: the booster in XGBoost's UBJSON format.
+    `gains`, (n_attributes,) float64: total gain of the splits on each attribute.
+    `n_splits`, (n_attributes,) int64.
+    `facts`: what else is known of the training; JSON can hold it.
     """
 
     kind: ClassVar[str] = "boosted-trees"

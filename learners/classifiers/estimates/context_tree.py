@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from learners.classifiers.estimates.tree_kernels import first_differences, summed_level
+from learners.counts.families.family_counts import FamilyCounts
 from learners.kernels.arrays import Array, Floats, Integers
+from learners.passes.engine import Advance, unheard
 
 
 class ContextTree(NamedTuple):
@@ -200,3 +202,16 @@ def _joined(parts: Sequence[Array], before: Sequence[int] | None = None) -> Inte
     """Levels one behind the other as int64, each moved by what comes before the level above it."""
     moved = before or [0] * len(parts)
     return np.concatenate([part.astype(np.int64) + first for part, first in zip(parts, moved, strict=False)])
+
+
+def trees_of(families: FamilyCounts, advance: Advance = unheard) -> list[ContextTree]:
+    """The context tree of each family; `advance` is told how many there are so far, and may raise."""
+    return [levels.tree() for levels in each_grown(families, advance)]
+
+
+def each_grown(families: FamilyCounts, advance: Advance = unheard) -> Iterator[Levels]:
+    """The levels of one tree of `trees_of` after the other."""
+    sizes = families.schema.domain_sizes
+    for index, family in enumerate(families.families):
+        advance(index, len(families.families))
+        yield levels_from_paths(list(families.paths(index)), int(sizes[family.attribute]))

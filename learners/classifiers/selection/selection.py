@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from learners.classifiers.selection import selection_kernels as kernels
 from learners.classifiers.selection.loss_tables import Measure
-from learners.errors import EmptyStatistic, StatisticMismatch
+from learners.errors import EmptyStatistic
 from learners.kernels.arrays import Floats, Integers
+from learners.passes.statistic import Statistic
 from learners.schema import Chunk, Schema
 
 LOSSES = ("squared", "zero-one")
@@ -26,19 +27,14 @@ class Selection:
     mean_loss: Floats
 
 
-class PrefixLosses:
+class PrefixLosses(Statistic):
     """Sums of leave-one-out losses for every number of parents and every prefix of the attributes.
 
     Losses are summed in whole multiples of 2^-30, so that they add exactly.
 
-    Parameters
-    ----------
-    schema : Schema
-    measure : Measure
-        Of the structure of kDB with the largest k, from all the rows that the pass will see.
-    class_counts : (n_classes,) int64
-    loss : "squared" or "zero-one"
-        (1 - P(y | x))^2, or whether another class is more probable.
+    `measure`: of the structure of kDB with the largest k, from all the rows that the pass will see.
+    `class_counts`, (n_classes,) int64.
+    `loss`, "squared" or "zero-one": (1 - P(y | x))^2, or whether another class is more probable.
 
     References
     ----------
@@ -46,7 +42,6 @@ class PrefixLosses:
     """
 
     stage = "measuring prefixes"
-    can_subtract = True
 
     def __init__(self, schema: Schema, measure: Measure, class_counts: Integers, loss: str = "squared") -> None:
         self.schema, self.structure, self.mixes = schema, measure.structure, measure.mixes
@@ -71,11 +66,6 @@ class PrefixLosses:
             "counts": self._digest,
         }
 
-    @property
-    def columns(self) -> list[str]:
-        """Columns to read."""
-        return self.schema.columns
-
     def empty(self) -> PrefixLosses:
         """No rows; the tables are shared."""
         fresh = object.__new__(PrefixLosses)
@@ -90,21 +80,7 @@ class PrefixLosses:
         add = kernels.add_two_class_losses if self.class_counts.size == 2 else kernels.add_losses
         add(self._tables, rows.x, rows.y, self.loss == "zero-one", self.losses)
 
-    def merge(self, other: PrefixLosses) -> None:
-        """Add the losses of other rows."""
-        self._combine(other, 1)
-
-    def subtract(self, other: PrefixLosses) -> None:
-        """Take away the losses of rows that were added before."""
-        self._combine(other, -1)
-
     def _combine(self, other: PrefixLosses, sign: int) -> None:
-        if other.losses.shape != self.losses.shape or (other.loss, other.mixes, other.structure) != (
-            self.loss,
-            self.mixes,
-            self.structure,
-        ):
-            raise StatisticMismatch("Losses of different structures cannot be combined.")
         self.n_rows += sign * other.n_rows
         self.losses += sign * other.losses
 

@@ -205,21 +205,9 @@ class FamilyCounts(CodeStatistic):
     def cells(self, index: int) -> tuple[Integers, Integers, Integers, Integers]:
         """The distinct cells of a family that have been counted.
 
-        Parameters
-        ----------
-        index : int
-            Position in `families`.
-
-        Returns
-        -------
-        y : (m,) int64
-            Class codes, ascending.
-        parents : (m, k) int64
-            Codes of the parents.
-        x : (m,) int64
-            Codes of the attribute.
-        counts : (m,) int64
-            Numbers of rows, all positive.
+        `index`: position in `families`.
+        Returns `y`, (m,) int64: class codes, ascending; `parents`, (m, k) int64: codes of the parents; `x`, (m,) int64:
+        codes of the attribute; `counts`, (m,) int64: numbers of rows, all positive.
         """
         ((cells, counts),) = self._checked(index, [self._cells[index].distinct()])
         return *self._codes(index, cells), counts
@@ -235,17 +223,9 @@ class FamilyCounts(CodeStatistic):
     def paths(self, index: int) -> tuple[Codes, Codes, Integers]:
         """What `cells` says, in a third of the memory.
 
-        Parameters
-        ----------
-        index : int
-            Position in `families`.
-
-        Returns
-        -------
-        paths : (m, k + 1) uint16
-            Class codes, and codes of the parents; ascending.
-        x : (m,) uint16
-        counts : (m,) int64
+        `index`: position in `families`.
+        Returns `paths`, (m, k + 1) uint16: class codes, and codes of the parents; ascending; `x`, (m,) uint16;
+        `counts`, (m,) int64.
         """
         parts = [self._paths(index, *run) for run in self.blocks(index)]
         if len(parts) == 1:

@@ -59,9 +59,8 @@ class Viewed(CodeStatistic, Generic[S]):
         self.counts.update(self.views.chunk(rows))
 
     def check(self) -> None:
-        """As of the counts, where these can be checked."""
-        if hasattr(self.counts, "check"):
-            self.counts.check()
+        """As of the counts."""
+        self.counts.check()
 
     def _combine(self, other: Self, sign: int) -> None:
         (self.counts.merge if sign > 0 else self.counts.subtract)(other.counts)

@@ -13,19 +13,11 @@ ROOM = 200_000
 class HoldOut(DrawnRows):
     """A tenth of the rows, drawn from those of least hash.
 
-    Parameters
-    ----------
-    capacity : int
-        Rows to draw at most.
-    room : int
-        Codes that the distinct rows to draw from may have, where these are more than `capacity`; twice as many are kept.
-
-    Attributes
-    ----------
-    n_distinct : int
-        Distinct rows to draw from.
-    limit : int
-        Every row with a hash up to this one is in the sample.
+    `capacity`: rows to draw at most.
+    `room`: codes that the distinct rows to draw from may have, where these are more than `capacity`; twice as many are
+    kept.
+    `n_distinct`: distinct rows to draw from.
+    `limit`: every row with a hash up to this one is in the sample.
     """
 
     stage = "drawing rows"
@@ -48,10 +40,7 @@ class HoldOut(DrawnRows):
         So each occurrence of a sampled row is as likely to be drawn as any other, and of a row that is frequent most stay
         for training.
 
-        Returns
-        -------
-        Chunk
-            In hash order; without rows if there are fewer than 10.
+        Returns a chunk in hash order, without rows if there are fewer than 10.
 
         References
         ----------

@@ -6,11 +6,12 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as slot
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -36,9 +37,37 @@ REFUSALS = (
 BUSY = ("SLOW_DOWN", "SlowDown", "HTTP status 503", "SERVICE_UNAVAILABLE", "THROTTLING")
 
 
+class Bounds(NamedTuple):
+    """The least and the greatest value of a column, which are null where all are, and the number of nulls."""
+
+    least: pa.Scalar
+    greatest: pa.Scalar
+    n_null: int
+
+
+class Content(Protocol):
+    """The columns of one file, and how their rows are read."""
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns."""
+
+    @property
+    def types_sha256(self) -> str:
+        """What beside the bytes of the file decides on the values: types that were found or told. Empty if nothing does."""
+
+    def bounds(self, column: str) -> Bounds | None:
+        """Between which values a column lies, if that is known before the rows are read."""
+
+    def batches(
+        self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a row group, of at most 65,536 at a time; the columns may come in another order."""
+
+
 @dataclass(frozen=True)
 class SourceFile:
-    """A file and what identifies its content.
+    """A file, what identifies its content, and how that is read.
 
     `part` says by which conditions on its rows, if not all are meant. `content_sha256` is of a sample of its bytes, or of all
     of them where somebody has read them; empty where `footer_sha256` is of all of them already. `columns` are those that
@@ -51,9 +80,18 @@ class SourceFile:
     n_rows: int
     row_groups: tuple[int, ...]
     footer_sha256: str
+    content: Content = slot(compare=False, repr=False)
+    kind: str = slot(compare=False, repr=False)  # the format, as `formats.FORMATS` names it
     part: tuple[str, ...] = ()
     content_sha256: str = ""
     columns: tuple[str, ...] = ()
+    # What a user wants to know of columns that were found to be text.
+    hints: Mapping[str, str] = slot(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns."""
+        return self.content.arrow_schema
 
 
 @dataclass(frozen=True)

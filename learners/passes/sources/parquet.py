@@ -6,18 +6,17 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line
-from learners.passes.sources.content import BATCH_ROWS, Bounds
-from learners.passes.sources.file_sets import SourceFile, of_store, type_family
+from learners.passes.sources.content import BATCH_ROWS
+from learners.passes.sources.file_sets import Bounds, SourceFile, of_store, type_family
 from learners.passes.sources.formats import FORMATS, format_of
 
 _MAGIC = b"PAR1"
@@ -35,18 +34,11 @@ class ParquetContent:
     """What the footer of a Parquet file says, and the rows of its row groups."""
 
     metadata: pq.FileMetaData
-    footer: bytes  # the same as it is in the file
-    kind: ClassVar[str] = "Parquet"
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
         """The columns."""
         return self.metadata.schema.to_arrow_schema()
-
-    @property
-    def hints(self) -> Mapping[str, str]:
-        """None: the types are those of whoever wrote the file."""
-        return {}
 
     @property
     def types_sha256(self) -> str:
@@ -57,10 +49,6 @@ class ParquetContent:
     def _text(self) -> list[str]:
         """The columns to read as dictionaries."""
         return [field.name for field in self.arrow_schema if type_family(field.type) == "text"]
-
-    def piece(self, row_group: int) -> str:
-        """A row group in words."""
-        return f"row group {row_group}"
 
     def bounds(self, column: str) -> Bounds | None:
         """Least and greatest value and number of nulls of a column of timestamps or dates.
@@ -167,7 +155,7 @@ def _bytes_of(kind: pa.DataType) -> float:
         return math.inf
 
 
-def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, ParquetContent]:
+def read_footer(filesystem: pafs.FileSystem, path: str) -> SourceFile:
     """What a file's footer says. Raises SourceError if it is no Parquet file, or is damaged."""
     try:
         info = filesystem.get_file_info(path)
@@ -189,9 +177,10 @@ def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[SourceFile, Par
             raise
         raise SourceError(path, of_store(error) or f"cannot be read as Parquet ({one_line(error)}).") from error
     rows = tuple(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))
-    digest = hashlib.sha256(footer).hexdigest()
-    file = SourceFile(path, size, info.mtime_ns, metadata.num_rows, rows, digest, content_sha256=content)
-    return file, ParquetContent(metadata, footer)
+    digest, held = hashlib.sha256(footer).hexdigest(), ParquetContent(metadata)
+    return SourceFile(
+        path, size, info.mtime_ns, metadata.num_rows, rows, digest, held, "Parquet", content_sha256=content
+    )
 
 
 def _cannot_be_backdated(filesystem: pafs.FileSystem, info: pafs.FileInfo) -> bool:

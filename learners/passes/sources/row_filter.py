@@ -89,17 +89,9 @@ class Excess(Condition):
 class Selection:
     """Which rows of which files to learn from.
 
-    Parameters
-    ----------
-    raw : Source
-        All files, with all their rows.
-    conditions : mapping
-        Position of each file to learn from -> the conditions that its rows must fulfil.
-
-    Attributes
-    ----------
-    source : Source
-        The rows to learn from.
+    `raw`: all files, with all their rows.
+    `conditions`: position of each file to learn from -> the conditions that its rows must fulfil.
+    `source`: the rows to learn from.
     """
 
     def __init__(self, raw: Source, conditions: Mapping[int, Sequence[Condition]]) -> None:
@@ -119,14 +111,9 @@ class Selection:
     def divide(self, identity: str) -> tuple[list[str], Source | None] | None:
         """What is wanted of the rows with an identity, and a source of those that are not.
 
-        Returns
-        -------
-        identities : list of str
-            Of wanted files that these rows contain.
-        source : Source or None
-            Of the one file with the rows that are not wanted; None if all are.
-        None
-            If the rows are unknown: of no file here, or not known to contain what is wanted of it.
+        Returns the identities of wanted files that these rows contain, and the source of the one file with the rows that
+        are not wanted, None if all are; or None if the rows are unknown: of no file here, or not known to contain what is
+        wanted of it.
         """
         whole, texts = whole_and_part(identity)
         files = self.raw if whole in self._place else self.raw.earlier

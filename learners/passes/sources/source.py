@@ -14,8 +14,9 @@ import pyarrow.fs as pafs
 from learners.errors import SourceError, UnknownColumn
 from learners.kernels.arrays import Integers, Mask
 from learners.passes.sources.columns.differing_columns import one_shape
-from learners.passes.sources.content import BATCH_ROWS, Bounds, Content, content_sha256, fragment_rows
+from learners.passes.sources.content import BATCH_ROWS, IN_MEMORY, InMemory, content_sha256, fragment_rows
 from learners.passes.sources.file_sets import (
+    Bounds,
     Condition,
     Fragment,
     Path,
@@ -66,9 +67,7 @@ class Source:
         self,
         files: Sequence[SourceFile],
         arrow_schema: pa.Schema,
-        filesystem: pafs.FileSystem | None,
-        table: pa.Table | None = None,
-        contents: Sequence[Content] = (),
+        filesystem: pafs.FileSystem,
     ) -> None:
         self.files = tuple(files)
         self.arrow_schema = arrow_schema
@@ -76,13 +75,13 @@ class Source:
         self.fragments = tuple(
             Fragment(f, g, n_rows) for f, file in enumerate(files) for g, n_rows in enumerate(file.row_groups) if n_rows
         )
-        self.is_identified = table is None
+        self.is_identified = True
         # What must live as long as the source: the folder of a temporary file.
         self.keeps: object = None
         self.snapshot: Snapshot | None = None
         self.earlier: Source | None = None
         self.rewrites: Sequence[tuple[frozenset[str], frozenset[str]]] = ()
-        self._filesystem, self._table, self._contents = filesystem, table, tuple(contents)
+        self._filesystem = filesystem
         self._conditions: Mapping[int, Sequence[Condition]] = {}
         self._completion: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
         self._indices = IndexCheck()
@@ -142,11 +141,11 @@ class Source:
             files_named += [path] if paths[-1:] == [path] else []
         assert found is not None
         refuse_files_of_tables(found, files_named)
-        files, contents, names = one_shape(*opened_files(found, paths, types or {}), types or {})
-        schemas = [content.arrow_schema for content in contents]
+        files, names = one_shape(opened_files(found, paths, types or {}), types or {})
+        schemas = [file.arrow_schema for file in files]
         plain = [s if len(s) == len(names) else pa.schema([f for f in s if f.name in set(names)]) for s in schemas]
         arrow_schema = common_schema([(file.path, schema) for file, schema in zip(files, plain, strict=True)])
-        source = cls(files, arrow_schema, found, contents=contents)
+        source = cls(files, arrow_schema, found)
         source._hint = " ".join(hints)
         return source
 
@@ -155,21 +154,21 @@ class Source:
         """The rows of a lake table at one moment; a `SourceError` if it has none."""
         if not snapshot.files:
             raise SourceError(snapshot.place, f"has no rows in version {snapshot.version}.")
-        files, contents = opened_snapshot(filesystem, snapshot, snapshot.files)
-        found = common_schema([(file.path, one.arrow_schema) for file, one in zip(files, contents, strict=True)])
-        source = cls(files, found, filesystem, contents=contents).ordered(snapshot.columns.names)
+        files = opened_snapshot(filesystem, snapshot, snapshot.files)
+        found = common_schema([(file.path, file.arrow_schema) for file in files])
+        source = cls(files, found, filesystem).ordered(snapshot.columns.names)
         source.snapshot = snapshot
         return source
 
     def since(self, known: KnownSnapshot) -> Source:
         """The same rows, beside the files that have left the lake table since a snapshot."""
-        if self.snapshot is None or self._filesystem is None:
+        if self.snapshot is None:
             return self
         changes = changes_since(self._filesystem, self.snapshot, self.files, known)
         source = copy(self)
         source.rewrites, source._hint = changes.rewrites, changes.hint
         if changes.files:
-            source.earlier = Source(changes.files, self.arrow_schema, self._filesystem, contents=changes.contents)
+            source.earlier = Source(changes.files, self.arrow_schema, self._filesystem)
             source.earlier._completion = self._completion
         return source
 
@@ -183,9 +182,10 @@ class Source:
         table = table.combine_chunks() if table.num_rows else table
         n_slices = -(-table.num_rows // BATCH_ROWS)
         sizes = tuple(min(BATCH_ROWS, table.num_rows - i * BATCH_ROWS) for i in range(n_slices))
-        return cls(
-            [SourceFile("(table)", table.nbytes, None, table.num_rows, sizes, identity)], table.schema, None, table
-        )
+        file = SourceFile("(table)", table.nbytes, None, table.num_rows, sizes, identity, InMemory(table), IN_MEMORY)
+        source = cls([file], table.schema, pafs.LocalFileSystem())
+        source.is_identified = False
+        return source
 
     def carved(self, fragments: Sequence[int]) -> Source:
         """Some fragments, by their positions, with nothing but their files: a source small enough to be sent away."""
@@ -194,7 +194,6 @@ class Source:
         source = self._with_fragments([replace(fragment, file=places[fragment.file]) for fragment in chosen])
         source.snapshot, source.earlier = None, None
         source.files = tuple(self.files[file] for file in places)
-        source._contents = tuple(self._contents[file] for file in places) if self._contents else ()
         source._conditions = {places[file]: own for file, own in self._conditions.items() if file in places}
         return source
 
@@ -254,7 +253,6 @@ class Source:
             return self
         source = copy(self)
         source.arrow_schema = pa.schema([self.arrow_schema.field(name) for name in order])
-        source._table = None if self._table is None else self._table.select(order)
         source.earlier = None if self.earlier is None else self.earlier.ordered(order)
         return source
 
@@ -272,23 +270,21 @@ class Source:
 
         Raises SourceError if the file cannot be read, or has changed since it was opened.
         """
-        assert self._filesystem is not None
         return content_sha256(self._filesystem, self.files[file], read)
 
     @property
     def hints(self) -> list[str]:
         """What a user wants to know: of files that have left or are not read, and of text that looks like numbers."""
-        found = zip(self.files, self._contents, strict=True) if self._contents else ()
         own = [self._hint] if self._hint else []
-        return own + [f"{file.path}: {hint}" for file, content in found for hint in content.hints.values()]
+        return own + [f"{file.path}: {hint}" for file in self.files for hint in file.hints.values()]
 
     def footer_bounds(self, file: int, column: str) -> Bounds | None:
         """Between which times a column lies, if the footer of the file says so."""
-        return None if self._table is not None else self._contents[file].bounds(column)
+        return self.files[file].content.bounds(column)
 
     def column_type(self, file: int, column: str) -> pa.DataType:
         """The type of a column in one file; types of one family may differ from file to file."""
-        return (self.arrow_schema if self._table is not None else self._contents[file].arrow_schema).field(column).type
+        return self.files[file].arrow_schema.field(column).type
 
     def only(self, files: Collection[int]) -> Source:
         """Just the files at these positions of `files`."""
@@ -315,7 +311,7 @@ class Source:
 
     def has_columns_apart(self, fragment: Fragment) -> bool:
         """Whether some columns of a fragment can be read without reading the others, as Parquet allows."""
-        return self._table is None and self._contents[fragment.file].kind == "Parquet"
+        return self.files[fragment.file].kind == "Parquet"
 
     def read(
         self, fragment: Fragment, columns: Sequence[str] | None = None, check_indices: bool = True
@@ -370,16 +366,7 @@ class Source:
             yield chosen if inputs is None else chosen.select(outputs), weights
 
     def _raw(self, fragment: Fragment, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        if self._table is not None:
-            rows = self._table.slice(fragment.row_group * BATCH_ROWS, fragment.n_rows)
-            rows = rows if columns is None else rows.select(list(columns))
-            if not rows.column_names:
-                return
-            yield from rows.combine_chunks().to_batches()
-            return
-        assert self._filesystem is not None
         # Files may order their columns differently; and to pyarrow, column "a" includes column "a.b".
         names = self.arrow_schema.names if columns is None else list(columns)
-        file, content = self.files[fragment.file], self._contents[fragment.file]
-        for batch in fragment_rows(self._filesystem, file, content, fragment, columns):
+        for batch in fragment_rows(self._filesystem, self.files[fragment.file], fragment, columns):
             yield batch if batch.schema.names == names else batch.select(names)

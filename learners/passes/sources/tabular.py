@@ -19,11 +19,11 @@ import pyarrow.fs as pafs
 import pyarrow.json as pajson
 
 from learners.errors import SourceError, one_line
-from learners.passes.sources.content import BATCH_ROWS, Bounds, types_digest
+from learners.passes.sources.content import BATCH_ROWS, types_digest
 from learners.passes.sources.csv.header import Header, read_header
 from learners.passes.sources.csv.lines import refuse_bytes
 from learners.passes.sources.csv.types import FALSE, NULLS, TRUE, TextType, Types, dialect_of, reading_of
-from learners.passes.sources.file_sets import SourceFile, of_store, type_family
+from learners.passes.sources.file_sets import Bounds, SourceFile, of_store, type_family
 from learners.passes.sources.formats import codec_of
 from learners.passes.sources.parquet import file_size
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
@@ -34,32 +34,16 @@ BLOCK_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class TabularContent:
-    """The columns of a file that is read from its beginning to its end.
-
-    Parameters
-    ----------
-    kind : "CSV", "JSON lines", "Feather" or "ORC"
-    arrow_schema : pyarrow.Schema
-        With the types that were found, or told.
-    header : Header or None
-        Of CSV.
-    readings : mapping of str to Reading
-        How values of some columns of CSV are written.
-    hints : mapping of str to str
-        What a user wants to know of columns that were found to be text.
-    words : frozenset of str
-        Texts that are values of some column, though they stand for missing ones elsewhere.
-    said : Dialect
-        What a user says of how files of CSV are written.
-    """
+    """The columns of a file that is read from its beginning to its end."""
 
     kind: Kind
-    arrow_schema: pa.Schema
-    header: Header | None = None
-    readings: Mapping[str, Reading] = slot(default_factory=dict)
-    hints: Mapping[str, str] = slot(default_factory=dict)
-    words: frozenset[str] = frozenset()
-    options: Dialect = slot(default_factory=Dialect)
+    arrow_schema: pa.Schema  # with the types that were found, or told
+    header: Header | None = None  # of CSV
+    readings: Mapping[str, Reading] = slot(default_factory=dict)  # how values of some columns of CSV are written
+    words: frozenset[str] = (
+        frozenset()
+    )  # texts that are values of some column, though they stand for missing ones elsewhere
+    options: Dialect = slot(default_factory=Dialect)  # what a user says of how files of CSV are written
 
     @property
     def types_sha256(self) -> str:
@@ -78,11 +62,6 @@ class TabularContent:
         """The same columns, some of them of other types."""
         fields = [field.with_type(types.get(field.name, field.type)) for field in self.arrow_schema]
         return replace(self, arrow_schema=pa.schema(fields))
-
-    def piece(self, row_group: int) -> str:
-        """A row group in words: the file has but one."""
-        del row_group
-        return "it"
 
     def bounds(self, column: str) -> Bounds | None:
         """Not known before the rows are read."""
@@ -208,9 +187,7 @@ def opened(filesystem: pafs.FileSystem, path: str) -> tuple[Hashed, pa.NativeFil
     return hashed, plain if codec is None else pa.CompressedInputStream(plain, codec)
 
 
-def inspected(
-    filesystem: pafs.FileSystem, path: str, kind: Kind, types: Types | None = None
-) -> tuple[SourceFile, TabularContent]:
+def inspected(filesystem: pafs.FileSystem, path: str, kind: Kind, types: Types | None = None) -> SourceFile:
     """Read a file once: its columns with their types, its rows, its SHA-256.
 
     `kind`: "CSV", "JSON lines", "Feather" or "ORC".
@@ -221,7 +198,7 @@ def inspected(
     try:
         info = filesystem.get_file_info(path)
         size = file_size(path, info)
-        n_rows, digest, content = look(filesystem, path, types or {}) if look else _typed(filesystem, path, kind)
+        n_rows, digest, content, hints = look(filesystem, path, types or {}) if look else _typed(filesystem, path, kind)
     except SourceError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -229,18 +206,21 @@ def inspected(
             with opened(filesystem, path)[1] as stream:
                 refuse_bytes(stream, path)
         raise SourceError(path, of_store(error) or f"cannot be read as {kind} ({one_line(error)}).") from error
-    return SourceFile(path, size, info.mtime_ns, n_rows, (n_rows,), digest), content
+    return SourceFile(path, size, info.mtime_ns, n_rows, (n_rows,), digest, content, kind, hints=hints)
 
 
-def _typed(filesystem: pafs.FileSystem, path: str, kind: Kind) -> tuple[int, str, TabularContent]:
+Found = tuple[int, str, TabularContent, dict[str, str]]  # rows, SHA-256, content and hints
+
+
+def _typed(filesystem: pafs.FileSystem, path: str, kind: Kind) -> Found:
     """A file that holds its types; its bytes are read for their SHA-256, as its footer does not tell of every value."""
     fragment = format_named(kind).make_fragment(path, filesystem)
     n_rows, schema = fragment.count_rows(), fragment.physical_schema
     hashed = Hashed(filesystem.open_input_stream(path, compression=None))
-    return n_rows, hashed.rest(), TabularContent(kind, schema.remove_metadata())
+    return n_rows, hashed.rest(), TabularContent(kind, schema.remove_metadata()), {}
 
 
-def _csv(filesystem: pafs.FileSystem, path: str, types: Types) -> tuple[int, str, TabularContent]:
+def _csv(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
     options = dialect_of(types)
     with opened(filesystem, path)[1] as stream:
         header = read_header(stream, path, options)
@@ -286,7 +266,7 @@ def _csv(filesystem: pafs.FileSystem, path: str, types: Types) -> tuple[int, str
             reading = replace(reading, nulls=_nulls_of(kind, reading, words))
         if reading != Reading():
             readings[name] = reading
-    return n_rows, digest, TabularContent("CSV", pa.schema(fields), header, readings, hints, words, options)
+    return n_rows, digest, TabularContent("CSV", pa.schema(fields), header, readings, words, options), hints
 
 
 def _ends_in_quote(filesystem: pafs.FileSystem, path: str, header: Header) -> bool:
@@ -306,7 +286,7 @@ def _nulls_of(kind: pa.DataType, reading: Reading, words: frozenset[str]) -> tup
     return ("", *words)
 
 
-def _json(filesystem: pafs.FileSystem, path: str, types: Types) -> tuple[int, str, TabularContent]:
+def _json(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
     hashed, stream = opened(filesystem, path)
     schemas: list[pa.Schema] = []
     n_rows = 0
@@ -324,7 +304,7 @@ def _json(filesystem: pafs.FileSystem, path: str, types: Types) -> tuple[int, st
     if not schemas:
         raise SourceError(path, "holds no JSON object.")
     fields = [(field.name, reading_of(types, field.name)[0] or field.type) for field in _unified(schemas, path)]
-    return n_rows, digest, TabularContent("JSON lines", pa.schema(fields))
+    return n_rows, digest, TabularContent("JSON lines", pa.schema(fields)), {}
 
 
 def _whole_lines(stream: pa.NativeFile) -> Iterator[bytes]:

@@ -17,12 +17,8 @@ def descendants(parents: Graph, node: int) -> set[int]:
 def adjustment_set(parents: Graph, cause: int, outcome: int) -> tuple[int, ...]:
     """Columns z by which P(outcome | do(cause)) = sum over z of P(outcome | cause, z) P(z); of which none can be left out.
 
-    Parameters
-    ----------
-    parents : tuple of tuple of int
-        Of each node.
-    cause, outcome : int
-        The outcome is no parent of the cause.
+    `parents`: of each node.
+    `cause`, `outcome`: the outcome is no parent of the cause.
 
     References
     ----------

@@ -59,27 +59,12 @@ def sampled_answer(
 ) -> Answer:
     """The answer to a query by likelihood weighting, which ends at a standard error or a time.
 
-    Parameters
-    ----------
-    query : Query
-        Of evidence only: interventions are cut already.
-    sampling : Sampling
-        Its `error` is of each probability; of a marginal it is a share of the probability.
-    pause : callable, optional
-        Called before each block; what it raises ends the answering.
-
-    Returns
-    -------
-    dict
-        As of an exact answer, with `standard_error` or `standard_errors`, and `sampled`.
-
-    Raises
-    ------
-    NotSampled
-        Of a kind of query that is not answered so.
-    NoWorlds
-        If no sample has a weight.
-    UnknownColumn, InvalidEvidence, SchemaError
+    `query`: of evidence only: interventions are cut already.
+    `sampling`: its `error` is of each probability; of a marginal it is a share of the probability.
+    `pause`: called before each block; what it raises ends the answering.
+    Returns dict: as of an exact answer, with `standard_error` or `standard_errors`, and `sampled`.
+    Raises NotSampled of a kind of query that is not answered so; NoWorlds if no sample has a weight; UnknownColumn,
+    InvalidEvidence, SchemaError.
 
     References
     ----------

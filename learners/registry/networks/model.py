@@ -49,14 +49,8 @@ class ArcModel(CircuitModel):
 class NetworkModel(ArcModel):
     """A Bayesian network of discrete variables, compiled to a circuit.
 
-    Parameters
-    ----------
-    circuit : Circuit, optional
-        If it is compiled already.
-
-    Raises
-    ------
-    NetworkTooLarge
+    `circuit`: if it is compiled already.
+    Raises NetworkTooLarge.
     """
 
     kind: ClassVar[str] = "network"

@@ -28,27 +28,15 @@ def answer_all(
 ) -> list[dict[str, Any]]:
     """Answer queries about the joint distribution of a model.
 
-    Parameters
-    ----------
-    model : Model
-        A network, a circuit, or a posterior over structures, which says by which `graph` it answers.
-    compiled : callable
-        Gives the model as a circuit; asked only if a query needs it.
-    max_edges : int
-        Of the circuit of each network that is cut, or of another graph. Beyond it, queries with `sampling` get samples.
-    pause : callable, optional
-        Called again and again; what it raises ends the answering.
-
-    Returns
-    -------
-    list of dict
-        As `queries.answer_all` tells, after interventions as `interventions.answer_after` does, and of averages as `averaged` does.
-
-    Raises
-    ------
-    NoArcs, NoGraphs
-    UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence, InvalidParameter
-    ImpossibleEdges, NoRows, NoTables, NetworkTooLarge, TablesTooLarge
+    `model`: a network, a circuit, or a posterior over structures, which says by which `graph` it answers.
+    `compiled`: gives the model as a circuit; asked only if a query needs it.
+    `max_edges`: of the circuit of each network that is cut, or of another graph. Beyond it, queries with `sampling` get
+    samples.
+    `pause`: called again and again; what it raises ends the answering.
+    Returns list of dict: as `queries.answer_all` tells, after interventions as `interventions.answer_after` does, and
+    of averages as `averaged` does.
+    Raises NoArcs, NoGraphs; UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence, InvalidParameter;
+    ImpossibleEdges, NoRows, NoTables, NetworkTooLarge, TablesTooLarge.
     """
     plain = [query for query in queries if is_plain(query)]
     whole = iter(_by_circuit(model, plain, compiled, pause) if plain else [])

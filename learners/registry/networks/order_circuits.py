@@ -38,9 +38,7 @@ def order_circuit(model: OrderModel) -> CircuitModel:
     Variable i is the parent set of column i. A sum for each set of columns that may come first chooses the next column; the
     product below has a leaf, its parent sets within that set, and the sum for the set with this column.
 
-    Raises
-    ------
-    TooManyParentSets
+    Raises TooManyParentSets.
 
     References
     ----------

@@ -33,45 +33,24 @@ class UnwritableText(LearnerError, ValueError):
 
 @dataclass(frozen=True)
 class Dialect:
-    """One way to write SQL.
-
-    Parameters
-    ----------
-    quote : str
-        Around names.
-    text, whole, real : str
-        Types.
-    escapes : mapping of str to str
-        What stands for a character in a text.
-    name_escapes : mapping of str to str
-        What stands for a character in a name.
-    is_nan : str or None
-        Whether {} is NaN; None where there is none.
-    seconds : str
-        Of a moment {} since 1970, as a double.
-    greatest : str
-        Function of the greatest of several numbers.
-    distinguishes_case : bool
-        Whether two columns of a table may differ in case alone.
-    materializes : (bool, bool)
-        Whether a common table expression is to be computed by itself: one that is read once, and one that is read more often.
-    parses_exactly : bool
-        Whether a decimal number becomes the nearest double.
-    """
+    """One way to write SQL."""
 
     name: str
-    quote: str
+    quote: str  # around names
+    # `text`, `whole`, `real`: types.
     text: str
     whole: str
     real: str
-    escapes: Mapping[str, str]
-    name_escapes: Mapping[str, str]
-    is_nan: str | None
-    seconds: str
-    greatest: str = "GREATEST"
-    distinguishes_case: bool = False
+    escapes: Mapping[str, str]  # what stands for a character in a text
+    name_escapes: Mapping[str, str]  # what stands for a character in a name
+    is_nan: str | None  # whether {} is NaN; None where there is none
+    seconds: str  # of a moment {} since 1970, as a double
+    greatest: str = "GREATEST"  # function of the greatest of several numbers
+    distinguishes_case: bool = False  # whether two columns of a table may differ in case alone
+    # (bool, bool): whether a common table expression is to be computed by itself: one that is read once, and one that
+    # is read more often.
     materializes: tuple[bool, bool] = (False, False)
-    parses_exactly: bool = True
+    parses_exactly: bool = True  # whether a decimal number becomes the nearest double
 
     def identifier(self, name: str) -> str:
         """A name in quotes."""

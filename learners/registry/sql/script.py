@@ -58,30 +58,14 @@ def sql_script(
     the model's own), `prediction`, and `probability_<class>` for each class. Types of columns are those of training. Where more is
     missing than `predict` is sure to sum out exactly, the view gives NULL.
 
-    Parameters
-    ----------
-    name : str
-        Of the view; the names of the tables begin with it. "schema.name" puts them into a schema.
-    table : str
-        Whose rows are answered; it may have a schema before it.
-    dialect : str
-        One of `DIALECTS`.
-    key : sequence of str
-        Columns of the table that the view shows beside the answers.
-    absent : collection of str
-        Columns of the model that the table does not have.
-
-    Raises
-    ------
-    NoSQL
-        If it is neither a network nor a pool of networks.
-    TooLargeForSQL
-        If it has more than 256 classes, or more than `MOST_CELLS` numbers.
-    UnknownColumn
-        If a column that is absent is none of the model's.
-    InvalidParameter
-        If names collide.
-    UnknownDialect, UnsupportedColumn, UnwritableText
+    `name`: of the view; the names of the tables begin with it. "schema.name" puts them into a schema.
+    `table`: whose rows are answered; it may have a schema before it.
+    `dialect`: one of `DIALECTS`.
+    `key`: columns of the table that the view shows beside the answers.
+    `absent`: columns of the model that the table does not have.
+    Raises NoSQL if it is neither a network nor a pool of networks; TooLargeForSQL if it has more than 256 classes, or
+    more than `MOST_CELLS` numbers; UnknownColumn if a column that is absent is none of the model's; InvalidParameter if
+    names collide; UnknownDialect, UnsupportedColumn, UnwritableText.
     """
     writable = _writable(model)
     schema = model.schema

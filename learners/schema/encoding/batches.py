@@ -55,14 +55,10 @@ class BatchPlan(NamedTuple):
 class BatchEncoder:
     """Codes of some attributes, batch after batch; threads may share one.
 
-    Parameters
-    ----------
-    dtype : type
-        Of the codes.
-    slowly : callable
-        `slowly(i, column, codes)` writes the codes of a column of any type, or raises SchemaError.
-    byte_table : callable
-        `byte_table(i, type)` gives the code of each byte, and the largest code if each value is its own code, else -1.
+    `dtype`: of the codes.
+    `slowly`: `slowly(i, column, codes)` writes the codes of a column of any type, or raises SchemaError.
+    `byte_table`: `byte_table(i, type)` gives the code of each byte, and the largest code if each value is its own code,
+    else -1.
     """
 
     def __init__(

@@ -19,19 +19,10 @@ class Views:
 
     An attribute without groupings has one view, its own codes; one with groupings has a view for each different one.
 
-    Parameters
-    ----------
-    schema : Schema
-        By which rows are encoded.
-    only : int, optional
-        Of each attribute just the view by this grouping.
-
-    Attributes
-    ----------
-    schema : Schema
-        With one attribute for each view, those of a column side by side; names repeat.
-    attribute : (n_views,) int64
-        The attribute that each view is of.
+    `base`: the schema by which rows are encoded.
+    `only`: of each attribute just the view by this grouping.
+    `schema`: with one attribute for each view, those of a column side by side; names repeat.
+    `attribute`, (n_views,) int64: the attribute that each view is of.
     """
 
     def __init__(self, schema: Schema, only: int | None = None) -> None:

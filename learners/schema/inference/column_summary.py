@@ -19,6 +19,8 @@ from learners.schema.inference.numeric_counts import Tally
 from learners.schema.overrides import ColumnOverride, dialect_of
 from learners.schema.schema import Attribute, LeftOut, Schema, Value
 
+NO_CUT = "no cut point tells the classes apart"
+NEARLY_CONSTANT = "nearly constant: its other values are too few for an interval of their own"
 IDENTIFIER_SHARE = 0.9
 SMALL_TABLE = 20
 WIDEST_NULL = 256  # bytes

@@ -36,11 +36,7 @@ def count_numbers(x, y, start, level, slots, n):
     x (n_rows,) float64, NaN where missing, y (n_rows,) int64, level: bits of a key that are dropped; IN and OUT slots, of
     whose keys n are in use.
 
-    Returns
-    -------
-    row : int
-        The first that is not counted.
-    n, n_missing : int
+    Returns the first row that is not counted, n, and how many are missing.
     """
     last, n_missing = slots.places.size - 1, 0
     bits = 0

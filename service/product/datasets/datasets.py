@@ -6,13 +6,13 @@ from functools import partial
 from typing import Literal
 
 from learners.errors import UnknownColumn
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import collect
 from learners.passes.row_weights import with_weights
 from learners.passes.sources.csv.types import declared_types
 from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source, SourceFile
 from learners.schema import Schema
-from learners.schema.inference.summaries import ColumnSummaries
 from learners.schema.schema import MAX_CLASSES
 from service.jobs import children
 from service.jobs.steps import LOCAL, Run

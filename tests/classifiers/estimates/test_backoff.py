@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from learners.classifiers.estimates.backoff import CHANCE_NATS, pruned, telling_levels
-from learners.classifiers.estimates.context_tree import Levels
-from learners.classifiers.estimates.family_trees import each_grown
+from learners.classifiers.estimates.context_tree import Levels, each_grown
 from learners.classifiers.structure import Structure
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.errors import InvalidParameter

@@ -6,8 +6,7 @@ from scipy import stats
 
 from learners.classifiers.estimates import hdp, hdp_kernels, hdp_map_kernels
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
-from learners.classifiers.estimates.diagnostics import split_r_hat
-from learners.classifiers.estimates.hdp import Chain, HDPParameters, hdp_estimates, hdp_map_estimates
+from learners.classifiers.estimates.hdp import Chain, HDPParameters, hdp_estimates, hdp_map_estimates, split_r_hat
 from learners.errors import Cancelled, InvalidParameter
 from learners.kernels import random
 from learners.kernels.jit import kernel

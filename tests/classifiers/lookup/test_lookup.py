@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.classifiers.estimates.family_trees import trees_of
+from learners.classifiers.estimates.context_tree import trees_of
 from learners.classifiers.estimates.m_estimate import GRID, m_estimates
 from learners.classifiers.lookup import compile as compile_module
 from learners.classifiers.lookup import lookup as lookup_module

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.classifiers.estimates.family_trees import trees_of
+from learners.classifiers.estimates.context_tree import trees_of
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup import lookup
 from learners.classifiers.lookup.checks import check_arrays

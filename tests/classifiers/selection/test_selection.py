@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners.classifiers.estimates.family_trees import each_grown
+from learners.classifiers.estimates.context_tree import each_grown
 from learners.classifiers.selection.loss_tables import measure
 from learners.classifiers.selection.selection import PrefixLosses
 from learners.classifiers.selection.selection_kernels import ONE
@@ -85,7 +85,7 @@ def test_losses_of_other_estimates_cannot_be_added():
     schema = schema_of([3, 4, 2], 3)
     chunk = chunk_of(np.random.default_rng(1), [3, 4, 2], 3, 50)
     (_, ours), (_, others) = (measured(schema, chunk, 2, mixes=mixes) for mixes in (True, False))
-    with pytest.raises(StatisticMismatch, match="different structures"):
+    with pytest.raises(StatisticMismatch, match="different schemas or specifications"):
         ours.merge(others)
 
 

@@ -9,39 +9,25 @@ from dataclasses import replace
 import pyarrow as pa
 
 from learners.errors import SourceError
-from learners.passes.sources.content import Content, Partitioned
+from learners.passes.sources.content import with_values
 from learners.passes.sources.csv.types import Types, dialect_of
 from learners.passes.sources.file_sets import SourceFile, type_family
 from learners.schema.reading import Reading
 
 
-def one_shape(
-    files: Sequence[SourceFile], contents: Sequence[Content], types: Types
-) -> tuple[list[SourceFile], list[Content], list[str]]:
+def one_shape(files: Sequence[SourceFile], types: Types) -> tuple[list[SourceFile], list[str]]:
     """The files with the columns that count; one that lacks some has missing cells there.
 
-    Parameters
-    ----------
-    types : mapping of str to DataType or Reading
-        Which columns are dropped, and by what rule others count where files differ: those of any file, of all, of the first.
-
-    Returns
-    -------
-    files, contents : list
-        A file that has other columns by itself is known as another.
-    names : list of str
-        Of the columns.
-
-    Raises
-    ------
-    SourceError
-        If files differ, and nothing is said of that.
+    `types`: which columns are dropped, and by what rule others count where files differ: those of any file, of all, of
+    the first.
+    Returns the files, of which one that has other columns by itself is known as another, and the names of the columns.
+    Raises SourceError if files differ, and nothing is said of that.
     """
-    of_files = [content.arrow_schema.names for content in contents]
+    of_files = [file.arrow_schema.names for file in files]
     found = list(dict.fromkeys(name for names in of_files for name in names))
     sets = [set(names) for names in of_files]
     if all(names == sets[0] for names in sets):
-        return list(files), list(contents), found
+        return list(files), found
     rule = dialect_of(types).columns_of
     if rule in ("first", "intersection"):
         found = [name for name in of_files[0] if rule == "first" or all(name in names for names in sets)]
@@ -49,12 +35,12 @@ def one_shape(
         raise SourceError(files[0].path, "has no column in common with the other files.")
     if not rule:
         _check_agree(files, sets, types, found)
-    shaped = [
-        replace(file, columns=() if names == set(found) else tuple(found))
-        for file, names in zip(files, sets, strict=True)
-    ]
-    added = [_with_nulls(content, found, file.n_rows, contents) for file, content in zip(files, contents, strict=True)]
-    return shaped, added, found
+    nulls = {name: pa.scalar(None, _type_of(name, files)) for name in found}
+    shaped = []
+    for file, names in zip(files, sets, strict=True):
+        added = {name: null for name, null in nulls.items() if name not in names}
+        shaped.append(replace(with_values(file, added), columns=() if names == set(found) else tuple(found)))
+    return shaped, found
 
 
 def _check_agree(files: Sequence[SourceFile], sets: Sequence[set[str]], types: Types, found: Sequence[str]) -> None:
@@ -73,17 +59,11 @@ def _check_agree(files: Sequence[SourceFile], sets: Sequence[set[str]], types: T
             )
 
 
-def _with_nulls(content: Content, found: Sequence[str], n_rows: int, contents: Sequence[Content]) -> Content:
-    own = set(content.arrow_schema.names)
-    nulls = {name: pa.scalar(None, _type_of(name, contents)) for name in found if name not in own}
-    return Partitioned(content, nulls, n_rows) if nulls else content
-
-
-def _type_of(name: str, contents: Sequence[Content]) -> pa.DataType:
+def _type_of(name: str, files: Sequence[SourceFile]) -> pa.DataType:
     """The type of a column in the first file that has values of it; that of nulls, if nobody can learn from it."""
-    for content in contents:
-        if name in content.arrow_schema.names:
-            kind = content.arrow_schema.field(name).type
+    for file in files:
+        if name in file.arrow_schema.names:
+            kind = file.arrow_schema.field(name).type
             kind = kind.value_type if pa.types.is_dictionary(kind) else kind
             if not type_family(kind).startswith(("null", "unsupported")):
                 return kind

@@ -72,16 +72,10 @@ def refused(path: str, encoding: str, head: bytes, line: int, start: int) -> Sou
 class PlainLines(io.RawIOBase):
     """A stream of CSV that is decoded, without its first lines and without comments.
 
-    Parameters
-    ----------
-    stream : NativeFile
-        At the beginning of the file, unpacked.
-    dialect : Dialect
-        Its encoding is known.
-    n_skipped : int
-        Lines of the file above the names.
-    path : str
-        For messages.
+    `stream`: at the beginning of the file, unpacked.
+    `dialect`: its encoding is known.
+    `n_skipped`: lines of the file above the names.
+    `path`: for messages.
     """
 
     def __init__(self, stream: pa.NativeFile, dialect: Dialect, n_skipped: int, path: str) -> None:

@@ -13,9 +13,10 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
 from learners.kernels.arrays import Integers
+from learners.passes.sources.content import NO_ROWS
 from learners.passes.sources.file_sets import of_store
 from learners.passes.sources.lake.finding import ICEBERG, METADATA, METADATA_END, metadata_files
-from learners.passes.sources.lake.snapshots import NO_ROWS, LakeFile, Snapshot, moment
+from learners.passes.sources.lake.snapshots import LakeFile, Snapshot, moment
 
 _INSTALL = "is an Iceberg table, which needs one more library: pip install 'fewpass[lake]'."
 _NUMBER = re.compile(r"v?(\d+)")

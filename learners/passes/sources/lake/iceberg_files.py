@@ -42,14 +42,9 @@ class TableFiles(FileIO):
     The metadata names all files by whole addresses; they are found below the folder, also if it was copied elsewhere. So no
     metadata can lead to another place.
 
-    Parameters
-    ----------
-    place : str
-        The table as it was asked for, for messages.
-    folder : str
-        On the file system.
-    location : str
-        The table's own address, once it is known.
+    `place`: the table as it was asked for, for messages.
+    `folder`: on the file system.
+    `location`: the table's own address, once it is known.
     """
 
     def __init__(self, filesystem: pafs.FileSystem, place: str, folder: str, location: str) -> None:

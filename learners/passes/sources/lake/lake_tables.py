@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
-from learners.passes.sources.content import Content
 from learners.passes.sources.file_sets import SourceFile, file_identity, of_store
 from learners.passes.sources.lake import delta, iceberg
 from learners.passes.sources.lake.finding import DELTA, ICEBERG, METADATA_END, kind_of_table, named
@@ -34,9 +33,7 @@ class KnownSnapshot:
 class Changes(NamedTuple):
     """What a snapshot lacks that an earlier one had."""
 
-    # `files`, `contents`: files that have left and are still there: their rows can be subtracted.
-    files: Sequence[SourceFile]
-    contents: Sequence[Content]
+    files: Sequence[SourceFile]  # that have left and are still there: their rows can be subtracted
     # Identities of files -> those of the files that hold the same rows now.
     rewrites: Sequence[tuple[frozenset[str], frozenset[str]]]
     hint: str  # what a user wants to know; else empty
@@ -78,11 +75,11 @@ def changes_since(
     """
     is_same = (known.kind, known.folder) == (snapshot.kind, snapshot.folder)
     if not is_same or known.version == snapshot.version:
-        return Changes((), (), (), "")
+        return Changes((), (), "")
     try:
         old = READERS[snapshot.kind](filesystem, snapshot.place, snapshot.path, known.version)
     except SourceError:
-        return Changes((), (), (), f"{snapshot.place}: its log no longer has version {known.version}. {_ANEW}")
+        return Changes((), (), f"{snapshot.place}: its log no longer has version {known.version}. {_ANEW}")
     now = {own.key: file_identity(file) for own, file in zip(snapshot.files, files, strict=True)}
     left = [file for file in old.files if file.key not in now]
     infos = filesystem.get_file_info([file.path for file in left]) if left else []
@@ -94,8 +91,8 @@ def changes_since(
             f"{snapshot.place}: {n} {'file' if n == 1 else 'files'} of version {known.version} left the table and can no "
             f"longer be read. {_ANEW}"
         )
-    gone, contents = opened_snapshot(filesystem, snapshot, there)
-    return Changes(gone, contents, _rewrites(filesystem, old, snapshot, now, known), hint)
+    gone = opened_snapshot(filesystem, snapshot, there)
+    return Changes(gone, _rewrites(filesystem, old, snapshot, now, known), hint)
 
 
 def _rewrites(

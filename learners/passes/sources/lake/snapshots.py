@@ -13,13 +13,11 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError
 from learners.kernels.arrays import Integers
-from learners.passes.sources.content import Content, Partitioned, identified
+from learners.passes.sources.content import NO_ROWS, Adapted, identified
 from learners.passes.sources.file_sets import SourceFile, type_family
-from learners.passes.sources.lake.contents import Renamed, WithoutRows
 from learners.passes.sources.lake.finding import METADATA_END
 from learners.passes.sources.parquet import read_footer
 
-NO_ROWS = np.empty(0, np.int64)
 _FIELD_ID = b"PARQUET:field_id"
 
 
@@ -67,37 +65,30 @@ class Snapshot:
         return facts | {"n_files": len(self.files), "n_rows": sum(file.n_rows for file in files)}
 
 
-def opened_snapshot(
-    filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequence[LakeFile]
-) -> tuple[list[SourceFile], list[Content]]:
-    """What identifies each file, and its rows with the columns of the table.
+def opened_snapshot(filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequence[LakeFile]) -> list[SourceFile]:
+    """Files with the columns of the table.
 
     `snapshot`: whose columns count.
     `files`: of this or another snapshot of the table.
     Raises SourceError if a file is gone, or is not of Parquet.
     """
-    found = [_opened(filesystem, snapshot, file) for file in files]
-    return [file for file, _ in found], [content for _, content in found]
+    return [_opened(filesystem, snapshot, file) for file in files]
 
 
-def _opened(filesystem: pafs.FileSystem, snapshot: Snapshot, lake_file: LakeFile) -> tuple[SourceFile, Content]:
-    file, parquet = read_footer(filesystem, lake_file.path)
-    own = _names_in_file(snapshot, parquet.arrow_schema)
-    renamed = Renamed(parquet, own)
-    content: Content = renamed
-    if lake_file.deleted.size:
-        if lake_file.deleted[-1] >= file.n_rows:
-            raise SourceError(
-                lake_file.path, f"has {file.n_rows} rows, and the log of its table deletes row {lake_file.deleted[-1]}."
-            )
-        content = WithoutRows(renamed, lake_file.deleted, file.row_groups)
-        file = content.live(file)
+def _opened(filesystem: pafs.FileSystem, snapshot: Snapshot, lake_file: LakeFile) -> SourceFile:
+    parquet = read_footer(filesystem, lake_file.path)
+    own, deleted = _names_in_file(snapshot, parquet.arrow_schema), lake_file.deleted
+    if deleted.size and deleted[-1] >= parquet.n_rows:
+        raise SourceError(
+            lake_file.path, f"has {parquet.n_rows} rows, and the log of its table deletes row {deleted[-1]}."
+        )
     absent = [one for one in snapshot.columns if one.name not in own]
     added = {one.name: lake_file.values.get(one.name, _null(one.type)) for one in absent}
-    content = Partitioned(content, added, file.n_rows) if added else content
+    content = Adapted(parquet.content, own, added, parquet.row_groups, deleted)
+    file = replace(parquet, content=content, n_rows=sum(content.live), row_groups=content.live)
     # By itself the file has other columns: what was counted of it then is of another table.
     is_whole = added.keys() <= lake_file.values.keys() and len(own) == len(parquet.arrow_schema.names)
-    return replace(identified(file, content), columns=() if is_whole else tuple(snapshot.columns.names)), content
+    return replace(identified(file), columns=() if is_whole else tuple(snapshot.columns.names))
 
 
 def _names_in_file(snapshot: Snapshot, own: pa.Schema) -> dict[str, str]:

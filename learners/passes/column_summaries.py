@@ -10,14 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.errors import EmptyData, InvalidParameter, SchemaError, StatisticMismatch, UnknownColumn
+from learners.errors import EmptyData, InvalidParameter, SchemaError, UnknownColumn
 from learners.kernels.arrays import Integers
+from learners.passes.statistic import Statistic
 from learners.schema.classes import check_classes, check_rows_of_classes, distinct_classes
 from learners.schema.clocks import in_one_form
 from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
 from learners.schema.encoding.encode import numbers
 from learners.schema.inference.category_counts import ValueTally, plain, value_counts
 from learners.schema.inference.column_summary import (
+    NEARLY_CONSTANT,
+    NO_CUT,
     Column,
     are_whole,
     in_order,
@@ -33,35 +36,22 @@ from learners.schema.inference.column_summary import (
 from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, reading_of
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
-NO_CUT = "no cut point tells the classes apart"
-NEARLY_CONSTANT = "nearly constant: its other values are too few for an interval of their own"
 CutPoints = Callable[[str, Histogram], tuple[float, ...]]
 
 
-class ColumnSummaries:
+class ColumnSummaries(Statistic):
     """Distinct values of nominal columns and class histograms of numeric ones, in one pass over record batches.
 
-    Parameters
-    ----------
-    target : str or None
-        The class column; None for an unsupervised model.
-    overrides : mapping, optional
-        Column name to `ColumnOverride`, or what `ColumnOverride.of` reads.
-    max_values : int
-        A nominal column keeps this many values, the most frequent ones; the rest share one code, and the schema says
-        how many they are.
-    n_bins : int
-        Equal-frequency intervals of a numeric column where there is no target.
-    kept : Schema, optional
-        Of an earlier training, whose attributes and cut points are kept: only domains are counted, without histograms.
-        Such summaries can also be subtracted.
-    max_classes : int
-        A target of more classes is refused.
-    max_states : int
-        A numeric column of at most so many different numbers, all whole, becomes nominal; 0: none does.
+    `target`: the class column; None for an unsupervised model.
+    `overrides`: column name to `ColumnOverride`, or what `ColumnOverride.of` reads.
+    `max_values`: a nominal column keeps this many values, the most frequent ones; the rest share one code, and the
+    schema says how many they are.
+    `n_bins`: equal-frequency intervals of a numeric column where there is no target.
+    `kept`: of an earlier training, whose attributes and cut points are kept: only domains are counted, without
+    histograms. Such summaries can also be subtracted.
+    `max_classes`: a target of more classes is refused.
+    `max_states`: a numeric column of at most so many different numbers, all whole, becomes nominal; 0: none does.
     """
-
-    schema: Schema | None = None
 
     def __init__(
         self,
@@ -124,8 +114,8 @@ class ColumnSummaries:
 
     def can_read(self, spec: Mapping[str, object]) -> bool:
         """Whether `from_stored` reads what has this specification: summaries of all columns hold the domains too."""
-        own = dict(self.spec)
-        return self.kept is not None and own.pop("domains_of") is not None and own == spec
+        of_all = {name: entry for name, entry in self.spec.items() if name != "domains_of"}
+        return spec in (self.spec, of_all)
 
     def empty(self) -> ColumnSummaries:
         """No rows."""
@@ -192,10 +182,10 @@ class ColumnSummaries:
                 return
             seen.add_numbers(numbers(column, name), y, len(self.classes))
 
-    def merge(self, other: ColumnSummaries) -> None:
-        """Add the rows of another part of the data."""
-        if other.spec != self.spec:
-            raise StatisticMismatch("Column summaries for different targets or kinds cannot be combined.")
+    def _combine(self, other: ColumnSummaries, sign: int) -> None:
+        if sign < 0:
+            self._take_away(other)
+            return
         self.n_rows += other.n_rows
         codes = {value: j for j, value in enumerate(self.classes)}
         for value in other.classes:
@@ -215,10 +205,7 @@ class ColumnSummaries:
             grown = ours.histogram.with_classes(here, n_classes)
             ours.histogram = grown.merge(theirs.histogram.with_classes(there, n_classes))
 
-    def subtract(self, other: ColumnSummaries) -> None:
-        """Take away rows that were counted before; only the domains that are `kept` can."""
-        if not self.can_subtract or other.spec != self.spec:
-            raise StatisticMismatch("Column summaries of different columns, or with histograms, cannot be subtracted.")
+    def _take_away(self, other: ColumnSummaries) -> None:
         self.n_rows -= other.n_rows
         for value, count in other.class_counts.items():
             self.class_counts[value] -= count

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 
 from learners.errors import EmptyData, InvalidParameter, SchemaError, UnknownColumn
-from learners.passes.inference import infer_schema
+from learners.passes.column_summaries import ColumnSummaries
+from learners.passes.inference import binned_schema, infer_schema
 from learners.passes.sources.source import Source
 from learners.schema import Schema
-from learners.schema.inference.binned_schema import binned_schema
-from learners.schema.inference.summaries import ColumnSummaries
 from tests import strategies
 
 N = 400
