@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from learners.kernels.random import STEP, random_bits_at
 from learners.passes.sources.source import Condition, Fragment, Mask, SourceFile
 
 
@@ -41,14 +42,6 @@ class Share(Condition):
 
 
 def unit_hashes(key: int, first: int, n: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Numbers in [0, 1) that look random, for the rows first .. first + n - 1.
-
-    References
-    ----------
-    Steele, Lea, Flood (2014), Fast splittable pseudorandom number generators (splitmix64).
-    """
-    z = (np.arange(first + 1, first + n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) + np.uint64(key)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
-    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    """Numbers in [0, 1) that look random, for the rows first .. first + n - 1."""
+    counters = np.arange(first + 1, first + n + 1, dtype=np.uint64) * STEP + np.uint64(key)
+    return (random_bits_at(counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -17,6 +17,7 @@ from service.requests.json_values import JSONMapping, JSONObject
 from service.workspace import Workspace
 
 MAX_CONTEXTS = 200
+MOST_OF_CLASS = 40
 LEAST_DRAWN = 0.01  # less probable edges of a posterior are folded, as in picture.js
 
 
@@ -86,19 +87,6 @@ class ColumnGraph:
             self.unit,
             tuple(edge for edge in self.others if edge.source in near and edge.sink in near),
         )
-
-
-MOST_OF_CLASS = 40
-
-
-def graph(workspace: Workspace, reference: str) -> ColumnGraph:
-    """The graph of a version between its columns, with what each edge tells.
-
-    Raises
-    ------
-    NoGraph
-    """
-    return graph_of(served(workspace, reference).model)
 
 
 def graph_of(model: Model) -> ColumnGraph:

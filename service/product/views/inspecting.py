@@ -1,6 +1,7 @@
-"""What a version looks like: its structure, its circuit, where it comes from."""
+"""What a version looks like, and takes with it elsewhere: its structure, pictures, circuit, network, SQL, and where it comes from."""
 
 import json
+from collections.abc import Sequence
 from io import BytesIO
 
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
@@ -8,10 +9,15 @@ from learners.circuits.model import CircuitModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.models.model import Model
+from learners.orders.drawing import heat_map_of
+from learners.orders.formats.network_files import NetworkFormat
+from learners.orders.model import OrderModel
+from learners.registry.discrete_networks import network_text
+from learners.registry.sql.script import sql_script
 from service.product.versions.registry import find_version
 from service.product.versions.served import served
-from service.product.views.circuit_export import CircuitOf, Form, circuit_of
-from service.product.views.graphs import graph_of, graph_of_structure
+from service.product.views.circuit_export import CircuitOf, Form, Picture, circuit_of
+from service.product.views.graphs import graph_of, graph_of_posterior, graph_of_structure
 from service.product.views.structure_svg import to_svg
 from service.requests.json_values import JSONObject
 from service.serving.predictor import map_version
@@ -25,6 +31,15 @@ class NoChains(LearnerError, ValueError):
     def __init__(self, kind: str) -> None:
         super().__init__(
             f"A model of kind {kind!r} has no chains to draw. Train with --learner spn --set learning=gibbs to have some."
+        )
+
+
+class NoPosterior(LearnerError, ValueError):
+    """A picture or file of a posterior over structures was asked of another kind of model."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"A model of kind {kind!r} has no posterior over structures. Train with --learner orders to have one."
         )
 
 
@@ -79,7 +94,7 @@ def draw(workspace: Workspace, reference: str, member: int | None = None) -> byt
     """
     version = served(workspace, reference)
     if isinstance(version.model, CircuitModel):
-        return circuit_of(version.model, Form.SVG)
+        return circuit_of(version.model, "svg")
     return structure_svg(version.model, f"{version.name}@{version.version}", member).encode()
 
 
@@ -107,7 +122,7 @@ def draw_trace(workspace: Workspace, reference: str) -> bytes:
     return picture.getvalue()
 
 
-def circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = CircuitOf.COLUMNS) -> bytes:
+def circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = "columns") -> bytes:
     """The circuit of a version, of a network the one that it is compiled to; or of the graphs of a posterior over structures.
 
     Raises
@@ -115,3 +130,65 @@ def circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = Ci
     NoJoint, NetworkTooLarge, PictureTooLarge, NoPosterior, TooManyParentSets
     """
     return circuit_of(served(workspace, reference).model, form, of)
+
+
+def draw_posterior(
+    workspace: Workspace, reference: str, picture: Picture, present: Sequence[str] = (), absent: Sequence[str] = ()
+) -> bytes:
+    """The edges of a posterior as an SVG picture: a heat map of their probabilities, or a graph with widths by probability.
+
+    Parameters
+    ----------
+    picture : 'edges' or 'graph'
+    present, absent : known edges, each as "parent->child"
+
+    Raises
+    ------
+    NoPosterior, UnknownColumn, InvalidParameter, ImpossibleEdges
+    """
+    version = served(workspace, reference)
+    model = version.model
+    if not isinstance(model, OrderModel):
+        raise NoPosterior(model.kind)
+    given = ", ".join([*present, *(f"no {edge}" for edge in absent)])
+    title = f"{version.name}@{version.version}" + (f" given {given}" if given else "")
+    if picture == "graph":
+        return to_svg(graph_of_posterior(model, present, absent), title).encode()
+    return heat_map_of(model.graph_queries, title, tuple(present), tuple(absent)).encode()
+
+
+def network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:
+    """The network of a version as BIF, XMLBIF or XDSL; see `learners.registry.discrete_networks.network_text`.
+
+    Raises
+    ------
+    NoNetwork
+    NoTables, TablesTooLarge
+        If its tables are too large.
+    InvalidNetwork
+        If columns are numbers, which only BIF can hold.
+    """
+    version = served(workspace, reference)
+    return network_text(version.model, version.name, form)
+
+
+def sql(
+    workspace: Workspace,
+    reference: str,
+    table: str,
+    dialect: str = "duckdb",
+    view: str | None = None,
+    key: Sequence[str] = (),
+    absent: Sequence[str] = (),
+) -> str:
+    """A version as SQL that answers every row of a table; see `learners.registry.sql.script.sql_script`.
+
+    The view is called like the model, with `_` for dots, unless it gets a name.
+
+    Raises
+    ------
+    NoSQL, TooLargeForSQL, UnknownDialect, UnsupportedColumn, UnwritableText, UnknownColumn, InvalidParameter
+    """
+    version = served(workspace, reference)
+    name = version.name.replace(".", "_") if view is None else view
+    return sql_script(version.model, name=name, table=table, dialect=dialect, key=key, absent=absent)
