@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -230,7 +231,7 @@ def text_of(value: Any) -> str:
         return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return words_of(value)
+    return f"{value:%Y-%m-%d %H:%M}" if isinstance(value, datetime) else words_of(value)
 
 
 def words_of(value: Any) -> str:

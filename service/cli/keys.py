@@ -37,21 +37,9 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     """List the keys, also the revoked ones."""
     with opened(workspace) as here:
         items = product.list_keys(here, 1000).items
-    show_list(
-        items,
-        json_output,
-        ["key", "role", "id", "since", "expires", "revoked"],
-        [
-            [
-                key.name,
-                str(key.role),
-                key.id,
-                *(f"{at:%Y-%m-%d %H:%M}" if at else None for at in (key.created_at, key.expires_at, key.revoked_at)),
-            ]
-            for key in items
-        ],
-        empty="no keys yet: fewpass keys create",
-    )
+    rows = [[key.name, key.role, key.id, key.created_at, key.expires_at, key.revoked_at] for key in items]
+    columns = ["key", "role", "id", "since", "expires", "revoked"]
+    show_list(items, json_output, columns, rows, "no keys yet: fewpass keys create")
 
 
 @app.command()

@@ -136,10 +136,7 @@ def delivering(output: Output, *, replace: bool) -> Iterator[Path]:
 def write_output(output: Output, make: Callable[[], str | bytes], *, replace: bool) -> int:
     """Write what `make` gives to a file that appears when it is complete; returns its bytes.
 
-    Raises
-    ------
-    InvalidRequest
-        As of `check_free`, before anything is made.
+    Raises InvalidRequest as of `check_free`, before anything is made.
     """
     check_free(output, replace=replace)
     text = make()

@@ -31,6 +31,8 @@ N_BINS = 12
 def dataset_profile(workspace: Workspace, name: str, target: str | None = None, search: str = "") -> JSONObject:
     """Some rows of a data set, and of its columns the values by class and the share that is missing.
 
+    Raises NotFound, OutsideRoots, SourceError, UnknownColumn, SchemaError or EmptyData.
+
     Parameters
     ----------
     target : the column of classes; else that of the data set, if it has one
@@ -41,10 +43,6 @@ def dataset_profile(workspace: Workspace, name: str, target: str | None = None, 
     `rows`, the first `SHOWN_ROWS`, of `n_rows` that were looked at: the first of parts spread evenly over the files,
     without forgotten ones. `columns`, at most `MOST_COLUMNS` of `n_columns`: `missing`, a share; `labels` and `counts`,
     rows by class and label. `classes`; `left_out` with the reason of each column
-
-    Raises
-    ------
-    NotFound, OutsideRoots, SourceError, UnknownColumn, SchemaError, EmptyData
     """
     get_dataset(workspace, name)
     limit = workspace.settings.request_timeout_s

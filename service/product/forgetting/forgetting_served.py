@@ -48,15 +48,11 @@ def forget_predictions(
     """Forget predictions by the client's keys or by their ids, of every version of a model.
 
     Where rows are kept (mode "rows") what was counted of them is subtracted, but for how many values were absent, null,
-    unseen or out of range. Of counts alone nobody knows which row they came from.
+    unseen or out of range. Of counts alone nobody knows which row they came from. Raises NotFound.
 
     Returns
     -------
     `predictions` and `labels` that were removed, and rows that were `subtracted` from the counts
-
-    Raises
-    ------
-    NotFound
     """
     name = Watching(workspace, reference).version.name
     root = workspace.layout.root

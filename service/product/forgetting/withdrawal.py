@@ -25,6 +25,8 @@ def withdraw_rule(
 ) -> JSONObject:
     """Take a rule of forgotten rows back: later trainings read those rows again. Models stay as they are.
 
+    Raises InvalidRequest if no such rule stands; NotFound, CorruptFile or Unwritable.
+
     Parameters
     ----------
     name, kind : a data set, one that was deleted included, or a model that was trained on files; without a kind
@@ -35,12 +37,6 @@ def withdraw_rule(
     Returns
     -------
     `name`, `where`, `withdrawn_at`, `by`, `reason`, and under which other names the rule stands (`still_under`)
-
-    Raises
-    ------
-    InvalidRequest
-        If no such rule stands.
-    NotFound, CorruptFile, Unwritable
     """
     if not reason.strip():
         raise InvalidRequest("Say why: the reason is kept with the rule.", field="reason")

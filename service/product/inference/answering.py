@@ -122,15 +122,12 @@ def evaluate_beside(
 ) -> JSONObject:
     """Measure several versions on the same rows, which are read once for each.
 
+    Raises InvalidRequest of a model without classes.
+
     Returns
     -------
     `models`, the metrics of each; `differences`, of each but the first the mean of its log loss less that of the first,
     row by row, with its standard error; `warnings` if there are any
-
-    Raises
-    ------
-    InvalidRequest
-        Of a model without classes.
     """
     models, losses, warnings = [], [], []
     uris = with_rows_of_databases(workspace, uris)

@@ -33,6 +33,9 @@ def drift(
 ) -> JSONObject:
     """Compare the rows of files with what a model was trained on, or with the rows of other files.
 
+    Raises InvalidRequest if the data has none of the model's columns, the model uses none, or the model keeps no counts to
+    compare with; EmptyData, SourceError, SchemaError or NotFound.
+
     Parameters
     ----------
     reference : of the model: name, name@version or name@alias
@@ -43,12 +46,6 @@ def drift(
     Returns
     -------
     as `learners.monitoring.drift.drift_report` has it, with `model`, `version` and `warnings`
-
-    Raises
-    ------
-    InvalidRequest
-        If the data has none of the model's columns, the model uses none, or the model keeps no counts to compare with.
-    EmptyData, SourceError, SchemaError, NotFound
     """
     version = find_version(workspace, reference)
     served = map_version(version)

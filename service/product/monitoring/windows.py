@@ -145,7 +145,7 @@ def monitor(
     against: str = "training",
     limits: Limits | None = None,
 ) -> JSONObject:
-    """What a version shows in the last hours: rows, tests, causes, estimates and gaps.
+    """What a version shows in the last hours: rows, tests, causes, estimates and gaps (InvalidRequest, NotFound).
 
     Parameters
     ----------
@@ -158,10 +158,6 @@ def monitor(
     -------
     as `learners.monitoring.drift.drift_report` has it, with `model`, `version`, `since`, `until`, `gaps`, `statuses`
     and `sampling`. Without rows `is_drifting` is None and `why` says what is missing
-
-    Raises
-    ------
-    InvalidRequest, NotFound
     """
     watching = Watching(workspace, reference)
     end = hour_end(until)
@@ -216,16 +212,12 @@ def monitoring_windows(
     until: datetime | None = None,
     against: str = "training",
 ) -> JSONObject:
-    """A timeline: for each step rows, rates, surprise, estimates, and whether it drifts.
+    """A timeline: for each step rows, rates, surprise, estimates, and whether it drifts (InvalidRequest, NotFound).
 
     Parameters
     ----------
     since : how far back, such as 24h or 30d
     against : as in `monitoring`; steps are tested only where there are at most 72, as each has its own tests
-
-    Raises
-    ------
-    InvalidRequest, NotFound
     """
     watching = Watching(workspace, reference)
     end, whole, each = hour_end(until), span("since", since), span("step", step)
@@ -277,9 +269,7 @@ def monitoring_families(
 ) -> JSONObject:
     """Each column given its parents, by how much it has changed; for a picture of the model's graph.
 
-    Raises
-    ------
-    InvalidRequest, NotFound
+    Raises InvalidRequest or NotFound.
     """
     found = monitor(workspace, reference, window=window, until=until, against=against)
     kept = ("model", "version", "since", "until", "is_drifting", "why", "drift_nats", "reference")
@@ -297,11 +287,7 @@ def monitoring_column(
 ) -> JSONObject:
     """The values of one column in a window and in the reference; cells of fewer than five rows are null.
 
-    Raises
-    ------
-    InvalidRequest
-        If the model has no such column.
-    NotFound
+    Raises InvalidRequest if the model has no such column; NotFound.
     """
     watching = Watching(workspace, reference)
     if column not in watching.watched.names:

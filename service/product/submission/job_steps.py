@@ -50,13 +50,7 @@ def unclean(workspace: Workspace) -> list[str]:
 
 
 def train(workspace: Workspace, request: TrainRequest, report: Report = silent) -> ModelVersion:
-    """Train in this process and add the version to the registry.
-
-    Parameters
-    ----------
-    request : data, learner, parameters and how to evaluate
-    report : called with progress between chunks; raising Cancelled in it stops
-    """
+    """Train in this process and add the version to the registry; Cancelled, raised in `report` between chunks, stops it."""
     return train_with_passes(workspace, request, report)[0]
 
 

@@ -25,10 +25,7 @@ def delete_version(workspace: Workspace, name: str, version: int) -> None:
 def delete_model(workspace: Workspace, name: str) -> list[int]:
     """Remove all versions of a model with their files, its aliases and its history; returns which.
 
-    Raises
-    ------
-    Conflict
-        If a job that has not ended is at work on it.
+    Raises Conflict if a job that has not ended is at work on it.
     """
     busy = [job.id for job in _queue(workspace).unfinished() if _model_and_version(job)[0] == name]
     if busy:

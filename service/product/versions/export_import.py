@@ -52,10 +52,7 @@ def write_export(
 ) -> tuple[ModelVersion, int]:
     """Write a version to one file, which appears when it is whole.
 
-    Raises
-    ------
-    InvalidRequest
-        If the file exists and is not to be replaced.
+    Raises InvalidRequest if the file exists and is not to be replaced.
     """
     check_free(output, replace=replace)
     version, n_bytes, chunks = export_version(workspace, reference)
@@ -69,16 +66,13 @@ def import_version(
 ) -> ModelVersion:
     """Add an exported version to the registry, as the next version of its name, after checking all of it.
 
+    Raises InvalidRequest if a byte differs from what was exported, or it is not a model that this release can answer with.
+
     Parameters
     ----------
     path : of the exported file
     name : of the model here; by default the name that it was exported under
     is_remote : whether it came over REST: then a process of its own reads it
-
-    Raises
-    ------
-    InvalidRequest
-        If a byte differs from what was exported, or it is not a model that this release can answer with.
     """
     if is_remote:
         return aside(workspace, import_version, path, name, is_trusted=False)

@@ -117,11 +117,7 @@ def publish(
 def import_network(workspace: Workspace, path: Path, name: str) -> ModelVersion:
     """Add the network of a BIF, XMLBIF, XDSL or SEM file to the registry, as the next version of a name.
 
-    Raises
-    ------
-    NetworkFileError
-        Naming the line.
-    InvalidNetwork, NetworkTooLarge, InvalidName
+    Raises NetworkFileError, naming the line; InvalidNetwork, NetworkTooLarge or InvalidName.
     """
     checked_name("model", name)
     return publish(workspace, _network(path), name)

@@ -140,15 +140,7 @@ def graph_of_structure(structure: JSONMapping) -> ColumnGraph:
 def family(workspace: Workspace, reference: str, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:
     """The table behind a column of a network: rows and probabilities of each value in each context, the largest first.
 
-    Parameters
-    ----------
-    limit : contexts
-
-    Raises
-    ------
-    NoGraph
-        If the model is no network.
-    UnknownColumn
+    At most `limit` contexts are told. Raises NoGraph if the model is no network; UnknownColumn.
     """
     return family_of(served(workspace, reference).model, column, limit)
 

@@ -46,10 +46,7 @@ class NoPosterior(LearnerError, ValueError):
 def structure(workspace: Workspace, reference: str, member: int | None = None) -> JSONObject:
     """Nodes and edges of a model's graph, or of one member of an ensemble.
 
-    Raises
-    ------
-    InvalidParameter
-        If there is no such member.
+    Raises InvalidParameter if there is no such member.
     """
     return structure_of(served(workspace, reference).model, member)
 
@@ -85,12 +82,8 @@ def lineage(workspace: Workspace, reference: str) -> JSONObject:
 def draw(workspace: Workspace, reference: str, member: int | None = None) -> bytes:
     """The structure of a version as an SVG picture: columns in layers below the class, or the nodes of a circuit.
 
-    Of a posterior over structures, every probable edge with its width by probability.
-
-    Raises
-    ------
-    PictureTooLarge
-        If it is a circuit of too many regions.
+    Of a posterior over structures, every probable edge with its width by probability. Raises PictureTooLarge if it is a
+    circuit of too many regions.
     """
     version = served(workspace, reference)
     if isinstance(version.model, CircuitModel):
@@ -106,10 +99,7 @@ def structure_svg(model: Model, title: str, member: int | None = None) -> str:
 def draw_trace(workspace: Workspace, reference: str) -> bytes:
     """How the chains of a sampled version went, as an SVG picture.
 
-    Raises
-    ------
-    NoChains
-        If the version was not sampled.
+    Raises NoChains if the version was not sampled.
     """
     version = served(workspace, reference)
     model = version.model
@@ -125,9 +115,7 @@ def draw_trace(workspace: Workspace, reference: str) -> bytes:
 def circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = "columns") -> bytes:
     """The circuit of a version, of a network the one that it is compiled to; or of the graphs of a posterior over structures.
 
-    Raises
-    ------
-    NoJoint, NetworkTooLarge, PictureTooLarge, NoPosterior, TooManyParentSets
+    Raises NoJoint, NetworkTooLarge, PictureTooLarge, NoPosterior or TooManyParentSets.
     """
     return circuit_of(served(workspace, reference).model, form, of)
 
@@ -137,14 +125,12 @@ def draw_posterior(
 ) -> bytes:
     """The edges of a posterior as an SVG picture: a heat map of their probabilities, or a graph with widths by probability.
 
+    Raises NoPosterior, UnknownColumn, InvalidParameter or ImpossibleEdges.
+
     Parameters
     ----------
     picture : 'edges' or 'graph'
     present, absent : known edges, each as "parent->child"
-
-    Raises
-    ------
-    NoPosterior, UnknownColumn, InvalidParameter, ImpossibleEdges
     """
     version = served(workspace, reference)
     model = version.model
@@ -160,13 +146,8 @@ def draw_posterior(
 def network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:
     """The network of a version as BIF, XMLBIF or XDSL; see `learners.registry.discrete_networks.network_text`.
 
-    Raises
-    ------
-    NoNetwork
-    NoTables, TablesTooLarge
-        If its tables are too large.
-    InvalidNetwork
-        If columns are numbers, which only BIF can hold.
+    Raises NoTables or TablesTooLarge if its tables are too large; InvalidNetwork if columns are numbers, which only BIF can
+    hold; NoNetwork.
     """
     version = served(workspace, reference)
     return network_text(version.model, version.name, form)
@@ -183,11 +164,8 @@ def sql(
 ) -> str:
     """A version as SQL that answers every row of a table; see `learners.registry.sql.script.sql_script`.
 
-    The view is called like the model, with `_` for dots, unless it gets a name.
-
-    Raises
-    ------
-    NoSQL, TooLargeForSQL, UnknownDialect, UnsupportedColumn, UnwritableText, UnknownColumn, InvalidParameter
+    The view is called like the model, with `_` for dots, unless it gets a name. Raises NoSQL, TooLargeForSQL,
+    UnknownDialect, UnsupportedColumn, UnwritableText, UnknownColumn or InvalidParameter.
     """
     version = served(workspace, reference)
     name = version.name.replace(".", "_") if view is None else view

@@ -109,6 +109,9 @@ def logged_file(uri: str) -> Iterator[Path]:
 def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tuple[ModelVersion, str]:
     """Register a version in MLflow, in a run with its parameters, its metrics and the report that it keeps.
 
+    Raises InvalidRequest if the address is no name of a registered model; NoAnswers if the model answers no rows;
+    MLflowMissing or MLflowRefused.
+
     Parameters
     ----------
     address : `models:/NAME`, of the registry that MLflow's own settings name
@@ -116,14 +119,6 @@ def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tupl
     Returns
     -------
     the version, and the address of what it has become: `models:/NAME/NUMBER`
-
-    Raises
-    ------
-    InvalidRequest
-        If the address is no name of a registered model.
-    MLflowMissing, MLflowRefused
-    NoAnswers
-        If the model answers no rows.
     """
     name = address.removeprefix(REGISTERED)
     if not address.startswith(REGISTERED) or not name or set("/@") & set(name):
@@ -150,9 +145,7 @@ def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tupl
 def import_from_mlflow(workspace: Workspace, uri: str, name: str | None = None) -> ModelVersion:
     """Add a model that fewpass has logged to MLflow to the registry, after checking all of it, as `import_version`.
 
-    Raises
-    ------
-    MLflowMissing, MLflowRefused, NotOurs, CorruptFile
+    Raises MLflowMissing, MLflowRefused, NotOurs or CorruptFile.
     """
     with logged_file(uri) as path:
         return import_version(workspace, path, name)
