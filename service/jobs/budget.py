@@ -18,13 +18,9 @@ POLL_S = 0.2
 
 
 class Budget:
-    """What jobs hold of the budget, in one small file beside the locks of the workers.
+    """What jobs hold of the budget, in one small file beside the locks of the workers, which tell which live.
 
-    Parameters
-    ----------
-    directory : of the slot locks, which tell which workers live
-    slot : of this worker; what a dead one held in this slot is given back
-    n_bytes : what all may hold together; None for a budget without an end
+    What a dead worker held in this one's slot is given back. All may hold `n_bytes` together; None is without an end.
     """
 
     def __init__(self, directory: Path, slot: int, n_bytes: int | None) -> None:

@@ -80,11 +80,8 @@ class Job:
 class JobQueue:
     """A client of the queue: any process may hold one; it runs no job itself.
 
-    Parameters
-    ----------
-    url : of the control database, for SQLAlchemy; its job tables are made or migrated here
-    concurrency : jobs that one worker runs at the same time
-    poll_s : how often an idle worker looks
+    The job tables of the control database, a URL for SQLAlchemy, are made or migrated here. A worker runs `concurrency` jobs
+    at the same time, and looks every `poll_s` while it is idle.
     """
 
     def __init__(self, url: str, concurrency: int = 1, poll_s: float = 0.2) -> None:
@@ -113,13 +110,8 @@ class JobQueue:
     ) -> tuple[Job, bool]:
         """Put one job into the queue; returns it, and whether this call made it. Conflict if the key was used with another request.
 
-        Parameters
-        ----------
-        kind : what to do, such as "train"
-        request : its parameters, as JSON can say them
-        idempotency_key : a second call with the same key and request starts nothing
-        retry_of : the job that this one runs again
-        priority : jobs of higher priority start first; a running one is not interrupted
+        The request is the parameters of a kind of job, as JSON can say them. A second call with the same key and request
+        starts nothing. Jobs of higher priority start first; a running one is not interrupted.
         """
         nonce = secrets.token_hex(8)
         document = {"kind": kind, "request": request, "nonce": nonce, "submitted_at": time.time()}

@@ -1,9 +1,11 @@
 """What a job is made of, free of DBOS, so that the command line can run the same steps in its own process."""
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from service.requests.json_values import JSONObject
+from storage.files.workspace_layout import Layout
 
 LOCAL = "local-"  # how the id of a job begins that a command runs in its own process
 
@@ -38,7 +40,11 @@ class Step:
 
 
 Kinds = Mapping[str, Sequence[Step]]
-Clean = Callable[[str], None]
+
+
+def clean(layout: Layout, job_id: str) -> None:
+    """Remove what a job that has ended left in its scratch folder."""
+    shutil.rmtree(layout.scratch_directory(job_id), ignore_errors=True)
 
 
 def run_now(

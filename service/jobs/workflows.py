@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import structlog
@@ -18,10 +18,11 @@ from service.jobs.budget import Budget
 from service.jobs.children import Child, Children, SocketFolder
 from service.jobs.limits import LESS, bytes_text, limits_of, too_late
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
-from service.jobs.steps import Clean, Kinds, Run, Step
+from service.jobs.steps import Kinds, Run, Step, clean
 from service.requests.json_values import JSONObject
 from service.requests.problems import OutOfMemory, is_expected, problem_of
 from service.settings import Settings
+from service.workspace import Workspace
 from storage.errors import ControlUnavailable, LeaseLost, NotFound
 
 AWAY = (ControlUnavailable, OperationalError, InterfaceError)
@@ -29,20 +30,19 @@ AWAY_S = 1.0
 Answer = TypeVar("Answer")
 
 
-def register(
-    queue: JobQueue, kinds: Kinds, clean: Clean, *, settings: Settings, children: Children, budget: Budget
-) -> None:
+def register(workspace: Workspace, queue: JobQueue, kinds: Kinds, children: Children, budget: Budget) -> None:
     """Tell DBOS how to run jobs, before it is launched.
 
     Parameters
     ----------
+    workspace : its settings say how many jobs at the same time, how often to try, how often to record progress, and what a
+        job may take
     queue : asked whether a job that lost its worker was cancelled
     kinds : the steps of each kind of job; the last receipt is the job's result
-    clean : called with the id of a job that has ended, to remove what it left on the way
-    settings : how many jobs at the same time, how often to try, how often to record progress, and what a job may take
     children : in which the steps run: each has opened the same kinds
     budget : of which a job gets its share of memory before it begins
     """
+    settings, layout = workspace.settings, workspace.layout
     # DBOS hands a recovered job to its internal queue, which knows no limit, so the limit is kept here once more.
     slots = threading.BoundedSemaphore(settings.job_concurrency)
 
@@ -57,12 +57,12 @@ def register(
             except dbos_errors.DBOSBaseException:
                 # Cancelled, or handed to another worker, which still needs what is there.
                 if _patiently(lambda: queue.get(job_id), lambda: None).state == "cancelled":
-                    clean(job_id)
+                    clean(layout, job_id)
                     with structlog.contextvars.bound_contextvars(job=job_id):
                         structlog.get_logger("jobs").info("job cancelled")
                 raise
             except PortableWorkflowError:  # its own failure, as recorded
-                clean(job_id)
+                clean(layout, job_id)
                 raise
             except Exception:
                 # Nobody knows whether this is recorded: DBOS ends before the thread of a job does when a worker stops.
@@ -71,7 +71,7 @@ def register(
                 raise
             finally:
                 budget.give_back(job_id)
-            clean(job_id)
+            clean(layout, job_id)
             return result
 
 
@@ -152,20 +152,17 @@ def _in_child(
 
 
 class Leftovers:
-    """What jobs have left behind whose worker ended before they did: cancelled with it, or given up.
+    """What jobs have left in their scratch folders whose worker ended before they did: cancelled with it, or given up."""
 
-    `unclean` tells the jobs of which files are there, `clean` removes them.
-    """
-
-    def __init__(self, queue: JobQueue, unclean: Callable[[], Iterable[str]], clean: Clean) -> None:
-        self.queue, self.unclean, self.clean = queue, unclean, clean
+    def __init__(self, workspace: Workspace, queue: JobQueue) -> None:
+        self.layout, self.queue = workspace.layout, queue
         self._ended: set[str] = set()
 
     def clear(self) -> None:
         """Clean up after jobs that had ended at the last call already: one that has just ended does it itself."""
-        ended = {job_id for job_id in self.unclean() if self._has_ended(job_id)}
+        ended = {path.name for path in self.layout.scratch.glob("job-*") if self._has_ended(path.name)}
         for job_id in ended & self._ended:
-            self.clean(job_id)
+            clean(self.layout, job_id)
             with structlog.contextvars.bound_contextvars(job=job_id):
                 structlog.get_logger("jobs").info("what the job has left is removed")
         self._ended = ended

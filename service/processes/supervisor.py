@@ -54,8 +54,8 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
     begin_loading()
     spare_pandas()
     from service.jobs.logs import keep_job_logs
-    from service.jobs.scheduler import Scheduler
     from service.jobs.worker import run
+    from service.product.submission.scheduler import Scheduler
     from service.workspace import Workspace
 
     configure_logs(settings, "worker")
@@ -65,10 +65,10 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
     workspace = Workspace(settings)
     assert workspace.control is not None  # its WAL mode holds for the job tables in the same file
     keep_job_logs(workspace.layout.root / "logs")
-    Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs).start()
-    steps, clean = product.job_kinds(workspace), partial(product.clean, workspace)
+    Scheduler(workspace).start()
+    kinds = product.job_kinds(workspace)
     end_loading()
-    run(workspace, steps, partial(open_kinds, settings), clean, partial(product.unclean, workspace), parent)
+    run(workspace, kinds, partial(open_kinds, settings), parent)
 
 
 def open_kinds(settings: Settings, worker: str) -> "Kinds":

@@ -48,13 +48,11 @@ from service.product.monitoring.windows import monitoring_families as monitoring
 from service.product.monitoring.windows import monitoring_windows as monitoring_windows
 from service.product.monitoring_loop import model_states as model_states
 from service.product.outputs import write_output as write_output
-from service.product.submission.job_steps import clean as clean
 from service.product.submission.job_steps import evaluate as evaluate
 from service.product.submission.job_steps import forget as forget
 from service.product.submission.job_steps import job_kinds as job_kinds
 from service.product.submission.job_steps import train as train
 from service.product.submission.job_steps import train_with_passes as train_with_passes
-from service.product.submission.job_steps import unclean as unclean
 from service.product.submission.prechecks import check_request as check_request
 from service.product.submission.schedules import change_schedule as change_schedule
 from service.product.submission.schedules import create_schedule as create_schedule
@@ -65,8 +63,6 @@ from service.product.submission.schedules import list_schedules as list_schedule
 from service.product.submission.schedules import pause_schedule as pause_schedule
 from service.product.submission.schedules import resume_schedule as resume_schedule
 from service.product.submission.schedules import run_schedule as run_schedule
-from service.product.submission.schedules import submit_scheduled as submit_scheduled
-from service.product.submission.submitting import forget_old_jobs as forget_old_jobs
 from service.product.submission.submitting import job_log as job_log
 from service.product.submission.submitting import job_output as job_output
 from service.product.submission.submitting import submit as submit

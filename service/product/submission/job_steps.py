@@ -1,13 +1,12 @@
 """What each kind of job does, step by step: a worker runs the steps durably, a command runs them in its own process."""
 
-import shutil
 import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
 from service.jobs.limits import OwnLimits, limits_of
-from service.jobs.steps import LOCAL, Kinds, Step, run_now
+from service.jobs.steps import LOCAL, Kinds, Step, clean, run_now
 from service.product.datasets.database_rows import with_rows_of_databases
 from service.product.datasets.datasets import summarise
 from service.product.forgetting.forgetting import forget_steps
@@ -37,16 +36,6 @@ def job_kinds(workspace: Workspace) -> Kinds:
         "impute": (Step("impute", partial(impute_rows, workspace)),),
         "schema": (Step("summarise", partial(summarise, workspace)),),
     }
-
-
-def clean(workspace: Workspace, job_id: str) -> None:
-    """Remove what a job that has ended left in its scratch folder."""
-    shutil.rmtree(workspace.layout.scratch_directory(job_id), ignore_errors=True)
-
-
-def unclean(workspace: Workspace) -> list[str]:
-    """The jobs that have left something in their scratch folders, or are about to."""
-    return sorted(path.name for path in workspace.layout.scratch.glob("job-*"))
 
 
 def train(workspace: Workspace, request: TrainRequest, report: Report = silent) -> ModelVersion:
@@ -99,4 +88,4 @@ def _run_here(workspace: Workspace, kind: str, request: TrainRequest | ForgetReq
     try:
         return run_now(job_kinds(workspace)[kind], job_id, fields, checked, own.limits.memory)
     finally:
-        clean(workspace, job_id)
+        clean(workspace.layout, job_id)
