@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from service import product
-from service.terminal import JsonOption, WorkspaceOption, err, opened, out, say, settings_of, show_json, show_list
+from service.cli.shared_options import JsonOption, WorkspaceOption
+from service.terminal import err, opened, out, say, settings_of, show_json, show_list
 from storage.control.keys import Role
 
 app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)

@@ -10,13 +10,10 @@ from learners.orders.formats.network_files import format_of
 from service import product
 from service.cli import views
 from service.cli.evaluation import show_metrics, what_was_read
+from service.cli.shared_options import ForceOption, JsonOption, Reference, WorkspaceOption
 from service.product.inference.metric_words import number_of
 from service.requests.json_values import JSONObject
 from service.terminal import (
-    ForceOption,
-    JsonOption,
-    Reference,
-    WorkspaceOption,
     escape,
     opened,
     out,

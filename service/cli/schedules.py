@@ -7,20 +7,9 @@ import typer
 
 from service import product
 from service.cli.jobs import checked, read_request
+from service.cli.shared_options import JsonOption, WorkspaceOption
 from service.requests.json_values import JSONObject
-from service.terminal import (
-    JsonOption,
-    WorkspaceOption,
-    escape,
-    opened,
-    out,
-    say,
-    settings_of,
-    show_json,
-    show_list,
-    show_table,
-    text_of,
-)
+from service.terminal import escape, opened, out, say, settings_of, show_json, show_list, show_table, text_of
 
 app = typer.Typer(help="Create, list, change, pause and run schedules.", invoke_without_command=True)
 Name = Annotated[str, typer.Argument(help="Name of the schedule.")]

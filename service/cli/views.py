@@ -10,23 +10,11 @@ from learners.errors import redacted
 from learners.orders.formats.network_files import NetworkFormat, chosen_format
 from learners.registry.sql.dialects import DialectName
 from service import product
+from service.cli.shared_options import AbsentOption, ForceOption, JsonOption, PresentOption, Reference, WorkspaceOption
 from service.product.inference.metric_words import number_of
 from service.product.views.circuit_export import CircuitOf, Form, Picture
 from service.requests.json_values import JSONObject
-from service.terminal import (
-    AbsentOption,
-    ForceOption,
-    JsonOption,
-    PresentOption,
-    Reference,
-    WorkspaceOption,
-    escape,
-    opened,
-    out,
-    show_json,
-    show_table,
-    text_of,
-)
+from service.terminal import escape, opened, out, show_json, show_table, text_of
 
 if TYPE_CHECKING:
     from service.workspace import Workspace

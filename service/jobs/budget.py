@@ -32,10 +32,7 @@ class Budget:
                 pass  # what a dead worker held in this slot is given back
 
     def take(self, job_id: str, n_bytes: int | None, wait: Callable[[], None]) -> None:
-        """Hold so much for a job; `wait` is called again and again until it fits, and may raise.
-
-        Jobs get their share in the order in which they ask, so that a large one is not passed by small ones for ever.
-        """
+        """Hold so much for a job, in the order in which jobs ask; `wait` is called until it fits, and may raise."""
         if self.n_bytes is None:
             return
         share = min(n_bytes or self.n_bytes, self.n_bytes)

@@ -181,10 +181,7 @@ class JobQueue:
         )
 
     def cancel(self, job_id: str) -> Job:
-        """Stop a job: at once if it is queued, between two chunks if it runs.
-
-        Raises Conflict if the job has already succeeded or failed.
-        """
+        """Stop a job: at once if it is queued, between two chunks if it runs; Conflict if it has already ended."""
         job = self.get(job_id)
         if job.state in {"queued", "running"}:
             self.client.cancel_workflow(job_id)
@@ -194,10 +191,7 @@ class JobQueue:
         return job
 
     def retry(self, job_id: str) -> Job:
-        """Submit the same request as a new job; passes that were finished are not read again.
-
-        Raises Conflict if the job has not failed and was not cancelled.
-        """
+        """Submit the same request as a new job, which reuses finished passes; Conflict unless it failed or was cancelled."""
         job = self.get(job_id)
         if job.state not in {"failed", "cancelled"}:
             raise Conflict(f"Job {job_id} is {job.state}; only a failed or cancelled job is retried.", state=job.state)

@@ -34,10 +34,7 @@ FORWARDED = (signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 def run_server(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT; every process that was started here has ended when this returns.
-
-    With several workers, as many processes share the socket; each maps the same files.
-    """
+    """Serve, with as many workers on one socket as are set, until SIGTERM or SIGINT; no process of ours outlives it."""
     begin_loading()
     with _metrics_directory(settings):
         configure_logs(settings, "serve")

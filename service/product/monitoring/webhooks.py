@@ -83,10 +83,7 @@ def send(workspace: Workspace, change: str, alert: AlertRecord) -> list[Delivery
 def deliver(
     workspace: Workspace, webhook: WebhookRecord, kind: str, alert: str | None, content: Mapping[str, object]
 ) -> DeliveryRecord:
-    """Send one event, five times at most, and keep what came of it.
-
-    The id of an event depends on what it says, so a receiver knows again what it had before.
-    """
+    """Send one event, five times at most, and keep what came of it; its id follows from what it says, so receivers know it."""
     event_id = hashlib.sha256(f"{webhook['id']} {kind} {alert or secrets.token_hex(8)}".encode()).hexdigest()[:32]
     head = {"specversion": "1.0", "id": event_id, "source": "/fewpass", "type": kind, "time": _now()}
     body = json.dumps(head | {"datacontenttype": "application/json", "data": content}).encode()

@@ -53,10 +53,7 @@ def _exported(model: "CircuitModel") -> bytes:
 
 
 def graphs_of(model: "Model") -> "CircuitModel":
-    """The circuit over the graphs of a posterior over structures.
-
-    Raises NoPosterior or TooManyParentSets.
-    """
+    """The circuit over the graphs of a posterior over structures (NoPosterior, TooManyParentSets)."""
     from learners.orders.model import OrderModel
     from learners.registry.networks.order_circuits import order_circuit
     from service.product.views.inspecting import NoPosterior

@@ -44,10 +44,7 @@ class NoPosterior(LearnerError, ValueError):
 
 
 def structure(workspace: Workspace, reference: str, member: int | None = None) -> JSONObject:
-    """Nodes and edges of a model's graph, or of one member of an ensemble.
-
-    Raises InvalidParameter if there is no such member.
-    """
+    """Nodes and edges of a model's graph, or of one member of an ensemble; InvalidParameter if there is no such member."""
     return structure_of(served(workspace, reference).model, member)
 
 
@@ -97,10 +94,7 @@ def structure_svg(model: Model, title: str, member: int | None = None) -> str:
 
 
 def draw_trace(workspace: Workspace, reference: str) -> bytes:
-    """How the chains of a sampled version went, as an SVG picture.
-
-    Raises NoChains if the version was not sampled.
-    """
+    """How the chains of a version went, as an SVG picture; NoChains if it was not sampled."""
     version = served(workspace, reference)
     model = version.model
     if not isinstance(model, BayesianCircuit):
@@ -113,24 +107,16 @@ def draw_trace(workspace: Workspace, reference: str) -> bytes:
 
 
 def circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = "columns") -> bytes:
-    """The circuit of a version, of a network the one that it is compiled to; or of the graphs of a posterior over structures.
-
-    Raises NoJoint, NetworkTooLarge, PictureTooLarge, NoPosterior or TooManyParentSets.
-    """
+    """The circuit of a version or of its network; or of a posterior's graphs, as `circuit_of`."""
     return circuit_of(served(workspace, reference).model, form, of)
 
 
 def draw_posterior(
     workspace: Workspace, reference: str, picture: Picture, present: Sequence[str] = (), absent: Sequence[str] = ()
 ) -> bytes:
-    """The edges of a posterior as an SVG picture: a heat map of their probabilities, or a graph with widths by probability.
+    """The edges of a posterior as an SVG picture: a heat map of probabilities ("edges"), or a "graph" with lines as wide.
 
-    Raises NoPosterior, UnknownColumn, InvalidParameter or ImpossibleEdges.
-
-    Parameters
-    ----------
-    picture : 'edges' or 'graph'
-    present, absent : known edges, each as "parent->child"
+    Edges that are known are written "parent->child". Raises NoPosterior, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
     version = served(workspace, reference)
     model = version.model
