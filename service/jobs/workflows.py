@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 import structlog
@@ -18,7 +18,7 @@ from service.jobs.budget import Budget
 from service.jobs.children import Child, Children, SocketFolder
 from service.jobs.limits import LESS, bytes_text, limits_of, too_late
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
-from service.jobs.steps import Kinds, Run, Step, clean
+from service.jobs.steps import Kinds, Run, Steps, clean
 from service.requests.json_values import JSONObject
 from service.requests.problems import OutOfMemory, is_expected, problem_of
 from service.settings import Settings
@@ -85,11 +85,11 @@ class Attempt:
         self.receipts: dict[str, JSONObject] = {}
         self.started: float | None = None
 
-    def run(self, steps: Sequence[Step]) -> JSONObject:
+    def run(self, steps: Steps) -> JSONObject:
         """Run the steps one after another, each durably; the last receipt is the result."""
-        for step in steps:
-            self.receipts[step.name] = DBOS.run_step({"name": step.name}, self._run_step, step.name)
-        return self.receipts[steps[-1].name]
+        for name in steps:
+            self.receipts[name] = DBOS.run_step({"name": name}, self._run_step, name)
+        return self.receipts[list(steps)[-1]]
 
     def _run_step(self, name: str) -> JSONObject:
         with structlog.contextvars.bound_contextvars(job=self.job_id, step=name):
@@ -146,9 +146,8 @@ def _in_child(
 ) -> JSONObject:
     """Run a step in the process of its job."""
     job_id, request, receipts, memory_limit = job
-    step = next(step for step in kinds[kind] if step.name == name)
     with structlog.contextvars.bound_contextvars(job=job_id, step=name):
-        return step.run(Run(job_id, request, receipts, report, memory_limit))
+        return kinds[kind][name](Run(job_id, request, receipts, report, memory_limit))
 
 
 class Leftovers:

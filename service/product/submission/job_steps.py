@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from service.jobs.limits import OwnLimits, limits_of
-from service.jobs.steps import LOCAL, Kinds, Step, clean, run_now
+from service.jobs.steps import LOCAL, Kinds, clean, run_now
 from service.product.datasets.database_rows import with_rows_of_databases
 from service.product.datasets.datasets import summarise
 from service.product.forgetting.forgetting import forget_steps
@@ -30,11 +30,11 @@ def job_kinds(workspace: Workspace) -> Kinds:
         "train": train_steps(workspace),
         "refresh": refresh_steps(workspace),
         "forget": forget_steps(workspace),
-        "query": (Step("answer", partial(answer_queries, workspace)),),
-        "evaluate": (Step("evaluate", partial(evaluate_version, workspace)),),
-        "score": (Step("score", partial(score_rows, workspace)),),
-        "impute": (Step("impute", partial(impute_rows, workspace)),),
-        "schema": (Step("summarise", partial(summarise, workspace)),),
+        "query": {"answer": partial(answer_queries, workspace)},
+        "evaluate": {"evaluate": partial(evaluate_version, workspace)},
+        "score": {"score": partial(score_rows, workspace)},
+        "impute": {"impute": partial(impute_rows, workspace)},
+        "schema": {"summarise": partial(summarise, workspace)},
     }
 
 
@@ -46,10 +46,7 @@ def train(workspace: Workspace, request: TrainRequest, report: Report = silent) 
 def train_with_passes(
     workspace: Workspace, request: TrainRequest, report: Report = silent, warn: Callable[[str], None] = silent
 ) -> tuple[ModelVersion, list[JSONObject]]:
-    """As `train`, with what was read and what was reused for each statistic.
-
-    `warn` is told of columns that are left out and of values that are folded.
-    """
+    """As `train`, with what was read and reused for each statistic; `warn` hears of left-out columns and folded values."""
     published = _run_here(workspace, "train", _with_rows(workspace, request), report)
     version = models.get_version(workspace.control, published["model"], str(published["version"]))
     for warning in published.get("warnings", []):

@@ -14,7 +14,7 @@ from dbos import DBOS
 
 from learners.errors import UnknownColumn
 from service.jobs import worker, workflows
-from service.jobs.steps import Kinds, Run, Step, clean
+from service.jobs.steps import Kinds, Run, clean
 from service.jobs.worker import run
 from service.settings import Settings
 from service.workspace import Workspace
@@ -132,19 +132,19 @@ def clean_and_tell(layout: Layout, job_id: str) -> None:
 
 
 KINDS = {
-    "count": (Step("count", count), Step("finish", finish)),
-    "fail": (Step("fail", fail),),
-    "end": (Step("end", end),),
-    "grow": (Step("grow", grow),),
-    "sleep": (Step("sleep", sleep),),
-    "insist": (Step("insist", insist),),
-    "outlive": (Step("count", outlive), Step("finish", finish)),
-    "refuse": (Step("refuse", refuse),),
+    "count": {"count": count, "finish": finish},
+    "fail": {"fail": fail},
+    "end": {"end": end},
+    "grow": {"grow": grow},
+    "sleep": {"sleep": sleep},
+    "insist": {"insist": insist},
+    "outlive": {"count": outlive, "finish": finish},
+    "refuse": {"refuse": refuse},
 }
 
 
 def kinds_of(workspace: Workspace) -> Kinds:
-    return KINDS | {"reserve": (Step("count", count), Step("reserve", partial(reserve, workspace)))}
+    return KINDS | {"reserve": {"count": count, "reserve": partial(reserve, workspace)}}
 
 
 def open_kinds(settings: Settings, lease: str) -> Kinds:
