@@ -11,10 +11,7 @@ USUAL_THRESHOLDS = gc.get_threshold()
 
 
 def begin_loading() -> None:
-    """Look for garbage rarely: a million objects are made while modules load, and none is garbage.
-
-    Looking takes a fifth of that time.
-    """
+    """Look for garbage rarely: modules make a million objects while they load, none is garbage, and looking takes long."""
     gc.set_threshold(LOADED_OBJECTS)
 
 

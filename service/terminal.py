@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -33,45 +33,6 @@ EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 
 out = Console()
 err = Console(stderr=True)
-
-UrisArgument = Annotated[
-    list[str],
-    typer.Argument(
-        help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders, lake tables or URIs; duckdb://… and postgresql://… with "
-        "?table= or ?query=."
-    ),
-]
-
-
-def own_folder(folder: Path | None) -> Path | None:
-    """A folder that an option names; that of an address would be made here, and called `s3:`."""
-    if folder is not None and re.match(r"[a-z][a-z0-9+.-]+:", str(folder)):
-        raise typer.BadParameter(f"{folder} is an address. Name a folder of this machine.")
-    return folder
-
-
-Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
-OutputOption = Annotated[
-    str, typer.Option("--out", "-o", help="Parquet file to write, here or in a store such as s3://.")
-]
-WorkspaceOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--workspace",
-        "-w",
-        help="Workspace directory.",
-        show_default="FEWPASS_WORKSPACE or ./workspace",
-        callback=own_folder,
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-PresentOption = Annotated[
-    list[str] | None, typer.Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")
-]
-AbsentOption = Annotated[
-    list[str] | None, typer.Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 
 def settings_of(workspace: Path | None = None, **given: Any) -> Settings:
@@ -230,7 +191,7 @@ def text_of(value: Any) -> str:
         return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return words_of(value)
+    return f"{value:%Y-%m-%d %H:%M}" if isinstance(value, datetime) else words_of(value)
 
 
 def words_of(value: Any) -> str:

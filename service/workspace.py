@@ -63,10 +63,7 @@ class Workspace:
         return self.opened("temporary", lambda: Temporary(self.layout.scratch)).path
 
     def opened(self, name: str, opener: Callable[[], Opened]) -> Opened:
-        """What was opened under a name, which stands for one type, or else what `opener` opens now; `close` closes it.
-
-        `opener` is called at most once, under a lock.
-        """
+        """What was opened under a name of one type, or what `opener` opens now, under a lock; `close` closes it."""
         with self._opening:
             if name not in self._opened:
                 self._opened[name] = opener()

@@ -26,7 +26,6 @@ from service.cli import (  # noqa: E402
     schedules,
     serving,
     views,
-    watching,
 )
 from service.terminal import CommandProcess, err, show_error  # noqa: E402
 from service.version import VERSION  # noqa: E402
@@ -94,11 +93,11 @@ app.command(rich_help_panel="Ask")(learning.predict)
 app.command(rich_help_panel="Ask")(densities.score)
 app.command(rich_help_panel="Ask")(densities.impute)
 app.command(rich_help_panel="Watch")(monitoring.drift)
-app.command(rich_help_panel="Watch")(watching.monitor)
-app.command(rich_help_panel="Watch")(watching.labels)
-app.command(rich_help_panel="Watch")(watching.alerts)
+app.command(rich_help_panel="Watch")(monitoring.monitor)
+app.command(rich_help_panel="Watch")(monitoring.labels)
+app.command(rich_help_panel="Watch")(monitoring.alerts)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Watch")
-app.add_typer(watching.app, name="webhooks", rich_help_panel="Watch")
+app.add_typer(monitoring.app, name="webhooks", rich_help_panel="Watch")
 app.command(rich_help_panel="Operate")(serving.serve)
 app.command(rich_help_panel="Operate")(serving.worker)
 app.command(rich_help_panel="Operate")(operations.backup)

@@ -8,21 +8,9 @@ import typer
 from learners.models.estimation import Average
 from learners.models.query import How
 from service import product
+from service.cli.shared_options import ForceOption, JsonOption, OutputOption, Reference, UrisArgument, WorkspaceOption
 from service.requests.json_values import JSONObject
-from service.terminal import (
-    ForceOption,
-    JsonOption,
-    OutputOption,
-    Reference,
-    UrisArgument,
-    WorkspaceOption,
-    escape,
-    opened,
-    out,
-    progress_bar,
-    show_rows,
-    warn,
-)
+from service.terminal import escape, opened, out, progress_bar, show_rows, warn
 
 
 def score(

@@ -9,20 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from service.cli.shared_options import JsonOption, own_folder
 from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED
 from service.requests.json_values import JSONMapping, JSONObject
-from service.terminal import (
-    JsonOption,
-    err,
-    escape,
-    jsonable,
-    out,
-    own_folder,
-    progress_bar,
-    show_json,
-    show_table,
-    text_of,
-)
+from service.terminal import err, escape, jsonable, out, progress_bar, show_json, show_table, text_of
 
 if TYPE_CHECKING:
     from learners.evaluation.comparison import Comparison

@@ -10,22 +10,9 @@ from rich.padding import Padding
 
 from learners.errors import redacted
 from service import product
+from service.cli.shared_options import ForceOption, JsonOption, OutputOption, WorkspaceOption
 from service.requests.json_values import JSONObject
-from service.terminal import (
-    EXIT_FAILED,
-    ForceOption,
-    JsonOption,
-    OutputOption,
-    WorkspaceOption,
-    describe,
-    escape,
-    opened,
-    out,
-    progress_bar,
-    say,
-    settings_of,
-    show_json,
-)
+from service.terminal import EXIT_FAILED, describe, escape, opened, out, progress_bar, say, settings_of, show_json
 
 app = typer.Typer(help="Submit, list, show, follow, cancel and retry jobs.", invoke_without_command=True)
 

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from service import product
-from service.terminal import JsonOption, WorkspaceOption, err, opened, out, say, settings_of, show_json, show_list
+from service.cli.shared_options import JsonOption, WorkspaceOption
+from service.terminal import err, opened, out, say, settings_of, show_json, show_list
 from storage.control.keys import Role
 
 app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
@@ -37,21 +38,9 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     """List the keys, also the revoked ones."""
     with opened(workspace) as here:
         items = product.list_keys(here, 1000).items
-    show_list(
-        items,
-        json_output,
-        ["key", "role", "id", "since", "expires", "revoked"],
-        [
-            [
-                key.name,
-                str(key.role),
-                key.id,
-                *(f"{at:%Y-%m-%d %H:%M}" if at else None for at in (key.created_at, key.expires_at, key.revoked_at)),
-            ]
-            for key in items
-        ],
-        empty="no keys yet: fewpass keys create",
-    )
+    rows = [[key.name, key.role, key.id, key.created_at, key.expires_at, key.revoked_at] for key in items]
+    columns = ["key", "role", "id", "since", "expires", "revoked"]
+    show_list(items, json_output, columns, rows, "no keys yet: fewpass keys create")
 
 
 @app.command()

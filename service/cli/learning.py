@@ -13,26 +13,11 @@ import typer
 from service import product
 from service.cli.evaluation import next_steps, show_beside, show_metrics, verdict, what_was_read
 from service.cli.querying import written
+from service.cli.shared_options import ForceOption, JsonOption, OutputOption, Reference, UrisArgument, WorkspaceOption
 from service.product.inference.metric_words import number_of
 from service.requests.json_values import JSONObject
 from service.requests.written_evidence import pairs_of
-from service.terminal import (
-    ForceOption,
-    JsonOption,
-    OutputOption,
-    Reference,
-    UrisArgument,
-    WorkspaceOption,
-    escape,
-    opened,
-    out,
-    progress_bar,
-    settings_of,
-    show_json,
-    show_rows,
-    show_table,
-    warn,
-)
+from service.terminal import escape, opened, out, progress_bar, settings_of, show_json, show_rows, show_table, warn
 
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+")
 TargetOption = Annotated[str | None, typer.Option("--target", "-t", help="The column to predict.")]

@@ -10,13 +10,10 @@ from learners.orders.formats.network_files import format_of
 from service import product
 from service.cli import views
 from service.cli.evaluation import show_metrics, what_was_read
+from service.cli.shared_options import ForceOption, JsonOption, Reference, WorkspaceOption
 from service.product.inference.metric_words import number_of
 from service.requests.json_values import JSONObject
 from service.terminal import (
-    ForceOption,
-    JsonOption,
-    Reference,
-    WorkspaceOption,
     escape,
     opened,
     out,
@@ -54,22 +51,12 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     """List the models, each with its versions and aliases."""
     with opened(workspace) as here:
         items = product.list_models(here, 1000).items
-    show_list(
-        items,
-        json_output,
-        ["model", "latest", "versions", "aliases", "since"],
-        [
-            [
-                model.name,
-                model.latest_version,
-                model.n_versions,
-                ", ".join(f"{alias} -> {version}" for alias, version in model.aliases.items()),
-                f"{model.created_at:%Y-%m-%d %H:%M}",
-            ]
-            for model in items
-        ],
-        empty="no models yet: fewpass train",
-    )
+    rows = []
+    for model in items:
+        aliases = ", ".join(f"{alias} -> {version}" for alias, version in model.aliases.items())
+        rows.append([model.name, model.latest_version, model.n_versions, aliases, model.created_at])
+    columns = ["model", "latest", "versions", "aliases", "since"]
+    show_list(items, json_output, columns, rows, "no models yet: fewpass train")
 
 
 @app.command()
@@ -94,22 +81,17 @@ def versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpt
     """List the versions of a model, newest first."""
     with opened(workspace) as here:
         items = product.list_versions(here, name, 1000).items
-    show_list(
-        items,
-        json_output,
-        ["version", "learner", "rows", "error", "log loss", "trained"],
+    rows = [
         [
-            [
-                version.version,
-                version.learner,
-                version.n_rows,
-                version.metrics.get("zero_one_loss"),
-                version.metrics.get("log_loss"),
-                f"{version.created_at:%Y-%m-%d %H:%M}",
-            ]
-            for version in items
-        ],
-    )
+            each.version,
+            each.learner,
+            each.n_rows,
+            *map(each.metrics.get, ("zero_one_loss", "log_loss")),
+            each.created_at,
+        ]
+        for each in items
+    ]
+    show_list(items, json_output, ["version", "learner", "rows", "error", "log loss", "trained"], rows)
 
 
 @app.command()
@@ -201,7 +183,7 @@ def history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpti
     """List where the aliases of a model have pointed, newest first."""
     with opened(workspace) as here:
         items = product.alias_history(here, name, 1000).items
-    rows = [[f"{move.moved_at:%Y-%m-%d %H:%M}", move.alias, move.version, move.reason] for move in items]
+    rows = [[move.moved_at, move.alias, move.version, move.reason] for move in items]
     show_list(items, json_output, ["moved (UTC)", "alias", "version", "reason"], rows, "no alias has been set yet")
 
 
@@ -211,14 +193,8 @@ def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonO
     with opened(workspace) as here:
         items = product.list_promotions(here, name, 1000).items
     rows = [
-        [
-            f"{item.decided_at:%Y-%m-%d %H:%M}",
-            item.challenger,
-            item.champion,
-            "yes" if item.is_promoted else "no",
-            item.reason,
-        ]
-        for item in items
+        [each.decided_at, each.challenger, each.champion, "yes" if each.is_promoted else "no", each.reason]
+        for each in items
     ]
     show_list(items, json_output, ["decided (UTC)", "challenger", "champion", "promoted", "reason"], rows, "none yet")
 

@@ -1,26 +1,18 @@
-"""`fewpass drift`: is the data still what the model was trained on?"""
+"""`fewpass drift | monitor | labels | alerts | webhooks`: is the data still what the model was trained on, and what do served models show?"""
 
 from typing import Annotated
 
 import typer
 
 from service import product
+from service.cli.shared_options import JsonOption, Reference, UrisArgument, WorkspaceOption
 from service.requests.json_values import JSONObject
-from service.terminal import (
-    JsonOption,
-    Reference,
-    UrisArgument,
-    WorkspaceOption,
-    escape,
-    opened,
-    out,
-    progress_bar,
-    show_json,
-    show_table,
-)
+from service.terminal import escape, opened, out, progress_bar, say, show_json, show_list, show_table
+from storage.monitoring.records import AlertRecord
 
 EXIT_DRIFT = 3
 MOST_COLUMNS = 20
+app = typer.Typer(help="Send alerts to others.", no_args_is_help=True)
 
 
 def drift(
@@ -84,3 +76,130 @@ def _worst(column: JSONObject) -> str:
         return ""
     kind, points = max(changed, key=lambda one: abs(one[1]))
     return f"{kind} {points:+.2g}"
+
+
+def monitor(
+    model: Reference,
+    window: Annotated[str, typer.Option("--window", help="How long, such as 24h or 7d.")] = "24h",
+    against: Annotated[
+        str, typer.Option("--against", help="training, window:7d, same-hour:4w or version:3.")
+    ] = "training",
+    check: Annotated[bool, typer.Option("--check", help=f"Exit with {EXIT_DRIFT} if there is an alarm.")] = False,
+    forget: Annotated[
+        list[str] | None, typer.Option("--forget", help="Forget the prediction of this key or id; may be repeated.")
+    ] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Show what a served model was asked, what has changed, and what labels say."""
+    with opened(workspace) as here:
+        if forget:
+            done = product.forget_predictions(here, model, forget)
+            show_json(done) if json_output else out.print(
+                f"{done['predictions']} predictions and {done['labels']} labels are forgotten, {done['subtracted']} rows "
+                "are subtracted from the counts"
+            )
+            return
+        found = product.monitor(here, model, window=window, against=against)
+    if json_output:
+        show_json(found)
+    elif found["is_drifting"] is None:
+        out.print(escape(str(found["why"])))
+    else:
+        show_drift(found)
+    if check and found["is_drifting"]:
+        raise typer.Exit(EXIT_DRIFT)
+
+
+def labels(
+    model: Reference,
+    uris: UrisArgument,
+    key: Annotated[str, typer.Option("--key", help="The column of your keys, or of ids with --ids.")],
+    label: Annotated[str, typer.Option("--label", help="The column of the classes.")],
+    ids: Annotated[bool, typer.Option("--ids", help="The column holds the ids that predictions answered.")] = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Send labels of earlier predictions; sending them again changes nothing."""
+    with opened(workspace) as here:
+        done = product.add_labels(here, model, product.labels_of_files(here, uris, key, label, "id" if ids else "key"))
+    words = f"{done['accepted']:,} labels: {done['matched']:,} matched, {done['pending']:,} wait for a prediction"
+    say(done, words, json_output)
+
+
+def alerts(
+    model: Annotated[str | None, typer.Option("--model", help="Of one model.")] = None,
+    is_open: Annotated[bool, typer.Option("--open", help="Only those that are not over.")] = False,
+    acknowledge: Annotated[
+        list[str] | None, typer.Option("--acknowledge", help="Note that this alert was seen; may be repeated.")
+    ] = None,
+    mute: Annotated[
+        list[str] | None, typer.Option("--mute", help="Send no more about this alert; may be repeated.")
+    ] = None,
+    unmute: Annotated[
+        list[str] | None, typer.Option("--unmute", help="Send about this alert again; may be repeated.")
+    ] = None,
+    resolve: Annotated[list[str] | None, typer.Option("--resolve", help="Close this alert; may be repeated.")] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """List alerts, the newest first, after some of them were noted as seen, muted or resolved."""
+    with opened(workspace) as here:
+        for alert in acknowledge or ():
+            product.acknowledge_alert(here, alert)
+        for alert in mute or ():
+            product.mute_alert(here, alert)
+        for alert in unmute or ():
+            product.mute_alert(here, alert, is_muted=False)
+        for alert in resolve or ():
+            product.resolve_alert(here, alert)
+        found = product.list_alerts(here, model, is_open=True if is_open else None)
+    rows = [
+        [one["id"], f"{one['model']}@{one['version']}", one["fired_at"][:16], _state(one), one["words"]]
+        for one in found
+    ]
+    show_list(found, json_output, ["id", "model", "fired", "state", "cause"], rows, "no alerts")
+
+
+def _state(alert: AlertRecord) -> str:
+    if alert["resolved_at"]:
+        return f"resolved {alert['resolved_at'][:16]}"
+    return ("seen" if alert["acknowledged_at"] else "open") + (", muted" if alert["is_muted"] else "")
+
+
+@app.command("list")
+def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """List webhooks."""
+    with opened(workspace) as here:
+        found = product.list_webhooks(here)
+    rows = [[one["id"], one["url"], one["created_at"]] for one in found]
+    show_list(found, json_output, ["id", "url", "created"], rows)
+
+
+@app.command()
+def add(
+    url: str,
+    model: Annotated[list[str] | None, typer.Option("--model", help="May be repeated; all unless given.")] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Send alerts to a URL; the secret is shown this once."""
+    with opened(workspace) as here:
+        webhook = product.create_webhook(here, url, model or [])
+    show_json(webhook) if json_output else out.print(f"{webhook['id']} {webhook['secret']}", highlight=False)
+
+
+@app.command()
+def test(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Send a test event."""
+    with opened(workspace) as here:
+        delivery = product.test_webhook(here, webhook)
+    words = f"{delivery['status']} after {delivery['attempts']} attempts{': ' + delivery['error'] if delivery['error'] else ''}"
+    say(delivery, words, json_output)
+
+
+@app.command()
+def delete(webhook: str, workspace: WorkspaceOption = None) -> None:
+    """Send nothing there any more."""
+    with opened(workspace) as here:
+        product.delete_webhook(here, webhook)

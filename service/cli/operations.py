@@ -5,17 +5,8 @@ from typing import Annotated
 
 import typer
 
-from service.terminal import (
-    EXIT_FAILED,
-    JsonOption,
-    WorkspaceOption,
-    escape,
-    opened,
-    out,
-    settings_of,
-    show_json,
-    show_list,
-)
+from service.cli.shared_options import JsonOption, WorkspaceOption
+from service.terminal import EXIT_FAILED, escape, opened, out, settings_of, show_json, show_list
 
 
 def backup(

@@ -7,23 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from service import product
+from service.cli.shared_options import AbsentOption, JsonOption, PresentOption, Reference, WorkspaceOption
 from service.cli.structures import coverage_words, show_answer, show_intervention
 from service.product.inference.metric_words import interval
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.written_evidence import evidence_of, likely_of, pairs_of
-from service.terminal import (
-    AbsentOption,
-    JsonOption,
-    PresentOption,
-    Reference,
-    WorkspaceOption,
-    opened,
-    out,
-    show_json,
-    show_records,
-    show_table,
-)
+from service.terminal import opened, out, show_json, show_records, show_table
 
 # What an answer may be in one number, and what it may say besides; each with its words.
 ONE_NUMBER = {

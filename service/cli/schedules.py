@@ -7,19 +7,9 @@ import typer
 
 from service import product
 from service.cli.jobs import checked, read_request
+from service.cli.shared_options import JsonOption, WorkspaceOption
 from service.requests.json_values import JSONObject
-from service.terminal import (
-    JsonOption,
-    WorkspaceOption,
-    escape,
-    opened,
-    out,
-    say,
-    settings_of,
-    show_json,
-    show_list,
-    show_table,
-)
+from service.terminal import escape, opened, out, say, settings_of, show_json, show_list, show_table, text_of
 
 app = typer.Typer(help="Create, list, change, pause and run schedules.", invoke_without_command=True)
 Name = Annotated[str, typer.Argument(help="Name of the schedule.")]
@@ -41,24 +31,13 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     """List the schedules, each with its next time and its newest run."""
     with opened(workspace) as here:
         items = product.list_schedules(here, 1000).items
-    show_list(
-        items,
-        json_output,
-        ["schedule", "cron", "zone", "job", "next (UTC)", "last run", "its job"],
-        [
-            [
-                item.name,
-                item.cron,
-                item.timezone,
-                item.job["kind"],
-                "paused" if item.next_due_at is None else f"{item.next_due_at:%Y-%m-%d %H:%M}",
-                None if item.last_run is None else f"{item.last_run.due_at:%Y-%m-%d %H:%M} {item.last_run.outcome}",
-                None if item.last_run is None else item.last_run.job_id,
-            ]
-            for item in items
-        ],
-        empty="no schedules yet: fewpass schedules create",
-    )
+    rows = []
+    for each in items:
+        run = each.last_run
+        last = (None, None) if run is None else (f"{text_of(run.due_at)} {run.outcome}", run.job_id)
+        rows.append([each.name, each.cron, each.timezone, each.job["kind"], each.next_due_at or "paused", *last])
+    columns = ["schedule", "cron", "zone", "job", "next (UTC)", "last run", "its job"]
+    show_list(items, json_output, columns, rows, "no schedules yet: fewpass schedules create")
 
 
 @app.command()
@@ -112,7 +91,7 @@ def show(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption 
     show_table(
         "newest runs",
         ["due (UTC)", "outcome", "job", "reason"],
-        [[f"{run.due_at:%Y-%m-%d %H:%M}", run.outcome, run.job_id, run.reason] for run in runs],
+        [[run.due_at, run.outcome, run.job_id, run.reason] for run in runs],
         empty="it was not due yet",
     )
 

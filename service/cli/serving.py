@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from service.terminal import JsonOption, WorkspaceOption, own_folder, settings_of
+from service.cli.shared_options import JsonOption, WorkspaceOption, own_folder
+from service.terminal import settings_of
 
 
 def serve(

@@ -16,8 +16,18 @@ def show_answer(answer: JSONMapping) -> None:
         if name in answer:
             value = answer[name]  # JSON has no infinities
             out.print(f"{name} {'-inf' if value is None else format(value, '.6g')}")
-    show = {"edges": _edges, "graph": _graph, "graphs": _graphs, "paths": _paths, "effects": _effects, "score": _score}
-    show[answer["kind"]](answer)
+    match answer["kind"]:
+        case "edges" | "paths" as kind:
+            _show_pairs(kind.removesuffix("s"), answer[kind])
+        case "graphs":
+            _show_graphs(answer["graphs"])
+        case "effects":
+            _show_effects(answer)
+        case "score":
+            out.print("the best graph:")
+            _print_edges(answer["best_edges"])
+        case _:
+            _print_edges(answer["edges"])
     if "effective_sample_size" in answer:
         out.print(f"effective_sample_size {answer['effective_sample_size']:.0f}")
     for note in answer.get("notes", []):
@@ -57,37 +67,20 @@ def coverage_words(coverage: JSONMapping) -> str:
     )
 
 
-def _edges(answer: JSONMapping) -> None:
-    _show_pairs("edge", answer["edges"], "probability")
-
-
-def _paths(answer: JSONMapping) -> None:
-    _show_pairs("path", answer["paths"], "probability")
-
-
-def _graph(answer: JSONMapping) -> None:
-    _print_edges(answer["edges"])
-
-
-def _score(answer: JSONMapping) -> None:
-    out.print("the best graph:")
-    _print_edges(answer["best_edges"])
-
-
-def _graphs(answer: JSONMapping) -> None:
-    has_weights = any("weight" in graph for graph in answer["graphs"])
+def _show_graphs(graphs: Sequence[JSONMapping]) -> None:
+    has_weights = any("weight" in graph for graph in graphs)
     rows = [
         [graph["count"]]
         + ([f"{graph['weight']:.4f}"] if has_weights else [])
-        + [f"{graph['log_posterior']:.4f}", ", ".join(_arrows(graph["edges"])) or "(no edges)"]
-        for graph in answer["graphs"]
+        + [f"{graph['log_posterior']:.4f}", ", ".join(map(_arrow, graph["edges"])) or "(no edges)"]
+        for graph in graphs
     ]
     names = ["drawn"] + (["weight"] if has_weights else []) + ["log posterior", "edges"]
     show_table(None, names, rows[:MOST_ROWS], empty="")
     _say_more(len(rows), "graphs")
 
 
-def _effects(answer: JSONMapping) -> None:
+def _show_effects(answer: JSONMapping) -> None:
     pairs = sorted(answer["effects"], key=lambda pair: -abs(pair["mean"]))
     has_errors = any("standard_error" in pair for pair in pairs)
     rows = [
@@ -100,14 +93,14 @@ def _effects(answer: JSONMapping) -> None:
     _say_more(len(pairs), "effects")
 
 
-def _show_pairs(what: str, pairs: Sequence[JSONMapping], name: str) -> None:
-    ordered = sorted(pairs, key=lambda pair: -(pair[name] or 0.0))
+def _show_pairs(what: str, pairs: Sequence[JSONMapping]) -> None:
+    ordered = sorted(pairs, key=lambda pair: -(pair["probability"] or 0.0))
     has_errors = any("standard_error" in pair for pair in pairs)
     rows = [
-        [_arrow(pair), _number(pair.get(name))] + ([_number(pair.get("standard_error"), "")] if has_errors else [])
+        [_arrow(pair), _number(pair["probability"])] + ([_number(pair.get("standard_error"), "")] if has_errors else [])
         for pair in ordered[:MOST_ROWS]
     ]
-    show_table(None, [what, name] + (["standard error"] if has_errors else []), rows, empty="")
+    show_table(None, [what, "probability"] + (["standard error"] if has_errors else []), rows, empty="")
     _say_more(len(pairs), f"{what}s")
 
 
@@ -116,12 +109,8 @@ def _number(value: float | None, unknown: str = "unknown") -> str:
 
 
 def _print_edges(edges: Sequence[Mapping[str, str]]) -> None:
-    for text in _arrows(edges) or ["(no edges)"]:
+    for text in map(_arrow, edges) if edges else ["(no edges)"]:
         out.print(text, markup=False, highlight=False)
-
-
-def _arrows(edges: Sequence[Mapping[str, str]]) -> list[str]:
-    return [_arrow(edge) for edge in edges]
 
 
 def _arrow(edge: JSONMapping) -> str:

@@ -1,7 +1,6 @@
 """`fewpass models structure | circuit | trace | picture | network | sql` and `fewpass report`: what a version looks like."""
 
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,23 +10,11 @@ from learners.errors import redacted
 from learners.orders.formats.network_files import NetworkFormat, chosen_format
 from learners.registry.sql.dialects import DialectName
 from service import product
+from service.cli.shared_options import AbsentOption, ForceOption, JsonOption, PresentOption, Reference, WorkspaceOption
 from service.product.inference.metric_words import number_of
-from service.product.views.circuit_export import CircuitOf, Form
+from service.product.views.circuit_export import CircuitOf, Form, Picture
 from service.requests.json_values import JSONObject
-from service.terminal import (
-    AbsentOption,
-    ForceOption,
-    JsonOption,
-    PresentOption,
-    Reference,
-    WorkspaceOption,
-    escape,
-    opened,
-    out,
-    show_json,
-    show_table,
-    text_of,
-)
+from service.terminal import escape, opened, out, show_json, show_table, text_of
 
 if TYPE_CHECKING:
     from service.workspace import Workspace
@@ -81,16 +68,16 @@ def circuit(
     reference: Reference,
     form: Annotated[
         Form, typer.Option("--format", "-f", help="dot is for Graphviz, svg a picture, model for `import`.")
-    ] = Form.TEXT,
+    ] = "text",
     of: Annotated[
         CircuitOf, typer.Option("--of", help="graphs: of a posterior over structures, the parents of each column.")
-    ] = CircuitOf.COLUMNS,
+    ] = "columns",
     output: TextOutput = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write the circuit of a model, of a network the one that it is compiled to."""
-    if form == Form.MODEL and output is None:
+    if form == "model" and output is None:
         raise typer.BadParameter("a model is no text: name the file to write", param_hint="--out")
     _give(reference, lambda here: product.circuit(here, reference, form, of), output, force, workspace)
 
@@ -105,19 +92,12 @@ def trace(
     _give(reference, lambda here: product.draw_trace(here, reference), output, force, workspace)
 
 
-class PictureOf(StrEnum):
-    """What a picture of a posterior over structures shows."""
-
-    EDGES = "edges"
-    GRAPH = "graph"
-
-
 def picture(
     reference: Reference,
     output: Annotated[str, typer.Option("--out", "-o", help="The SVG file to write.")],
     of: Annotated[
-        PictureOf, typer.Option("--of", help="A heat map of the edges, or the graph with widths by probability.")
-    ] = PictureOf.EDGES,
+        Picture, typer.Option("--of", help="A heat map of the edges, or the graph with widths by probability.")
+    ] = "edges",
     present: PresentOption = None,
     absent: AbsentOption = None,
     force: ForceOption = False,
@@ -126,7 +106,7 @@ def picture(
     """Draw a posterior over structures: how probable each edge is."""
 
     def drawn(here: "Workspace") -> bytes:
-        return product.draw_posterior(here, reference, of.value, present or (), absent or ())
+        return product.draw_posterior(here, reference, of, present or (), absent or ())
 
     _give(reference, drawn, output, force, workspace)
 

@@ -52,10 +52,7 @@ def asset(name: str) -> Asset | None:
 
 
 def asset_url(name: str) -> str:
-    """Where a browser gets a static file, in its present form.
-
-    Raises LookupError if there is no such file: a template names one that does not exist.
-    """
+    """Where a browser gets a static file, in its present form; LookupError if there is none of that name."""
     found = asset(name)
     if found is None:
         raise LookupError(f"service/console/static has no file {name!r}")

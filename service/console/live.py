@@ -14,7 +14,7 @@ from service import product
 from service.console.pages import workspace_of
 from service.requests import problems
 from service.workspace import Workspace
-from storage.control.change_counter import generation
+from storage.control.control import generation
 from storage.errors import StorageError
 from storage.monitoring.records import records_mark
 
@@ -30,10 +30,7 @@ Marks = dict[str, str]
 
 
 class Live:
-    """Looks for changes as long as somebody listens; a browser to which nothing happens costs nothing in between.
-
-    Streams end when `is_over` says that the server stops.
-    """
+    """Looks for changes while somebody listens; a quiet browser costs nothing. `is_over` says that the server stops."""
 
     def __init__(self, workspace: Workspace, is_over: Callable[[], bool]) -> None:
         self.workspace = workspace

@@ -75,10 +75,7 @@ def role_of(request: Request) -> Role | None:
 
 
 def respond(request: Request, template: str, page: JSONMapping, status: int = 200) -> Response:
-    """A page: HTML from its template below `templates`, or its model as JSON if the visitor wants that.
-
-    `page` holds plain values and dataclasses.
-    """
+    """A page of plain values and dataclasses: as HTML from its template, or as JSON if the visitor wants that."""
     if wants_json(request):
         return Response(json.dumps(page, default=_plain), status, media_type="application/json")
     role = role_of(request)

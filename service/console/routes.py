@@ -9,7 +9,6 @@ from starlette.types import Scope
 
 from service.console import documentation, live
 from service.console.assets import N_DIGITS, PREFIX, asset
-from service.console.licences import licences
 from service.console.rendering import respond
 from service.console.screens import data, graph, jobs, models, monitoring, overview, settings, train, what_if
 
@@ -59,7 +58,7 @@ def documentation_routes() -> list[BaseRoute]:
     return [
         Page("/docs", documentation.tryable, methods=["GET"]),
         Page("/docs/read", documentation.readable, methods=["GET"]),
-        Page("/docs/licences", licences, methods=["GET"]),
+        Page("/docs/licences", documentation.licences, methods=["GET"]),
         Page("/redoc", lambda _: RedirectResponse("/docs/read", HTTPStatus.MOVED_PERMANENTLY), methods=["GET"]),
         Page(f"{PREFIX}{{name:path}}", static, methods=["GET"]),
     ]

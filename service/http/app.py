@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners.kernels.jit import noticing_compilation
@@ -24,9 +25,7 @@ from service.console.rendering import respond, wants_json
 from service.http import openapi, unknown_paths
 from service.http.api import alerts, datasets, health, jobs, keys, models, monitoring, rules, schedules, sessions
 from service.http.api.bodies.bodies import TOO_DEEP, BodyLimit, hint, is_json, long_number
-from service.http.api.scoring import inference, invocations, query, what_if
-from service.http.api.scoring.densities import Densities
-from service.http.api.scoring.explain import Explain
+from service.http.api.scoring import densities, explain, inference, invocations, predict, query
 from service.http.api.scoring.predict import HotPath, Predict
 from service.http.deadlines import Deadlines
 from service.http.memory_in_flight import InFlight
@@ -47,8 +46,7 @@ from service.settings import Settings
 from service.startup import end_loading
 from service.version import VERSION
 from service.workspace import Workspace
-from storage.control.change_counter import generation
-from storage.control.control import as_storage_error
+from storage.control.control import as_storage_error, generation
 from storage.errors import StorageError
 from storage.monitoring.counts import MonitoringFiles
 
@@ -74,12 +72,17 @@ class Application(FastAPI):
         super().__init__(**fields)
         in_flight = InFlight(settings.max_in_flight_bytes)
         self.predict = Predict(settings, in_flight)
+        of_densities, infer = densities.Densities(self.predict, settings), inference.Infer(self.predict)
+        plain: dict[str, Any] = {
+            predict.PATH: self.predict,  # what the hot path leaves over: other methods, and paths below a mount
+            explain.PATH: explain.Explain(self.predict).answer,
+            densities.SCORE_PATH: of_densities.score,
+            densities.IMPUTE_PATH: of_densities.impute,
+            **dict.fromkeys(inference.PATHS, infer.answer),
+            invocations.PATH: invocations.Invocations(self.predict, settings).answer,
+        }
         self.router.routes += [
-            self.predict.route(),
-            Explain(self.predict).route(),
-            *Densities(self.predict, settings).routes(),
-            *inference.Infer(self.predict).routes(),
-            invocations.Invocations(self.predict, settings).route(),
+            Route(path, endpoint, methods=["POST"], include_in_schema=False) for path, endpoint in plain.items()
         ]
         control_plane = BodyLimit(super().__call__, settings, in_flight)
         self.deadlines = Deadlines(HotPath(control_plane, self.predict), settings.request_timeout_s)
@@ -99,10 +102,7 @@ class Application(FastAPI):
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The application of one serving process; nothing is opened before its lifespan starts.
-
-    Settings are read from the environment unless given.
-    """
+    """The application of one serving process; its lifespan opens all. Settings are of the environment unless given."""
     settings = settings or Settings()
     app = Application(
         settings,
@@ -119,7 +119,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.opening = Openings(OPENING)
     app.state.not_ready = "The server is starting."
     app.state.degraded = app.state.stranded = None
-    for resource in (health, inference, invocations, query, what_if):
+    for resource in (health, inference, invocations, query):
         app.include_router(resource.router)
     app.router.routes += [*sessions.routes(), *console.documentation_routes()]
     if not settings.predict_only:

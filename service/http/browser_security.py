@@ -78,10 +78,7 @@ class Visitors:
                 self._seen.add(host)
 
     def check_host(self, host: bytes | None) -> None:
-        """Refuse a Host header that is neither where this server listens nor a trusted name; programs may send none.
-
-        Raises Forbidden.
-        """
+        """Refuse a Host that is neither where this server listens nor a trusted name (Forbidden); programs may send none."""
         if host is None:
             return
         name = without_port(host)

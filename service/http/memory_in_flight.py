@@ -1,7 +1,6 @@
 """How much all requests of a process hold together: each adds what it takes, and gives it back when it is answered."""
 
 import threading
-from types import TracebackType
 from typing import Self
 
 from learners.passes.memory import give_back
@@ -49,9 +48,7 @@ class Hold:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self.n_bytes:
             self.of.take(-self.n_bytes)
             if self.n_bytes > WORTH_GIVING_BACK:

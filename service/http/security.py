@@ -4,12 +4,9 @@ Keys are needed wherever others than this machine can reach the server. On loopb
 none may do everything there, unless the request comes from a web page of somebody else.
 """
 
-import hashlib
-import hmac
 import threading
-import time
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from urllib.parse import quote
 
 from starlette._utils import get_route_path
@@ -23,9 +20,8 @@ from service.http.request_rates import RequestRates
 from service.http.sessions import Sessions, check_of_page, origin_of, session_cookie
 from service.requests.problems import Forbidden, KeyNeeded, TooManyRequests
 from service.settings import Settings
-from storage.control import change_counter
-from storage.control.control import Control
-from storage.control.keys import ApiKey, Role, hashed_keys
+from storage.control.control import Control, generation
+from storage.control.keys import ApiKey, Role, hashed_keys, token_sha256
 from storage.errors import InvalidKey, StorageError
 
 # What tells nothing about models and data: probes, and what the server can do.
@@ -36,27 +32,7 @@ OPEN = frozenset(
 STATIC = "/console/static/"
 PAGES = "/console"
 ADMINISTRATOR = "FEWPASS_ADMIN_KEY"
-NEVER = float("inf")
 MAX_VERIFIED = 1_000
-
-
-@dataclass(frozen=True)
-class Holder:
-    """A key as requests are checked against it."""
-
-    name: str
-    role: Role
-    sha256: str
-    expires: float
-
-    def is_valid(self) -> bool:
-        """Whether the key has not expired."""
-        return self.expires > time.time()
-
-    @classmethod
-    def of(cls, sha256: str, key: ApiKey) -> "Holder":
-        """The holder of a stored key."""
-        return cls(key.name, key.role, sha256, key.expires_at.timestamp() if key.expires_at else NEVER)
 
 
 def needed_role(method: str, path: str) -> Role | None:
@@ -89,28 +65,27 @@ class Guard:
         self.needs_keys = settings.needs_keys
         self.visitors = Visitors(settings)
         self.rates = None if settings.requests_per_s is None else RequestRates(settings.requests_per_s)
-        self._fixed: dict[str, Holder] = {}
+        self._fixed: dict[str, ApiKey] = {}
         if settings.admin_key is not None:
-            sha256 = hashlib.sha256(settings.admin_key.encode()).hexdigest()
-            self._fixed[sha256] = Holder(ADMINISTRATOR, Role.ADMIN, sha256, NEVER)
-        self._holders = self._fixed
+            administrator = ApiKey(ADMINISTRATOR, ADMINISTRATOR, Role.ADMIN, datetime.now(UTC))
+            self._fixed[token_sha256(settings.admin_key.encode())] = administrator
+        self._keys = self._fixed
         self.sessions = Sessions()
         self._control: Control | None = None
         self.generation: int | None = None
         self._lock = threading.Lock()
         # Headers whose token was found valid: hashing it again costs as much as a look-up in a model. Python's own hash
         # of the header is keyed by a secret of the process, so timing tells nothing here either.
-        self._verified: dict[bytes | None, Holder] = {}
+        self._verified: dict[bytes | None, ApiKey] = {}
 
     def load(self, control: Control) -> None:
         """Take over the keys as they are now."""
         with self._lock:  # or else one that has read earlier may write later
             self._control = control
-            generation = change_counter.generation(control)  # before the keys: what changes in between is read again
-            keys = hashed_keys(control)
-            self._holders = {sha256: Holder.of(sha256, key) for sha256, key in keys.items()} | self._fixed
-            self._verified = {}  # after the holders: what a request has just found among the old goes to the old dict
-            self.generation = generation
+            as_of = generation(control)  # before the keys: what changes in between is read again
+            self._keys = hashed_keys(control) | self._fixed
+            self._verified = {}  # after the keys: what a request has just found among the old goes to the old dict
+            self.generation = as_of
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Pass the request on, or answer 401 or 403; not a coroutine of its own, which would cost as much as the check."""
@@ -129,26 +104,23 @@ class Guard:
     async def _by_session(self, session_id: str, control: Control, scope: Scope, receive: Receive, send: Send) -> None:
         """As `__call__`, for a request whose cookie stands in for a key."""
         try:
-            holder = await self._holder_of(session_id, control, scope)
-            self._admit(holder, needed_role(scope["method"], get_route_path(scope)), scope)
+            key = await self._key_of(session_id, control, scope)
+            self._admit(key, needed_role(scope["method"], get_route_path(scope)), scope)
         except (KeyNeeded, Forbidden, TooManyRequests, StorageError, TimeoutError) as error:
             await _refuse(error, scope, receive, send)
             return
         await self.app(scope, receive, send)
 
-    async def _holder_of(self, session_id: str, control: Control, scope: Scope) -> Holder:
-        """The key that a session stands for.
-
-        Raises KeyNeeded if the session or its key has ended, Forbidden if no page of this server asks.
-        """
+    async def _key_of(self, session_id: str, control: Control, scope: Scope) -> ApiKey:
+        """The key that a session stands for; KeyNeeded if either has ended, Forbidden if no page of this server asks."""
         headers = scope["fewpass.headers"]
         check_of_page(scope["method"], headers)
         session = await self.sessions.session(control, session_id, origin_of(scope["scheme"], headers))
-        holder = None if session is None else self._holders.get(session.key_sha256)
-        if session is None or holder is None or not holder.is_valid():
+        key = None if session is None else self._keys.get(session.key_sha256)
+        if session is None or key is None or not key.is_valid():
             raise KeyNeeded("The session has ended. Sign in again with an API key.")
         scope["fewpass.session"] = session.id_sha256
-        return holder
+        return key
 
     def check(self, scope: Scope) -> None:
         """Whether this request may go on.
@@ -176,34 +148,33 @@ class Guard:
                 "An administrator creates one with `fewpass keys create`."
             )
         verified = self._verified
-        holder = self.holder(token)
+        key = self.key(token)
         header = headers.get(b"authorization", b"")
         if header.endswith(token) and len(verified) < MAX_VERIFIED:  # and not a proxy's own
-            verified[header] = holder
-        self._admit(holder, needed, scope)
+            verified[header] = key
+        self._admit(key, needed, scope)
 
-    def _admit(self, holder: Holder, needed: Role | None, scope: Scope) -> None:
+    def _admit(self, key: ApiKey, needed: Role | None, scope: Scope) -> None:
         """Note who asks; Forbidden if the role does not suffice, TooManyRequests if the key asks too often."""
-        scope["fewpass.key"] = holder.name
+        scope["fewpass.key"] = key.name
         if self.rates is not None:
-            self.rates.take(holder.name)
-        scope["fewpass.role"] = holder.role
-        if needed is not None and not holder.role.covers(needed):
+            self.rates.take(key.name)
+        scope["fewpass.role"] = key.role
+        if needed is not None and not key.role.covers(needed):
             raise Forbidden(
-                f"Key {holder.name!r} has the role {holder.role}; this call needs {needed}. Ask an administrator for a key with that role.",
-                key=holder.name,
-                role=str(holder.role),
+                f"Key {key.name!r} has the role {key.role}; this call needs {needed}. Ask an administrator for a key with that role.",
+                key=key.name,
+                role=str(key.role),
                 needed=str(needed),
             )
 
-    def holder(self, token: bytes) -> Holder:
+    def key(self, token: bytes) -> ApiKey:
         """The valid key of a token; InvalidKey if there is none."""
         # Looked up by hash, so that the time it takes tells nothing about any token.
-        sha256 = hashlib.sha256(token).hexdigest()
-        holder = self._holders.get(sha256)
-        if holder is None or not hmac.compare_digest(holder.sha256, sha256) or not holder.is_valid():
+        key = self._keys.get(token_sha256(token))
+        if key is None or not key.is_valid():
             raise InvalidKey
-        return holder
+        return key
 
 
 def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:

@@ -59,10 +59,7 @@ def check_of_page(method: str, headers: Headers) -> None:
 
 
 class Sessions:
-    """The sessions that this process has looked up.
-
-    The control database is asked on a thread, once for each session and few seconds.
-    """
+    """The sessions that this process has looked up: each once in few seconds, on a thread."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, BrowserSession]] = {}

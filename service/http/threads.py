@@ -48,10 +48,7 @@ class Threads:
 
 
 class Openings:
-    """Threads on which data sets are opened, at most `n_most` of each kind.
-
-    Those in object stores have their own, as it is those that hang.
-    """
+    """Threads on which data sets are opened, at most `n_most` of each kind: object stores, which hang, have their own."""
 
     def __init__(self, n_most: int) -> None:
         self.here, self.elsewhere = Threads(n_most), Threads(n_most)

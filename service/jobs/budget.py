@@ -18,13 +18,9 @@ POLL_S = 0.2
 
 
 class Budget:
-    """What jobs hold of the budget, in one small file beside the locks of the workers.
+    """What jobs hold of the budget, in one small file beside the locks of the workers, which tell which live.
 
-    Parameters
-    ----------
-    directory : of the slot locks, which tell which workers live
-    slot : of this worker; what a dead one held in this slot is given back
-    n_bytes : what all may hold together; None for a budget without an end
+    What a dead worker held in this one's slot is given back. All may hold `n_bytes` together; None is without an end.
     """
 
     def __init__(self, directory: Path, slot: int, n_bytes: int | None) -> None:
@@ -36,10 +32,7 @@ class Budget:
                 pass  # what a dead worker held in this slot is given back
 
     def take(self, job_id: str, n_bytes: int | None, wait: Callable[[], None]) -> None:
-        """Hold so much for a job; `wait` is called again and again until it fits, and may raise.
-
-        Jobs get their share in the order in which they ask, so that a large one is not passed by small ones for ever.
-        """
+        """Hold so much for a job, in the order in which jobs ask; `wait` is called until it fits, and may raise."""
         if self.n_bytes is None:
             return
         share = min(n_bytes or self.n_bytes, self.n_bytes)

@@ -13,10 +13,7 @@ from storage.files.checkpoints import CheckpointFile, Note
 
 
 class ForgivingStore(StatisticStore):
-    """One for training: what it loses is counted again, so a damaged file or a full disk stops nothing.
-
-    The oldest statistics are removed when all take more than `max_bytes`.
-    """
+    """One for training, of `max_bytes` at most, the oldest going first: what it loses is counted again and stops nothing."""
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
         super().__init__(directory)

@@ -46,10 +46,7 @@ is_child = False  # whether this process is one
 
 
 class SocketFolder:
-    """The folder of the sockets of this process's children: of a process that ends or is replaced without finalizers.
-
-    Its name is short, as the path of a socket may have about a hundred characters.
-    """
+    """The folder of our children's sockets, as these end without finalizers; its name is short, as a socket's path must be."""
 
     _own: tempfile.TemporaryDirectory[str] | None = None
 
@@ -73,12 +70,8 @@ class ChildGone(Exception):
 class Child:
     """A process that does one piece of work after the other.
 
-    Parameters
-    ----------
-    opener : called once in the process; what it returns is the first argument of all work. It must be picklable
-    context : how the process starts
-    silence_s : the process ends when this one has not said anything for so long while it works
-    idle_s : it ends when it had nothing to do for so long
+    It calls `opener`, which is picklable, once; all work gets what that returns. It ends when it had nothing to do for
+    `idle_s`, or works and has not heard of this process for `silence_s`.
     """
 
     def __init__(

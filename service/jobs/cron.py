@@ -37,10 +37,7 @@ EXAMPLE = "Use five fields, minute hour day month weekday, such as '30 2 * * mon
 
 @dataclass(frozen=True)
 class Cron:
-    """A checked expression in a checked zone.
-
-    Raises InvalidRequest if either is unknown, or the expression is never due, such as on the 30th of February.
-    """
+    """A checked expression in a checked zone; InvalidRequest if one is unknown, or never due, such as on 30 February."""
 
     expression: str
     timezone: str

@@ -59,14 +59,9 @@ class Silence:
 class LeaseKeeper:
     """Keeps the lease of this worker, and takes over the jobs of workers that are gone.
 
-    Parameters
-    ----------
-    control : of this worker: what it writes is fenced from here on
-    locks : directory of the slot locks
-    slot : that this process holds
-    lease_s : silence after which others may take this worker's jobs
-    recover : `recover(workers)` queues the jobs again that those workers were running
-    lost : called when others have ended this lease; it must not return
+    What it writes by `control` is fenced from here on. After `lease_s` of silence others may take its jobs.
+    `recover(workers)` queues the jobs again that those workers were running; `lost` is called when others have ended this
+    lease, and must not return.
     """
 
     def __init__(
@@ -144,13 +139,10 @@ class LeaseKeeper:
 
 @dataclass(frozen=True)
 class Crew:
-    """The workers of a workspace, as a process sees them that is none.
+    """The workers of a workspace, as a process sees them that is none, and how many jobs are queued.
 
-    Parameters
-    ----------
-    gone : those whose slot is free, or that were silent for longer than their lease by the clock
-    n_waiting : jobs that are queued
-    stranded : jobs that are said to run, but whose worker is gone
+    Gone are those whose slot is free, or that were silent for longer than their lease by the clock; `stranded` jobs are said
+    to run, but their worker is gone.
     """
 
     alive: tuple[Lease, ...]

@@ -14,10 +14,7 @@ ID = re.compile(r"[a-z0-9-]{1,64}")
 
 
 class JobLogs(logging.Handler):
-    """Appends each line that belongs to a job to `<directory>/<job>.jsonl`, as JSON.
-
-    A line belongs to the job that is bound as `job`, in the line itself or in the context that it was made in.
-    """
+    """Appends each line that belongs to a job, bound as `job` in it or in its context, to `<directory>/<job>.jsonl`."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()

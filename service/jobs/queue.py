@@ -80,11 +80,8 @@ class Job:
 class JobQueue:
     """A client of the queue: any process may hold one; it runs no job itself.
 
-    Parameters
-    ----------
-    url : of the control database, for SQLAlchemy; its job tables are made or migrated here
-    concurrency : jobs that one worker runs at the same time
-    poll_s : how often an idle worker looks
+    The job tables of the control database, a URL for SQLAlchemy, are made or migrated here. A worker runs `concurrency` jobs
+    at the same time, and looks every `poll_s` while it is idle.
     """
 
     def __init__(self, url: str, concurrency: int = 1, poll_s: float = 0.2) -> None:
@@ -113,13 +110,8 @@ class JobQueue:
     ) -> tuple[Job, bool]:
         """Put one job into the queue; returns it, and whether this call made it. Conflict if the key was used with another request.
 
-        Parameters
-        ----------
-        kind : what to do, such as "train"
-        request : its parameters, as JSON can say them
-        idempotency_key : a second call with the same key and request starts nothing
-        retry_of : the job that this one runs again
-        priority : jobs of higher priority start first; a running one is not interrupted
+        The request is the parameters of a kind of job, as JSON can say them. A second call with the same key and request
+        starts nothing. Jobs of higher priority start first; a running one is not interrupted.
         """
         nonce = secrets.token_hex(8)
         document = {"kind": kind, "request": request, "nonce": nonce, "submitted_at": time.time()}
@@ -189,10 +181,7 @@ class JobQueue:
         )
 
     def cancel(self, job_id: str) -> Job:
-        """Stop a job: at once if it is queued, between two chunks if it runs.
-
-        Raises Conflict if the job has already succeeded or failed.
-        """
+        """Stop a job: at once if it is queued, between two chunks if it runs; Conflict if it has already ended."""
         job = self.get(job_id)
         if job.state in {"queued", "running"}:
             self.client.cancel_workflow(job_id)
@@ -202,10 +191,7 @@ class JobQueue:
         return job
 
     def retry(self, job_id: str) -> Job:
-        """Submit the same request as a new job; passes that were finished are not read again.
-
-        Raises Conflict if the job has not failed and was not cancelled.
-        """
+        """Submit the same request as a new job, which reuses finished passes; Conflict unless it failed or was cancelled."""
         job = self.get(job_id)
         if job.state not in {"failed", "cancelled"}:
             raise Conflict(f"Job {job_id} is {job.state}; only a failed or cancelled job is retried.", state=job.state)

@@ -25,10 +25,7 @@ def take_slot(locks: Path) -> tuple[int, IO[bytes]]:
 
 
 def is_taken(locks: Path, slot: int) -> bool:
-    """Whether a living worker holds the slot.
-
-    To look is to share the lock for a moment.
-    """
+    """Whether a living worker holds the slot; to look is to share the lock for a moment."""
     try:
         with _path(locks, slot).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,9 +1,11 @@
 """What a job is made of, free of DBOS, so that the command line can run the same steps in its own process."""
 
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from service.requests.json_values import JSONObject
+from storage.files.workspace_layout import Layout
 
 LOCAL = "local-"  # how the id of a job begins that a command runs in its own process
 
@@ -29,20 +31,18 @@ class Run:
         return self.job_id.startswith(LOCAL)
 
 
-@dataclass(frozen=True)
-class Step:
-    """A named piece of a job; it may run again after a crash, so it replaces what it wrote and never adds."""
-
-    name: str
-    run: Callable[[Run], JSONObject]
+# The steps of a job by name, in order. One may run again after a crash, so it replaces what it wrote and never adds.
+Steps = Mapping[str, Callable[[Run], JSONObject]]
+Kinds = Mapping[str, Steps]
 
 
-Kinds = Mapping[str, Sequence[Step]]
-Clean = Callable[[str], None]
+def clean(layout: Layout, job_id: str) -> None:
+    """Remove what a job that has ended left in its scratch folder."""
+    shutil.rmtree(layout.scratch_directory(job_id), ignore_errors=True)
 
 
 def run_now(
-    steps: Sequence[Step],
+    steps: Steps,
     job_id: str,
     request: JSONObject,
     report: Callable[[JSONObject], None],
@@ -50,10 +50,10 @@ def run_now(
 ) -> JSONObject:
     """Run the steps one after another in this process; the last receipt is the result."""
     receipts: dict[str, JSONObject] = {}
-    for step in steps:
+    for name, work in steps.items():
 
-        def report_step(progress: JSONObject, name: str = step.name) -> None:
+        def report_step(progress: JSONObject, name: str = name) -> None:
             report({"step": name, **progress})
 
-        receipts[step.name] = step.run(Run(job_id, request, receipts, report_step, memory_limit))
-    return receipts[steps[-1].name]
+        receipts[name] = work(Run(job_id, request, receipts, report_step, memory_limit))
+    return receipts[list(steps)[-1]]

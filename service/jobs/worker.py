@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import NoReturn
 
@@ -19,7 +19,7 @@ from service.jobs.leases import LOCKS, LeaseKeeper
 from service.jobs.limits import budget_of
 from service.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, JobQueue
 from service.jobs.slots import take_slot
-from service.jobs.steps import Clean, Kinds
+from service.jobs.steps import Kinds
 from service.jobs.workflows import replace_worker
 from service.telemetry import adopt_logger
 from service.workspace import Workspace
@@ -55,14 +55,7 @@ class OfDbos(logging.Filter):
         return is_new
 
 
-def run(
-    workspace: Workspace,
-    kinds: Kinds,
-    open_kinds: Callable[[str], Kinds],
-    clean: Clean,
-    unclean: Callable[[], Iterable[str]],
-    parent: int | None = None,
-) -> None:
+def run(workspace: Workspace, kinds: Kinds, open_kinds: Callable[[str], Kinds], parent: int | None = None) -> None:
     """Run jobs until SIGTERM or SIGINT, or until the process that started this one is gone, or the workspace.
 
     A stopped worker leaves its running jobs as they are: any other worker takes them over, or the next that starts.
@@ -73,8 +66,6 @@ def run(
     kinds : what to do for each kind of job
     open_kinds : `open_kinds(worker)` gives the same kinds in the process of a job, whose writes the lease of the worker
         fences; picklable
-    clean : removes what a job that has ended left on the way
-    unclean : the jobs of which something is there to remove
     parent : process id that must stay alive
     """
     settings, url, locks = workspace.settings, workspace.control_url, workspace.layout.root / LOCKS
@@ -111,13 +102,13 @@ def run(
     DBOS(config=config)
     adopt_logger("dbos")
     logging.getLogger("dbos").addFilter(OfDbos())
-    workflows.register(queue, kinds, clean, settings=settings, children=children, budget=budget)
+    workflows.register(workspace, queue, kinds, children, budget)
     DBOS.listen_queues([QUEUE])
     DBOS.launch()
     keeper.start()
     log.info("worker started", slot=slot, worker=keeper.worker)
     witness = None if settings.control_url is not None else Witness(workspace.layout.control_path)
-    leftovers = workflows.Leftovers(queue, unclean, clean)
+    leftovers = workflows.Leftovers(workspace, queue)
     looked_at = -LEFTOVERS_S
     while not stop.wait(PARENT_CHECK_S):
         if witness is not None:

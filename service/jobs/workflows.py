@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 import structlog
@@ -16,12 +16,13 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from learners.errors import Cancelled
 from service.jobs.budget import Budget
 from service.jobs.children import Child, Children, SocketFolder
-from service.jobs.limits import LESS, Limits, bytes_text, limits_of, too_late
+from service.jobs.limits import LESS, bytes_text, limits_of, too_late
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
-from service.jobs.steps import Clean, Kinds, Run, Step
+from service.jobs.steps import Kinds, Run, Steps, clean
 from service.requests.json_values import JSONObject
 from service.requests.problems import OutOfMemory, is_expected, problem_of
 from service.settings import Settings
+from service.workspace import Workspace
 from storage.errors import ControlUnavailable, LeaseLost, NotFound
 
 AWAY = (ControlUnavailable, OperationalError, InterfaceError)
@@ -29,20 +30,19 @@ AWAY_S = 1.0
 Answer = TypeVar("Answer")
 
 
-def register(
-    queue: JobQueue, kinds: Kinds, clean: Clean, *, settings: Settings, children: Children, budget: Budget
-) -> None:
+def register(workspace: Workspace, queue: JobQueue, kinds: Kinds, children: Children, budget: Budget) -> None:
     """Tell DBOS how to run jobs, before it is launched.
 
     Parameters
     ----------
+    workspace : its settings say how many jobs at the same time, how often to try, how often to record progress, and what a
+        job may take
     queue : asked whether a job that lost its worker was cancelled
     kinds : the steps of each kind of job; the last receipt is the job's result
-    clean : called with the id of a job that has ended, to remove what it left on the way
-    settings : how many jobs at the same time, how often to try, how often to record progress, and what a job may take
     children : in which the steps run: each has opened the same kinds
     budget : of which a job gets its share of memory before it begins
     """
+    settings, layout = workspace.settings, workspace.layout
     # DBOS hands a recovered job to its internal queue, which knows no limit, so the limit is kept here once more.
     slots = threading.BoundedSemaphore(settings.job_concurrency)
 
@@ -51,18 +51,18 @@ def register(
     def run_job(document: JSONObject) -> JSONObject:
         with slots, children.one() as child:
             job_id = str(DBOS.workflow_id)
-            attempt = Attempt(job_id, document["kind"], limits_of(settings, document["request"]), child, budget)
+            attempt = Attempt(job_id, document, child, settings, budget)
             try:
-                result = _run_steps(kinds[document["kind"]], document["request"], attempt, settings.progress_s)
+                result = attempt.run(kinds[document["kind"]])
             except dbos_errors.DBOSBaseException:
                 # Cancelled, or handed to another worker, which still needs what is there.
                 if _patiently(lambda: queue.get(job_id), lambda: None).state == "cancelled":
-                    clean(job_id)
+                    clean(layout, job_id)
                     with structlog.contextvars.bound_contextvars(job=job_id):
                         structlog.get_logger("jobs").info("job cancelled")
                 raise
             except PortableWorkflowError:  # its own failure, as recorded
-                clean(job_id)
+                clean(layout, job_id)
                 raise
             except Exception:
                 # Nobody knows whether this is recorded: DBOS ends before the thread of a job does when a worker stops.
@@ -71,45 +71,97 @@ def register(
                 raise
             finally:
                 budget.give_back(job_id)
-            clean(job_id)
+            clean(layout, job_id)
             return result
 
 
 class Attempt:
-    """One start of a job: its process, what it may take, and since when."""
+    """One start of a job: what is asked, its process, what it may take, and since when it runs."""
 
-    def __init__(self, job_id: str, kind: str, limits: Limits, child: Child, budget: Budget) -> None:
-        self.job_id, self.kind, self.limits, self.child, self.budget = job_id, kind, limits, child, budget
+    def __init__(self, job_id: str, document: JSONObject, child: Child, settings: Settings, budget: Budget) -> None:
+        self.job_id, self.kind, self.request = job_id, document["kind"], document["request"]
+        self.child, self.budget, self.progress_s = child, budget, settings.progress_s
+        self.limits = limits_of(settings, self.request)
+        self.receipts: dict[str, JSONObject] = {}
         self.started: float | None = None
 
-    def begin(self, wait: Callable[[], None]) -> None:
+    def run(self, steps: Steps) -> JSONObject:
+        """Run the steps one after another, each durably; the last receipt is the result."""
+        for name in steps:
+            self.receipts[name] = DBOS.run_step({"name": name}, self._run_step, name)
+        return self.receipts[list(steps)[-1]]
+
+    def _run_step(self, name: str) -> JSONObject:
+        with structlog.contextvars.bound_contextvars(job=self.job_id, step=name):
+            log = structlog.get_logger("jobs")
+            log.info("step started")
+            started = time.perf_counter()
+            with _Reporter(name, self.progress_s, self._check) as reporter:
+                try:
+                    self._begin(lambda: reporter({"stage": "waiting for memory"}))
+                    receipt = _patiently(
+                        lambda: self._run_aside(name, reporter),
+                        lambda: reporter({"stage": "waiting for the control database"}),
+                    )
+                except LeaseLost as error:  # the job is another's: not even its failure may be recorded here
+                    log.warning("the job was taken over by another worker", reason=str(error))
+                    replace_worker()
+                except Exception as error:
+                    if reporter.stopped is not None:
+                        # DBOS parks the workflow on its own error, and the state stays what the canceller wrote.
+                        log.info("step stopped", reason=str(reporter.stopped))
+                        raise reporter.stopped from error
+                    if is_expected(error):
+                        log.warning("step failed", error=str(error))
+                    else:
+                        log.exception("step failed")
+                    raise _recorded(error) from error
+            seconds, peak = round(time.perf_counter() - started, 3), bytes_text(self.child.peak)
+            log.info("step finished", seconds=seconds, memory_peak=peak)
+            return receipt
+
+    def _begin(self, wait: Callable[[], None]) -> None:
         """Wait for a share of the budget; once begun, nothing more happens."""
         if self.started is None:
             self.budget.take(self.job_id, self.limits.memory, wait)
             self.started = time.monotonic()
 
-    def check(self) -> None:
+    def _run_aside(self, name: str, reporter: "_Reporter") -> JSONObject:
+        memory = self.limits.memory
+        job = self.job_id, self.request, self.receipts, memory
+        receipt: JSONObject = self.child.run(
+            _in_child, self.kind, name, job, memory=memory, report=reporter, check=reporter.check
+        )
+        return receipt
+
+    def _check(self) -> None:
         """Give up a job that takes too long (JobFailed)."""
         limit_s = self.limits.time_s
         if limit_s is not None and self.started is not None and time.monotonic() - self.started > limit_s:
             raise too_late(limit_s)
 
 
+def _in_child(
+    kinds: Kinds, report: Callable[[JSONObject], None], kind: str, name: str, job: tuple[Any, ...]
+) -> JSONObject:
+    """Run a step in the process of its job."""
+    job_id, request, receipts, memory_limit = job
+    with structlog.contextvars.bound_contextvars(job=job_id, step=name):
+        return kinds[kind][name](Run(job_id, request, receipts, report, memory_limit))
+
+
 class Leftovers:
-    """What jobs have left behind whose worker ended before they did: cancelled with it, or given up.
+    """What jobs have left in their scratch folders whose worker ended before they did: cancelled with it, or given up."""
 
-    `unclean` tells the jobs of which files are there, `clean` removes them.
-    """
-
-    def __init__(self, queue: JobQueue, unclean: Callable[[], Iterable[str]], clean: Clean) -> None:
-        self.queue, self.unclean, self.clean = queue, unclean, clean
+    def __init__(self, workspace: Workspace, queue: JobQueue) -> None:
+        self.layout, self.queue = workspace.layout, queue
         self._ended: set[str] = set()
 
     def clear(self) -> None:
         """Clean up after jobs that had ended at the last call already: one that has just ended does it itself."""
-        ended = {job_id for job_id in self.unclean() if self._has_ended(job_id)}
+        ended = {path.name for path in self.layout.scratch.glob("job-*") if self._has_ended(path.name)}
         for job_id in ended & self._ended:
-            self.clean(job_id)
+            clean(self.layout, job_id)
             with structlog.contextvars.bound_contextvars(job=job_id):
                 structlog.get_logger("jobs").info("what the job has left is removed")
         self._ended = ended
@@ -119,73 +171,6 @@ class Leftovers:
             return self.queue.get(job_id).is_finished
         except NotFound:
             return True
-
-
-def _run_steps(steps: Sequence[Step], request: JSONObject, attempt: Attempt, progress_s: float) -> JSONObject:
-    receipts: dict[str, JSONObject] = {}
-    for step in steps:
-        receipts[step.name] = DBOS.run_step(
-            {"name": step.name}, _run_step, step, request, receipts, attempt, progress_s
-        )
-    return receipts[steps[-1].name]
-
-
-def _run_step(
-    step: Step, request: JSONObject, receipts: dict[str, JSONObject], attempt: Attempt, progress_s: float
-) -> JSONObject:
-    with structlog.contextvars.bound_contextvars(job=attempt.job_id, step=step.name):
-        log = structlog.get_logger("jobs")
-        log.info("step started")
-        started = time.perf_counter()
-        with _Reporter(step.name, progress_s, attempt.check) as reporter:
-            try:
-                attempt.begin(lambda: reporter({"stage": "waiting for memory"}))
-                receipt = _patiently(
-                    lambda: _run_aside(step, request, receipts, attempt, reporter),
-                    lambda: reporter({"stage": "waiting for the control database"}),
-                )
-            except LeaseLost as error:  # the job is another's: not even its failure may be recorded here
-                log.warning("the job was taken over by another worker", reason=str(error))
-                replace_worker()
-            except Exception as error:
-                if reporter.stopped is not None:
-                    # DBOS parks the workflow on its own error, and the state stays what the canceller wrote.
-                    log.info("step stopped", reason=str(reporter.stopped))
-                    raise reporter.stopped from error
-                if not is_expected(error):
-                    log.exception("step failed")
-                    raise _recorded(error) from error
-                log.warning("step failed", error=str(error))
-                raise _recorded(error) from error
-        seconds, peak = round(time.perf_counter() - started, 3), bytes_text(attempt.child.peak)
-        log.info("step finished", seconds=seconds, memory_peak=peak)
-        return receipt
-
-
-def _run_aside(
-    step: Step, request: JSONObject, receipts: dict[str, JSONObject], attempt: Attempt, reporter: "_Reporter"
-) -> JSONObject:
-    memory = attempt.limits.memory
-    receipt: JSONObject = attempt.child.run(
-        _in_child,
-        attempt.kind,
-        step.name,
-        (attempt.job_id, request, receipts, memory),
-        memory=memory,
-        report=reporter,
-        check=reporter.check,
-    )
-    return receipt
-
-
-def _in_child(
-    kinds: Kinds, report: Callable[[JSONObject], None], kind: str, name: str, arguments: tuple[Any, ...]
-) -> JSONObject:
-    """Run a step in the process of its job."""
-    job_id, request, receipts, memory_limit = arguments
-    step = next(step for step in kinds[kind] if step.name == name)
-    with structlog.contextvars.bound_contextvars(job=job_id, step=name):
-        return step.run(Run(job_id, request, receipts, report, memory_limit))
 
 
 def replace_worker() -> NoReturn:

@@ -46,10 +46,7 @@ class Backup:
 
 
 def back_up(workspace: Workspace, target: Path) -> Backup:
-    """Copy a workspace to a new folder, or to a file ending in .tar; every byte of it is checked.
-
-    Raises Conflict if the target exists, CorruptFile if a model's file is damaged: `fewpass doctor` says more.
-    """
+    """Copy a workspace to a new folder or .tar file and check every byte; Conflict if it exists, CorruptFile of a model."""
     target = target.absolute()
     if target.exists():
         raise Conflict(f"{target} exists already. Name a new folder, or a new file ending in .tar.", path=str(target))

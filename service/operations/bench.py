@@ -31,8 +31,6 @@ class Figures:
 
     Parameters
     ----------
-    learner : as it was named
-    n_rows : of the table
     scan_s, train_s, predict_s : seconds of each round: a bare scan, training with all passes, scoring every row
     row_us : microseconds of one row that comes as a dictionary, the median of many
     peak_rss_mib : most resident memory of the process, libraries included

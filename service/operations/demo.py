@@ -44,10 +44,7 @@ METRICS = ("zero_one_loss", "rmse", "log_loss", "ece")
 
 
 def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
-    """Run the whole demo; everything it starts has ended when it returns.
-
-    It learns from so many orders, writes pictures and results.json into a folder, and prints tables, or results.json.
-    """
+    """Run the demo into a folder, with pictures and results.json, and print tables or that; all it starts has ended then."""
 
     def say(text: str) -> None:
         if not json_output:
@@ -148,10 +145,7 @@ def _trained(settings: Settings, request: JSONObject, started: float) -> Cost:
 
 
 def boosted(files: Sequence[str], test: str, target: str, started: float) -> tuple[Cost, Floats]:
-    """XGBoost on one thread as a person would use it: all rows in memory, texts as codes.
-
-    Returns the cost of training, and (n_test, 2) probabilities of the classes in alphabetical order.
-    """
+    """XGBoost on one thread, all rows in memory, texts as codes: its cost, and (n_test, 2) probabilities by class."""
     import xgboost
 
     pa.set_cpu_count(1)

@@ -23,10 +23,7 @@ def ratio(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, 
 
 
 def apart(task: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
-    """The answer of a task run in a fresh process, and that process's peak resident memory in bytes.
-
-    What the task raises is raised here; `BrokenProcessPool` if its process was killed.
-    """
+    """The answer of a task in a fresh process, or what it raises (BrokenProcessPool if killed), and that process's peak bytes."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_measured, task, arguments).result()
 
@@ -46,10 +43,7 @@ def peak_rss_bytes() -> int:
 
 
 def bare_scan(paths: Sequence[str | Path], threads: int, filesystem: pafs.FileSystem | None = None) -> None:
-    """Decode every column of Parquet files, row group by row group, on as many threads; keep nothing.
-
-    The paths are on the file system, or else on this machine.
-    """
+    """Decode every column of Parquet files, on the file system or this machine, on as many threads; keep nothing."""
     footers = [pq.read_metadata(path, filesystem=filesystem) for path in paths]
     groups = iter([(file, group) for file, footer in enumerate(footers) for group in range(footer.num_row_groups)])
     lock = threading.Lock()

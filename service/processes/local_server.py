@@ -33,16 +33,11 @@ def local_server(
     module: str = "service.cli",
     start: Callable[..., "subprocess.Popen[bytes]"] = subprocess.Popen,
 ) -> Iterator[LocalServer]:
-    """Start `fewpass serve` and wait until it is ready; on leaving, it and its workers have ended.
+    """Start `fewpass serve` on a free port of 127.0.0.1 and wait until it is ready; on leaving, it and its workers have ended.
 
-    Raises NotReady, with the end of its log, if it does not become ready.
-
-    Parameters
-    ----------
-    settings : host and port are replaced by a free port on 127.0.0.1
-    timeout_s : how long it may take to become ready; the first start compiles kernels
-    module : whose `serve` is run: a test may change what the server does before it starts
-    start : what starts the process, given what `subprocess.Popen` is given
+    The first start compiles kernels. `module` is whose `serve` is run: a test may change what the server does before it
+    starts. `start` starts the process, given what `subprocess.Popen` is given. Raises NotReady, with the end of its log, if
+    it does not become ready in time.
     """
     # The port is read from the log, so the log must say it.
     needed = {"host": "127.0.0.1", "port": 0, "log_format": "json", "log_level": "info"}

@@ -34,10 +34,7 @@ FORWARDED = (signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 def run_server(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT; every process that was started here has ended when this returns.
-
-    With several workers, as many processes share the socket; each maps the same files.
-    """
+    """Serve, with as many workers on one socket as are set, until SIGTERM or SIGINT; no process of ours outlives it."""
     begin_loading()
     with _metrics_directory(settings):
         configure_logs(settings, "serve")
@@ -54,8 +51,8 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
     begin_loading()
     spare_pandas()
     from service.jobs.logs import keep_job_logs
-    from service.jobs.scheduler import Scheduler
     from service.jobs.worker import run
+    from service.product.submission.scheduler import Scheduler
     from service.workspace import Workspace
 
     configure_logs(settings, "worker")
@@ -65,10 +62,10 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
     workspace = Workspace(settings)
     assert workspace.control is not None  # its WAL mode holds for the job tables in the same file
     keep_job_logs(workspace.layout.root / "logs")
-    Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs).start()
-    steps, clean = product.job_kinds(workspace), partial(product.clean, workspace)
+    Scheduler(workspace).start()
+    kinds = product.job_kinds(workspace)
     end_loading()
-    run(workspace, steps, partial(open_kinds, settings), clean, partial(product.unclean, workspace), parent)
+    run(workspace, kinds, partial(open_kinds, settings), parent)
 
 
 def open_kinds(settings: Settings, worker: str) -> "Kinds":

@@ -73,10 +73,7 @@ def _is_there(filesystem: pafs.FileSystem, path: str) -> bool:
 
 
 def destination_of(output: Output) -> Path | Stored:
-    """A path of this machine, or the file of a store that an address names.
-
-    Raises InvalidRequest if the address is of what cannot be written, SourceError if it is none.
-    """
+    """A path of this machine, or the file of a store; InvalidRequest if that cannot be written, SourceError if it is none."""
     text = str(output)
     shown = redacted(text)
     if "://" not in text:
@@ -107,10 +104,7 @@ def name_of(output: Output) -> PurePosixPath:
 
 
 def check_free(output: Output, *, replace: bool) -> None:
-    """Refuse an address that cannot be written, and a file that exists and is not to be replaced.
-
-    Raises InvalidRequest or SourceError.
-    """
+    """Refuse an address that cannot be written (SourceError, InvalidRequest), and a file that exists, unless `replace`."""
     if destination_of(output).exists() and not replace:
         shown = redacted(str(output))
         raise InvalidRequest(f"{shown} exists already. Choose another name, or replace it with --force.", path=shown)
@@ -134,13 +128,7 @@ def delivering(output: Output, *, replace: bool) -> Iterator[Path]:
 
 
 def write_output(output: Output, make: Callable[[], str | bytes], *, replace: bool) -> int:
-    """Write what `make` gives to a file that appears when it is complete; returns its bytes.
-
-    Raises
-    ------
-    InvalidRequest
-        As of `check_free`, before anything is made.
-    """
+    """Write what `make` gives to a file that appears when it is complete, after `check_free`; returns its bytes."""
     check_free(output, replace=replace)
     text = make()
     content = text.encode() if isinstance(text, str) else text
@@ -168,10 +156,7 @@ def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class ParquetDraft:
-    """A Parquet file that is written batch by batch; the first batch tells its columns.
-
-    Numbers repeat in the columns of data, `copied`; those that a model answers hardly do.
-    """
+    """A Parquet file that is written batch by batch; numbers repeat in columns of data, `copied`, and hardly in answers."""
 
     def __init__(self, path: Path, copied: Collection[str] = ()) -> None:
         self.path, self.copied = path, frozenset(copied)

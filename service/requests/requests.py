@@ -210,11 +210,7 @@ class QueryJobRequest(LimitedRequest):
     queries: list[Annotated[AnyQuery, Field(discriminator="kind")]] = Field(min_length=1, max_length=MAX_QUERIES)
 
 
-class RowsRequest(ScoringRequest):
-    """Base of the jobs that write a Parquet file of rows, which `GET /v1/jobs/{id}/output` gives."""
-
-
-class ScoreRequest(RowsRequest):
+class ScoreRequest(ScoringRequest):
     """Tell the log likelihood and surprise rank of every row of a data set."""
 
     kind: Literal["score"] = "score"
@@ -222,7 +218,7 @@ class ScoreRequest(RowsRequest):
     average: Average | None = Field(default=None, description="Over the graphs of a posterior over structures.")
 
 
-class ImputeRequest(RowsRequest):
+class ImputeRequest(ScoringRequest):
     """Fill the missing cells of a data set."""
 
     kind: Literal["impute"] = "impute"

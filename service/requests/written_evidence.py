@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 from service.requests.json_values import JSONObject
@@ -18,10 +19,7 @@ RANGE = re.compile(rf"({END})?\.\.({END})?")
 
 
 def evidence_of(texts: list[str]) -> JSONObject:
-    """The evidence of a query, as JSON has it.
-
-    Raises InvalidRequest of a text that is none, and of a column that is given twice.
-    """
+    """The evidence of a query, as JSON has it; InvalidRequest of a text that is none, and of a column that is given twice."""
     found: JSONObject = {}
     for text in texts:
         operator = OPERATOR.search(text)
@@ -114,14 +112,10 @@ def _members(text: str) -> list[Any]:
 
 def _number(text: str) -> float | str:
     """A number, also one without a digit before its point; text of a time."""
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def _check_new(found: JSONObject, name: str) -> None:

@@ -15,15 +15,9 @@ Keys = Sequence[bytes] | None
 
 
 class Logged(NamedTuple):
-    """Predictions that are kept.
+    """Predictions that are kept: `keys` of 16 bytes, `probabilities` (n_rows, n_classes) float64, `is_counted` (n_rows,) bool.
 
-    Attributes
-    ----------
-    keys : 16 of each
-    moment : datetime
-    probabilities : (n_rows, n_classes) float64
-    codes : (n_rows, n_attributes) if rows are kept, else None
-    is_counted : (n_rows,) bool
+    `codes` are (n_rows, n_attributes) if rows are kept, else None.
     """
 
     keys: bytes
@@ -36,14 +30,9 @@ class Logged(NamedTuple):
 def logged_rows(
     x: Codes, probabilities: Floats, keys: Keys, is_counted: Mask, moment: datetime, keeps_rows: bool
 ) -> Logged:
-    """Those of some predictions that have a key; or all of them, with their codes.
+    """Those of some predictions that have a key (empty: none); or all of them, with their codes.
 
-    Parameters
-    ----------
-    x : (n_attributes, n_rows) codes
-    probabilities : (n_rows, n_classes) float64
-    keys : empty where a row has none
-    is_counted : (n_rows,) bool
+    `x` is (n_attributes, n_rows), `probabilities` (n_rows, n_classes) float64, `is_counted` (n_rows,) bool.
     """
     n_rows = x.shape[1]
     given = [b""] * n_rows if keys is None else list(keys)

@@ -29,8 +29,7 @@ from service.serving.prediction_log import Keys
 from service.serving.rehearsal import rehearse
 from service.serving.usability import Unusable, usable
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
-from storage.control import change_counter
-from storage.control.control import Control
+from storage.control.control import Control, generation
 from storage.errors import CorruptFile, NotFound
 from storage.models import models
 from storage.models.compiled import map_compiled
@@ -125,10 +124,7 @@ class Served:
                 )
 
     def check_columns(self, names: tuple[str, ...], ignore_unknown: bool, way_out: str = WAY_OUT) -> None:
-        """As `check_names`, for the columns of a table, of which none may come twice; clients send the same ones again and again.
-
-        Raises InvalidRequest.
-        """
+        """As `check_names`, for a table's columns, none of which may come twice (InvalidRequest); clients repeat the same ones."""
         if names in self.checked_columns:
             return
         if len(set(names)) < len(names):
@@ -160,7 +156,7 @@ class Predictor:
     def __init__(self, control: Control, max_mapped: int = 256, observer: Observer | None = None) -> None:
         self.control, self.observer = control, observer
         self.max_mapped = max_mapped
-        self.generation = change_counter.generation(control)
+        self.generation = generation(control)
         self.damaged: dict[str, str] = {}
         self._unusable = Unusable(max_mapped)
         self._served: dict[str, Served] = {}
@@ -193,12 +189,12 @@ class Predictor:
         A damaged version costs the references that mean it, and no others; they are tried again each time. Returns whether
         anything had changed.
         """
-        generation = change_counter.generation(self.control)
-        if generation == self.generation and not self.damaged:
+        fresh = generation(self.control)
+        if fresh == self.generation and not self.damaged:
             return False
         with self._lock:
             swapped, damaged = dict(self._served), {}
-            for reference in [*self._served, *self.damaged] if generation != self.generation else list(self.damaged):
+            for reference in [*self._served, *self.damaged] if fresh != self.generation else list(self.damaged):
                 try:
                     swapped[reference] = self._map(models.find_version(self.control, reference))
                 except NotFound:
@@ -207,8 +203,8 @@ class Predictor:
                 except CorruptFile as error:
                     damaged[reference] = str(error)
             self._complain(damaged)
-            has_changed = generation != self.generation or damaged.keys() != self.damaged.keys()
-            self._served, self.damaged, self.generation = swapped, damaged, generation
+            has_changed = fresh != self.generation or damaged.keys() != self.damaged.keys()
+            self._served, self.damaged, self.generation = swapped, damaged, fresh
             self._forget_unmeant()
         SWAPS.inc(has_changed)
         return has_changed
@@ -256,10 +252,7 @@ class Predictor:
 
 
 def map_version(version: ModelVersion, observer: Observer | None = None) -> Served:
-    """Map the compiled file of a model version and make it ready to answer; an observer is told of what it answers.
-
-    Raises CorruptFile if it is damaged.
-    """
+    """Map the compiled file of a version (CorruptFile) and make it ready to answer; an observer is told of what it answers."""
     header, arrays = map_compiled(version.arrow_path)
     with usable(version):
         model = load_model(header, arrays)
@@ -294,18 +287,10 @@ def intervals_of(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities,
 def scored_batch(
     classes: list[Value], probabilities: Probabilities, intervals: tuple[Probabilities, Probabilities] | None = None
 ) -> pa.RecordBatch:
-    """The answer as a table: the predicted class, then one column of probabilities per class.
+    """The answer as a table: `prediction` (a dictionary of the classes), then `probability_<class>` (float64) of each class.
 
-    Parameters
-    ----------
-    classes : in the order of the columns of `probabilities`
-    probabilities : (n_rows, n_classes) float64
-    intervals : (low, high), optional; each (n_rows, n_classes) float64
-
-    Returns
-    -------
-    `prediction` (a dictionary of the classes), `probability_<class>` (float64) for each class, and with intervals
-    `low_<class>` and `high_<class>`
+    `probabilities` is (n_rows, n_classes) float64, and so are the low and high `intervals`, if given, which become
+    `low_<class>` and `high_<class>`.
     """
     codes = pa.array(probabilities.argmax(axis=1).astype(np.int32))
     prediction = pa.DictionaryArray.from_arrays(codes, pa.array(classes))

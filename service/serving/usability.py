@@ -14,10 +14,7 @@ from storage.models.models import ModelVersion
 
 @contextlib.contextmanager
 def usable(version: ModelVersion) -> Iterator[None]:
-    """Say whatever a model fails with whose arrays are not what this release writes.
-
-    Raises CorruptFile if the files are not what was written, OutdatedModel if they are.
-    """
+    """Say what a model fails with: CorruptFile if its files are not what was written, else OutdatedModel."""
     try:
         yield
     except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:

@@ -14,8 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError, StatementError
 
-from storage.control import migrations
-from storage.control.tables import generation, workers
+from storage.control import migrations, tables
 from storage.errors import (
     ControlUnavailable,
     CorruptFile,
@@ -40,10 +39,7 @@ _WRITER_LOCK = 0x66657770617373  # "fewpass" in ASCII: a number that nobody else
 
 
 class Control:
-    """An open control database: its engine, and the folder to which stored paths are relative.
-
-    Safe to share between threads; each process opens its own. Made by `open_control`.
-    """
+    """An open control database, made by `open_control`; threads may share it, and each process opens its own."""
 
     def __init__(self, engine: Engine, root: Path | None) -> None:
         self.engine = engine
@@ -82,7 +78,7 @@ class Control:
         """Write over a commit that SQLite has in its log and could not sync; else whoever opens the file next may find it there."""
         try:
             with self._transaction() as writer:
-                writer.execute(sa.update(generation).values(value=generation.c.value + 1))
+                bump_generation(writer)
         except (Unwritable, ControlUnavailable):
             return False
         return True
@@ -102,7 +98,7 @@ class Control:
 
     def _check_lease(self, connection: Connection) -> None:
         if self.lease is not None:
-            query = sa.select(workers.c.id).where(workers.c.id == self.lease)
+            query = sa.select(tables.workers.c.id).where(tables.workers.c.id == self.lease)
             if connection.execute(query).one_or_none() is None:
                 raise LeaseLost(self.lease)
 
@@ -149,16 +145,22 @@ class Control:
         self.close()
 
 
+def generation(control: Control) -> int:
+    """A number that has grown whenever a version, an alias or an API key has changed: serving processes poll it."""
+    with control.reading() as connection:
+        return int(connection.execute(sa.select(tables.generation.c.value)).scalar_one())
+
+
+def bump_generation(connection: Connection) -> None:
+    """Let serving processes know, once this transaction is through, that something has changed."""
+    connection.execute(sa.update(tables.generation).values(value=tables.generation.c.value + 1))
+
+
 def open_control(url: str, root: Path | str | None = None) -> Control:
-    """Open the control database, after bringing its tables up to date.
+    """Open the control database at a URL such as ``sqlite:////data/control.sqlite``, with its tables up to date.
 
-    Raises ControlUnavailable if it cannot be reached or is locked for longer than `BUSY_TIMEOUT_S`; CorruptFile if the
-    SQLite file is damaged; NewerDatabase if a later release of fewpass has written it.
-
-    Parameters
-    ----------
-    url : of SQLAlchemy, for example ``sqlite:////var/lib/fewpass/control.sqlite`` or ``postgresql://user@host/fewpass``
-    root : the workspace to which stored paths are relative; by default the folder of a SQLite file
+    Stored paths are relative to `root`, by default the folder of a SQLite file. Raises ControlUnavailable if it cannot be
+    reached or is locked for longer than `BUSY_TIMEOUT_S`; CorruptFile; NewerDatabase if a later release has written it.
     """
     parsed = _with_driver(url)
     if root is None and parsed.database and parsed.get_backend_name() == "sqlite":

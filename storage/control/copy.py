@@ -17,10 +17,7 @@ OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPE
 
 
 def copy_control(source: Path | str, target: Path | str) -> None:
-    """Copy the database as it is at one moment; writers are neither stopped nor waited for.
-
-    Raises CorruptFile if either file is damaged, Unwritable if the disk refuses the copy.
-    """
+    """Copy the database as it is at one moment, while others write; CorruptFile if either file is damaged, Unwritable."""
     create_private(Path(target))
     with _ours(source, target), _opened(Path(source)) as live, closing(sqlite3.connect(target)) as copy:
         live.backup(copy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import time
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -12,8 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from storage.control import tables
-from storage.control.change_counter import bump_generation
-from storage.control.control import Control
+from storage.control.control import Control, bump_generation
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict, NotFound
 from storage.names import checked_name
@@ -40,15 +40,7 @@ _ORDER = tuple(Role)  # made once: to walk over the enumeration takes microsecon
 
 @dataclass(frozen=True)
 class ApiKey:
-    """An API key without its token.
-
-    Parameters
-    ----------
-    id : public, for logs and for revoking
-    name : whose it is; unique
-    role : what it may do
-    created_at, expires_at, revoked_at : aware, UTC; None for never
-    """
+    """An API key without its token; the name is unique, the id is public, moments are aware, UTC, and None for never."""
 
     id: str
     name: str
@@ -56,6 +48,15 @@ class ApiKey:
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+
+    def is_valid(self) -> bool:
+        """Whether the key has not expired."""
+        return self.expires_at is None or self.expires_at.timestamp() > time.time()
+
+
+def token_sha256(token: bytes) -> str:
+    """Under what a key is kept; 256 random bits need no slow hash."""
+    return hashlib.sha256(token).hexdigest()
 
 
 def create_key(control: Control, name: str, role: Role | str, expires_at: datetime | None = None) -> tuple[ApiKey, str]:
@@ -65,13 +66,10 @@ def create_key(control: Control, name: str, role: Role | str, expires_at: dateti
     """
     key = ApiKey(secrets.token_hex(6), checked_name("key", name), Role(role), tables.now(), expires_at)
     token = _PREFIX + secrets.token_urlsafe(32)
+    values = vars(key) | {"role": key.role.value, "token_sha256": token_sha256(token.encode())}
     try:
         with control.writing() as connection:
-            connection.execute(
-                sa.insert(_KEYS).values(
-                    **vars(key) | {"role": key.role.value, "token_sha256": hashlib.sha256(token.encode()).hexdigest()}
-                )
-            )
+            connection.execute(sa.insert(_KEYS).values(**values))
             bump_generation(connection)
     except IntegrityError as error:
         raise Conflict("key", name, "exists already, perhaps revoked. Use a new name.") from error
@@ -98,7 +96,7 @@ def revoke_key(control: Control, name: str) -> ApiKey:
 
 def hashed_keys(control: Control) -> dict[str, ApiKey]:
     """The valid keys by the SHA-256 of their tokens, for a server that checks them in memory."""
-    # By hash, so that the time of a look-up tells nothing about a token; 256 random bits need no slow hash.
+    # By hash, so that the time of a look-up tells nothing about a token.
     is_valid = _KEYS.c.revoked_at.is_(None) & (_KEYS.c.expires_at.is_(None) | (_KEYS.c.expires_at > tables.now()))
     with control.reading() as connection:
         return {row.token_sha256: _key(row) for row in connection.execute(sa.select(_KEYS).where(is_valid))}

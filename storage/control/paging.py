@@ -54,10 +54,7 @@ def page_of_rows(
     *,
     newest_first: bool = False,
 ) -> Page[tables.Row]:
-    """The rows after the cursor, ordered by a unique key.
-
-    `limit` is clipped to 1 … `MAX_LIMIT`; `cursor` is None for the first page. Raises InvalidCursor.
-    """
+    """The rows after the cursor, or from the first, by a unique key; `limit` is clipped to 1 … `MAX_LIMIT`. InvalidCursor."""
     limit = min(max(limit, 1), MAX_LIMIT)
     if cursor is not None:
         after = _key_of(cursor, key.type.python_type)

@@ -33,8 +33,6 @@ class Run:
     ----------
     due_at : aware, UTC; with the schedule it identifies the run
     outcome : submitted on time, later, or by request; left out as told; or refused when it was submitted
-    job_id : the job, if one was submitted
-    reason : in words
     decided_at : aware, UTC; set by `record_run`
     """
 
@@ -47,19 +45,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A job to be submitted again and again.
+    """A job, its kind and parameters, to be submitted again and again.
 
     Parameters
     ----------
-    name : unique
     cron, timezone : when; storage knows nothing of their meaning
     missed : whether times that passed unseen are caught up (once) or skipped
-    job : the job's kind and parameters
-    is_paused : never due while it is
     next_due_at : aware, UTC; None while paused
     id : of this schedule and no later one of its name; set when it is created
     created_at, changed_at : aware, UTC; set here
-    last_run : the newest run
     """
 
     name: str
@@ -76,10 +70,7 @@ class Schedule:
 
 
 def create_schedule(control: Control, schedule: Schedule) -> Schedule:
-    """Store a schedule, and return it as stored; repeating the same definition changes nothing.
-
-    Raises InvalidName; Conflict if the name is taken by a schedule with another definition.
-    """
+    """Store a schedule, and return it as stored; repeated, nothing changes. InvalidName; Conflict with another definition."""
     checked_name("schedule", schedule.name)
     now = tables.now()
     values = _values(schedule) | {"id": secrets.token_hex(8), "created_at": now, "changed_at": now}
@@ -122,10 +113,7 @@ def due_schedules(control: Control, now: datetime) -> tuple[Schedule, ...]:
 
 
 def change_schedule(control: Control, before: Schedule, after: Schedule) -> Schedule:
-    """Replace the definition of a schedule; its identity and its runs stay.
-
-    Raises NotFound, Conflict if somebody else has changed it since `before` was read.
-    """
+    """Replace the definition of a schedule; its identity and its runs stay. NotFound; Conflict if changed since `before`."""
     with control.writing() as connection:
         stored = _existing(connection, before.name)
         if (stored.id, stored.changed_at) != (before.id, before.changed_at):

@@ -20,10 +20,7 @@ class UnreadableDatabase(StorageError, ValueError):
 
 @contextmanager
 def duckdb_rows(path: Path, query: str, spill: Path) -> Iterator[pa.RecordBatchReader]:
-    """What a query gives on a DuckDB file, which is opened for reading only (UnreadableDatabase).
-
-    What a large query does not hold in memory goes to the folder `spill`.
-    """
+    """What a query gives on a DuckDB file, only read (UnreadableDatabase); what memory does not hold goes to `spill`."""
     try:
         # A reader that is left open keeps the database open, and the next one of this process would wait for it.
         config: dict[str, str | bool | int | float | list[str]] = {"temp_directory": str(spill)}
@@ -42,10 +39,7 @@ def _reader(connection: duckdb.DuckDBPyConnection, query: str) -> pa.RecordBatch
 
 @contextmanager
 def postgres_rows(uri: str, query: str) -> Iterator[pa.RecordBatchReader]:
-    """What a query gives on a PostgreSQL server, in a transaction that is rolled back; the URI is as libpq takes it.
-
-    Raises UnreadableDatabase, also if the driver is not installed.
-    """
+    """What a query gives on a PostgreSQL server (a URI as of libpq), rolled back; UnreadableDatabase, also without the driver."""
     try:
         from adbc_driver_postgresql import dbapi
     except ImportError as error:

@@ -25,9 +25,7 @@ class Dataset:
 
     Parameters
     ----------
-    name : unique
     uris : Parquet files, globs, folders or URIs of object stores
-    target : the column to predict, if there is one
     columns : column name -> what the user says about it (kind, drop, order, cut points)
     created_at : aware, UTC; set when it is registered
     schema_json : the inferred schema as JSON, once known
@@ -44,10 +42,7 @@ class Dataset:
 
 
 def register_dataset(control: Control, dataset: Dataset) -> Dataset:
-    """Store a dataset, and return it as stored; repeating a registration with the same uris, target and columns changes nothing.
-
-    Raises InvalidName; Conflict if the name is taken by a dataset with another definition.
-    """
+    """Store a dataset, and return it as stored; repeated, nothing changes. InvalidName; Conflict with another definition."""
     checked_name("dataset", dataset.name)
     dataset = replace(dataset, created_at=tables.now())
     with control.writing() as connection:
@@ -62,10 +57,7 @@ def register_dataset(control: Control, dataset: Dataset) -> Dataset:
 
 
 def describe_dataset(control: Control, name: str, schema_json: str, files: Sequence[Mapping[str, object]]) -> Dataset:
-    """Store what was found in the dataset: its schema and its files; replaces what was found before.
-
-    Raises NotFound if there is none.
-    """
+    """Store what was found in a dataset, its schema and its files, in place of what was found before (NotFound)."""
     with control.writing() as connection:
         _existing(connection, name)
         values = {"schema_json": schema_json, "files": [dict(file) for file in files]}
@@ -99,10 +91,7 @@ def list_datasets(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | No
 
 
 def delete_dataset(control: Control, name: str) -> Dataset:
-    """Forget a dataset, and return it (NotFound if there is none).
-
-    Its Parquet files are the user's and stay, and so do the models learned from it.
-    """
+    """Forget a dataset, and return it (NotFound); its Parquet files and the models learned from it stay."""
     with control.writing() as connection:
         row = _existing(connection, name)
         connection.execute(sa.delete(_DATASETS).where(_DATASETS.c.name == name))

@@ -1,17 +1,26 @@
-"""Rules of rows that must not be learned from, kept beside the statistics of a data set."""
+"""Rules of rows that must not be learned from: kept in files beside statistics, and noted in the control database.
+
+So a file of rules that is gone, or older than it was, brings no rows back unseen.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NotRequired, TypedDict, cast
 
+import sqlalchemy as sa
+
+from storage.control import tables
+from storage.control.control import Control
 from storage.errors import CorruptFile
 from storage.files.checksums import checked_document, with_sum
 from storage.files.workspace_layout import locked, publish
 
+_RULES = tables.forgotten_rules
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -98,10 +107,6 @@ class Forgotten:
         self._is_changed = True
         return withdrawal
 
-    def count(self, where: str, file: str) -> int | None:
-        """How many rows of a file the rule matches, if it was searched."""
-        return self._rules[where]["rows"].get(file) if where in self._rules else None
-
     def counts(self, where: str) -> dict[str, int]:
         """How many rows of each file that was searched the rule matches."""
         return dict(self._rules[where]["rows"]) if where in self._rules else {}
@@ -119,10 +124,7 @@ class Forgotten:
             self._is_changed = True
 
     def save(self) -> None:
-        """Write what has changed, beside what others have written since this was read.
-
-        Raises Unwritable or CorruptFile.
-        """
+        """Write what has changed, beside what others have written since this was read (Unwritable, CorruptFile)."""
         if self._is_changed:
             with locked(self.path):
                 self._rules = _merged(_read(self.path), self._rules)
@@ -177,3 +179,34 @@ def _taken_back(rule: _Stored) -> datetime:
 
 def _moment(withdrawal: Withdrawal) -> datetime:
     return datetime.fromisoformat(withdrawal["at"])
+
+
+def known_rules(control: Control) -> dict[Path, frozenset[str]]:
+    """The conditions that each file of rules must have, those of rules that were taken back included.
+
+    Files whose rules were all made by a release before 0005 are missing until they are next read by a training.
+    """
+    found: dict[Path, set[str]] = {}
+    with control.reading() as connection:
+        for row in connection.execute(sa.select(_RULES.c.path, _RULES.c.where_text)):
+            found.setdefault(control.absolute(row.path), set()).add(row.where_text)
+    return {path: frozenset(conditions) for path, conditions in found.items()}
+
+
+def note_rules(control: Control, path: Path, conditions: Iterable[str]) -> None:
+    """Note the rules of a file after it was written; those that are noted already stay.
+
+    In this order a crash in between leaves a rule that stands and is noted by the next training, and a backup, which copies
+    the database first, has every rule that its database names.
+    """
+    rules = {rule_sha256(where): where for where in conditions}
+    stored = control.relative(path)
+    query = sa.select(_RULES.c.where_sha256).where(_RULES.c.path == stored)
+    with control.reading() as connection:
+        if rules.keys() <= set(connection.execute(query).scalars()):
+            return
+    with control.writing() as connection:
+        missing = rules.keys() - set(connection.execute(query).scalars())
+        rows = [{"path": stored, "where_sha256": sha256, "where_text": rules[sha256]} for sha256 in sorted(missing)]
+        if rows:
+            connection.execute(sa.insert(_RULES), rows)

@@ -24,14 +24,9 @@ _IPC = "arrow.stream"
 
 @dataclass(frozen=True)
 class Entry:
-    """What a stored statistic is of.
+    """What a stored statistic is of: its specification, its schema as JSON, and the identities of the files whose rows it holds.
 
-    Parameters
-    ----------
-    key : under which its table is stored
-    spec : the statistic's specification
-    schema : its schema as JSON; None for a statistic of raw columns
-    files : identities of the files whose rows it holds
+    The schema of a statistic of raw columns is None.
     """
 
     key: str

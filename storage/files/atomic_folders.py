@@ -35,11 +35,8 @@ def settle_tree(draft: Path, path: Path) -> None:
     """
     for parent, _, names in os.walk(draft, topdown=False):
         for name in names:
-            descriptor = os.open(Path(parent, name), os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            with Path(parent, name).open("rb") as file:
+                os.fsync(file.fileno())
         fsync_directory(Path(parent))
     draft.rename(path)
     fsync_directory(path.parent)

@@ -36,14 +36,9 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Blob:
-    """A named byte string that says what it holds.
+    """A named byte string, (n_bytes,) uint8, that says what it holds; the name is unique in its file.
 
-    Parameters
-    ----------
-    name : unique in its file
-    dtype : of the elements, as `numpy.dtype.str`, or another word for what is not an array
-    shape : of the array
-    data : (n_bytes,) uint8
+    `dtype` is of the elements, as `numpy.dtype.str`, or another word for what is not an array of `shape`.
     """
 
     name: str

@@ -130,10 +130,7 @@ def insert(
 
 
 def create(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
-    """Make a table of an Arrow table, in the order of its rows.
-
-    Raises Unstorable if SQL cannot hold it: it has no columns, or one of a type that DuckDB does not know.
-    """
+    """Make a table of an Arrow table, in the order of its rows; Unstorable without columns, or of a type that DuckDB lacks."""
     if table.num_columns == 0:
         raise Unstorable(f"Table {name!r}", "it has no columns.")
     try:

@@ -117,10 +117,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:
-    """Make a folder, and those above it, durably; a mode is for the folder alone, and only if it is new.
-
-    Raises Unwritable if the disk refuses.
-    """
+    """Make a folder, and those above it, durably (Unwritable); a mode is for the folder alone, and only if it is new."""
     with refusals_of_the_disk(folder):
         _make_directory(folder, mode)
 

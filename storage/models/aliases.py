@@ -9,8 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
-from storage.control.change_counter import bump_generation
-from storage.control.control import Control
+from storage.control.control import Control, bump_generation
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict, NotFound
 from storage.names import checked_alias, is_name, is_version, known_name
@@ -32,10 +31,7 @@ class AliasMove:
 
 
 def set_alias(control: Control, name: str, alias: str, version: int, reason: str = "") -> None:
-    """Point an alias at a version; to set it where it is already changes nothing.
-
-    Raises InvalidName, NotFound if there is no such version.
-    """
+    """Point an alias at a version; where it points already, nothing changes. InvalidName; NotFound without such a version."""
     with control.writing() as connection:
         point_alias(connection, name, alias, version, reason)
 
@@ -109,10 +105,7 @@ def roll_back(control: Control, name: str, alias: str, reason: str = "rolled bac
 def alias_history(
     control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[AliasMove]:
-    """A page of the moves of a model's aliases, newest first; also of those that are deleted.
-
-    Raises NotFound if no model can have that name, InvalidCursor.
-    """
+    """The moves of a model's aliases, newest first, also of deleted ones; NotFound of no possible name, InvalidCursor."""
     query = sa.select(_MOVES).where(_MOVES.c.name == known_name("model", name))
     with control.reading() as connection:
         rows = page_of_rows(connection, query, _MOVES.c.id, limit, cursor, newest_first=True)

@@ -36,19 +36,19 @@ def manifest_of(version: ModelVersion) -> dict[str, object]:
 def bundle_size(version: ModelVersion) -> int:
     """The number of bytes that `bundle_chunks` yields."""
     sizes = (len(_manifest_bytes(version)), version.duckdb_path.stat().st_size)
-    return sum(tarfile.BLOCKSIZE + _padded(size) for size in sizes) + 2 * tarfile.BLOCKSIZE
+    return sum(tarfile.BLOCKSIZE + size + _n_padding(size) for size in sizes) + 2 * tarfile.BLOCKSIZE
 
 
 def bundle_chunks(version: ModelVersion) -> Iterator[bytes]:
     """The bundle of a version, piece by piece; the same bytes each time."""
     manifest = _manifest_bytes(version)
-    yield _tar_header(MANIFEST, len(manifest), version.created_at) + manifest + _padding(len(manifest))
+    yield _tar_header(MANIFEST, len(manifest), version.created_at) + manifest + bytes(_n_padding(len(manifest)))
     size = version.duckdb_path.stat().st_size
     yield _tar_header(MODEL, size, version.created_at)
     with version.duckdb_path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             yield chunk
-    yield _padding(size) + bytes(2 * tarfile.BLOCKSIZE)
+    yield bytes(_n_padding(size) + 2 * tarfile.BLOCKSIZE)
 
 
 def _manifest_bytes(version: ModelVersion) -> bytes:
@@ -62,12 +62,8 @@ def _tar_header(name: str, size: int, moment: datetime | None) -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT)  # one block also for files of more than 8 GiB
 
 
-def _padded(size: int) -> int:
-    return -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
-
-
-def _padding(size: int) -> bytes:
-    return bytes(_padded(size) - size)
+def _n_padding(size: int) -> int:
+    return -size % tarfile.BLOCKSIZE
 
 
 def unpack_bundle(path: Path, model: Path) -> Mapping[str, object]:

@@ -57,18 +57,11 @@ def write_model(
     arrays: Mapping[str, np.ndarray],
     tables: Mapping[str, pa.Table],
 ) -> ModelFiles:
-    """Publish the files of a model version: the DuckDB file, then its compiled form, then the manifest.
+    """Publish the files of a model version in the folder `name`: the DuckDB file, then its compiled form, then the manifest.
 
-    Raises InvalidName; Conflict if a table has the name of one of ours, or two have the same name to SQL, which ignores
-    case; Unstorable; Unwritable if the disk refuses: then no file stays.
-
-    Parameters
-    ----------
-    directory : of all models; the files go to its folder `name`
-    version : from `storage.models.models.reserve_version`
-    header, arrays : what `map_compiled` gives back; arrays that the header names as `derived` follow from the others, and only the
-        compiled form holds them
-    tables : for people; table name -> rows
+    `map_compiled` gives back `header` and `arrays`; arrays that the header names as `derived` follow from the others, and only
+    the compiled form holds them. `tables` are for people. Raises InvalidName; Conflict if a table has the name of one of
+    ours, or two have the same name to SQL, which ignores case; Unstorable; Unwritable if the disk refuses: then no file stays.
     """
     folder = Path(directory) / checked_name("model", name)
     with drafting(folder, "model.duckdb") as draft:
@@ -169,10 +162,7 @@ def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def read_table(duckdb_path: Path | str, table: str) -> pa.Table | None:
-    """One of the tables for people; None if the file has none of that name.
-
-    Raises NotFound or CorruptFile.
-    """
+    """One of the tables for people; None if the file has none of that name (NotFound, CorruptFile)."""
     with _opened(Path(duckdb_path)) as connection:
         return connection.table(table).to_arrow_table() if _has(connection, table) else None
 
@@ -182,10 +172,7 @@ def _has(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
 
 
 def read_pairs(duckdb_path: Path | str, table: str) -> dict[str, str]:
-    """What a table of names and texts holds: `provenance` (values as JSON) or `libraries` (versions); empty if the file has none.
-
-    Raises NotFound or CorruptFile.
-    """
+    """A table of names and texts: `provenance` (values as JSON) or `libraries`; empty if there is none. NotFound, CorruptFile."""
     path = Path(duckdb_path)
     with _opened(path) as connection:
         pairs = dict(connection.sql(f"SELECT * FROM {table}").fetchall()) if _has(connection, table) else {}
@@ -214,10 +201,7 @@ def adopt_model(
 
 
 def verify(duckdb_path: Path | str) -> None:
-    """Check both files of a model version, byte by byte, against its manifest.
-
-    Raises CorruptFile, naming the file that is missing or damaged.
-    """
+    """Check both files of a model version, byte by byte; CorruptFile names the one that is missing or damaged."""
     path = Path(duckdb_path)
     manifest = read_manifest(path.with_suffix(".sha256"))
     for file in (path, path.with_suffix(".arrow")):

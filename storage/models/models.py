@@ -14,8 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
-from storage.control.change_counter import bump_generation
-from storage.control.control import Control
+from storage.control.control import Control, bump_generation
 from storage.control.paging import DEFAULT_LIMIT, MOST_NAMES, Page, page_of_rows
 from storage.errors import Conflict, NotFound
 from storage.models.aliases import alias_names, aliased_version, point_alias
@@ -34,12 +33,10 @@ class ModelVersion:
     Parameters
     ----------
     name, version : together unique; the number comes from `reserve_version`
-    learner, parameters : how it was learned
-    dataset : the name of the dataset; it may have been deleted since
+    dataset : its name; it may have been deleted since
     metrics : measured when it was trained; one that is not finite is stored as None
     job_id : the job that made it; one job makes at most one version of a model
-    files : the data files it was learned from
-    n_rows : the number of rows it was learned from
+    files, n_rows : it was learned from
     sha256 : of the DuckDB file
     duckdb_path, arrow_path : absolute here; relative to the workspace in the database
     tags : free words, the only part that may change
@@ -64,15 +61,9 @@ class ModelVersion:
 
 @dataclass(frozen=True)
 class RegisteredModel:
-    """A name in the registry.
+    """A name in the registry: the greatest number of a version, how many exist, and what each alias means.
 
-    Parameters
-    ----------
-    name : of the model
-    latest_version : the greatest number that exists
-    n_versions : how many exist
-    aliases : alias -> version
-    created_at : when the first version was reserved; aware, UTC
+    `created_at` is when the first version was reserved; aware, UTC.
     """
 
     name: str
@@ -214,10 +205,7 @@ def list_versions(
 
 
 def set_tag(control: Control, name: str, version: int, tag: str, value: str | None) -> ModelVersion:
-    """Set one tag of a version, or remove it with None; the others stay, also those that others set meanwhile.
-
-    Raises NotFound if there is no such version, or no such tag to remove.
-    """
+    """Set one tag of a version, or remove it with None; the others stay. NotFound without such a version, or tag to remove."""
     with control.writing() as connection:
         tags = dict(resolved_row(connection, name, version).tags)
         if value is None and tag not in tags:

@@ -21,18 +21,12 @@ _PROMOTIONS = tables.promotions
 
 @dataclass(frozen=True)
 class Promotion:
-    """One decision.
+    """One decision, by a rule as it was then: whether the alias of a model has been moved to the challenger, and why.
 
     Parameters
     ----------
-    name, alias : what was at stake
-    challenger : the new version
     champion : the version that the alias pointed at; None if there was none
-    is_promoted : whether the alias has been moved to the challenger
-    reason : why, in words and numbers
-    rule : as it was then
-    challenger_metrics, champion_metrics : on the same rows; None if it could not be measured
-    measured_on : which rows
+    challenger_metrics, champion_metrics : on the same rows, `measured_on`; None if it could not be measured
     job_id : the job that decided; one job decides once for a model
     decided_at : aware, UTC; set by `record_promotion`
     """

@@ -8,8 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
-from storage.control.change_counter import bump_generation
-from storage.control.control import Control
+from storage.control.control import Control, bump_generation
 from storage.errors import Conflict, NotFound
 from storage.models.models import ModelVersion, resolved_row, version_of_row
 from storage.names import known_name
@@ -18,10 +17,7 @@ _MODELS, _VERSIONS, _ALIASES = tables.models, tables.versions, tables.aliases
 
 
 def delete_version(control: Control, name: str, version: int) -> ModelVersion:
-    """Forget a version, and return it with the paths of its files.
-
-    Raises NotFound; Conflict if an alias points at it.
-    """
+    """Forget a version, and return it with the paths of its files; NotFound, or Conflict if an alias points at it."""
     with control.writing() as connection:
         gone = version_of_row(control, resolved_row(connection, name, version))
         query = sa.select(_ALIASES.c.alias).where(_ALIASES.c.name == name, _ALIASES.c.version == version)

@@ -38,10 +38,7 @@ SECRET_BYTES = 32
 class MonitorChoice(TypedDict, total=False):
     """What somebody has decided for one model; what is left out is as the settings have it.
 
-    Attributes
-    ----------
-    mode : "off", "counts" or "rows"
-    denied : columns whose values are not counted
+    The mode is "off", "counts" or "rows"; values of `denied` columns are not counted.
     """
 
     mode: str
@@ -50,11 +47,10 @@ class MonitorChoice(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SliceFile:
-    """Counts of some hours.
+    """Counts of the hours from `start` to `end`; aware, UTC.
 
     Parameters
     ----------
-    start, end : aware, UTC; of the hours
     process : who has written it; "day" of what was compacted
     layout : what the counts mean
     covered_until : aware, UTC; rows after it, by the same process in the same hour, are not in it

@@ -32,11 +32,8 @@ class RuleRecord(TypedDict, total=False):
 class AlertRecord(TypedDict):
     """One alert; moments are ISO 8601.
 
-    Attributes
-    ----------
-    is_muted : whether no webhook gets it: by the rule of its model, or because a person has muted it
-    muted_at : when a person has. Alerts of before have none
-    is_sent : false until the next look, after a person has resolved it
+    No webhook gets it if `is_muted`: by the rule of its model, or since a person muted it at `muted_at`. `is_sent` is false
+    from when a person resolves it until the next look.
     """
 
     id: str
@@ -59,15 +56,12 @@ class AlertRecord(TypedDict):
 
 
 class StateRecord(TypedDict):
-    """What the last look at a model has found, of the last day.
+    """What the last look at a model has found, of the rows served in the last day.
 
     Attributes
     ----------
-    version : that is looked at
     looked_at : ISO 8601
-    served : rows
     is_drifting : None where nothing could be compared
-    first_cause : in words
     log_loss : in nats, if it is known
     log_loss_of : "labels", "estimate" or None; whether it is of labels, or what the predictions expect of themselves
     """

@@ -10,8 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from storage.control.change_counter import generation
-from storage.control.control import open_control
+from storage.control.control import generation, open_control
 from storage.errors import Conflict, NotFound
 from storage.models.aliases import alias_history, aliases, delete_alias, roll_back, set_alias
 from storage.models.models import get_version, list_versions

@@ -288,8 +288,8 @@ def trace(reference: str, workspace: Ours) -> Response:
 def circuit(
     reference: str,
     workspace: Ours,
-    form: Annotated[Form, Query(alias="format")] = Form.TEXT,
-    of: CircuitOf = CircuitOf.COLUMNS,
+    form: Annotated[Form, Query(alias="format")] = "text",
+    of: CircuitOf = "columns",
 ) -> Response:
     """Of a network, the circuit that it is compiled to. `text` and `json` can be trained and served anywhere.
 

@@ -13,6 +13,7 @@ from service.http.security import Guard
 from service.http.sessions import LIFETIME_S, cookie_name, origin_of, session_cookie
 from service.requests.problems import problem_of
 from service.workspace import Workspace
+from storage.control.keys import token_sha256
 from storage.control.sessions import end_session, open_session, session_sha256
 from storage.errors import InvalidKey
 
@@ -34,7 +35,7 @@ async def sign_in(request: Request) -> Response:
     form = parse_qs((await request.body())[:MAX_BODY].decode("utf-8", "replace"))
     token, page = form.get("key", [""])[0].strip(), form.get("next", [HOME])[0]
     try:
-        holder = guard.holder(token.encode())
+        guard.key(token.encode())
     except InvalidKey as error:
         problem = problem_of(error)
         if "text/html" not in request.headers.get("accept", ""):
@@ -43,7 +44,9 @@ async def sign_in(request: Request) -> Response:
     workspace: Workspace = request.app.state.workspace
     origin = origin_of(request.url.scheme, headers)
     lifetime = timedelta(seconds=LIFETIME_S)
-    session_id = await anyio.to_thread.run_sync(open_session, workspace.control, holder.sha256, origin, lifetime)
+    session_id = await anyio.to_thread.run_sync(
+        open_session, workspace.control, token_sha256(token.encode()), origin, lifetime
+    )
     answer = RedirectResponse(local(page), HTTPStatus.SEE_OTHER)
     is_https, name = request.url.scheme == "https", cookie_name(headers)
     answer.set_cookie(name, session_id, max_age=LIFETIME_S, secure=is_https, httponly=True, samesite="strict")

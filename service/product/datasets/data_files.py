@@ -31,13 +31,7 @@ def upload_folder(workspace: Workspace) -> Path | None:
 
 
 def upload_place(workspace: Workspace, name: str, file: str) -> Path:
-    """Where the file of a data set is to be written, in the folder for uploaded files.
-
-    Raises
-    ------
-    InvalidName, InvalidRequest
-        If a name is none for a file, or there is no folder that this server may read.
-    """
+    """Where the file of a data set is to be uploaded; InvalidName, or InvalidRequest without a folder that may be read."""
     checked_name("dataset", name)
     if not FILE.fullmatch(file):
         raise InvalidRequest(
@@ -57,12 +51,7 @@ def upload_place(workspace: Workspace, name: str, file: str) -> Path:
 
 
 def load_example(workspace: Workspace) -> Dataset:
-    """Write the example's table, if it is not there, and register it; repeated, it gives what is registered.
-
-    Raises
-    ------
-    InvalidRequest, Conflict
-    """
+    """Register the example's table, written if it is not there; repeated, nothing changes. InvalidRequest, Conflict."""
     try:
         return get_dataset(workspace, EXAMPLE)
     except NotFound:

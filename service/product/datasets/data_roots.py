@@ -32,9 +32,7 @@ def open_source(
     schema: Schema | None = None,
     at: str | None = None,
 ) -> Source:
-    """The rows of files, globs, folders or URIs, or else of a registered data set.
-
-    Raises OutsideRoots, SourceError or NotFound.
+    """The rows of files, globs, folders or URIs, or else of a registered data set (OutsideRoots, SourceError, NotFound).
 
     Parameters
     ----------
@@ -59,10 +57,7 @@ def open_source(
 
 
 def refuse_secrets(uris: Sequence[str]) -> None:
-    """Refuse URIs that carry a password or a signature: they are stored with jobs, data sets and models, and shown.
-
-    Raises InvalidRequest.
-    """
+    """Refuse URIs with a password or a signature, as jobs, data sets and models show them (InvalidRequest)."""
     for uri in uris:
         shown = redacted(uri)
         if shown != uri:

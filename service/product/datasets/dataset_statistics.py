@@ -45,10 +45,7 @@ class Ledger:
         return self.directory / RULES
 
     def schema(self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object]) -> Kept | None:
-        """That of the last training for this target and these columns, by a learner that cuts numbers alike.
-
-        Raises CorruptFile if it is damaged.
-        """
+        """That of the last training for this target and columns, by a learner that cuts numbers alike (CorruptFile)."""
         path = self._schema_path(target, overrides, cuts_by)
         if not path.exists():
             return None

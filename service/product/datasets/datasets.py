@@ -39,14 +39,8 @@ list_datasets = on_control(datasets.list_datasets)
 def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote: bool = False) -> Dataset:
     """Register files after opening them; a small data set gets its schema at once.
 
-    Parameters
-    ----------
-    request : name, URIs, target and overrides
-    is_remote : whether the request came over REST, where the data roots bind
-
-    Raises
-    ------
-    OutsideRoots, SourceError, UnknownColumn, SchemaError, Conflict, storage.errors.Conflict
+    The data roots bind a request over REST, which `is_remote`. Raises OutsideRoots, SourceError, UnknownColumn, SchemaError,
+    Conflict or storage.errors.Conflict.
     """
     control = workspace.control
     if is_remote and not children.is_child:  # a server reads nothing itself
@@ -91,12 +85,7 @@ def kind_of_name(workspace: Workspace, name: str) -> Literal["dataset", "model"]
 
 
 def dataset_columns(workspace: Workspace, name: str) -> Sequence[str]:
-    """The columns of a registered data set, in their order, as far as they are known without reading its files.
-
-    Raises
-    ------
-    NotFound, CorruptFile
-    """
+    """The columns of a registered data set, in order, as far as known without reading its files (NotFound, CorruptFile)."""
     get_dataset(workspace, name)
     return column_order(workspace, name)
 
@@ -125,13 +114,7 @@ def infer_schema(workspace: Workspace, name: str, report: Report = silent) -> No
 
 
 def dataset_schema(workspace: Workspace, name: str) -> JSONObject:
-    """The schema that was inferred for a data set, as it is written in JSON.
-
-    Raises
-    ------
-    InvalidRequest
-        If no pass has been made over the data yet.
-    """
+    """The schema of a data set, as JSON; InvalidRequest if no pass has been made over the data yet."""
     text = get_dataset(workspace, name).schema_json
     if text is None:
         raise InvalidRequest(

@@ -31,20 +31,11 @@ N_BINS = 12
 def dataset_profile(workspace: Workspace, name: str, target: str | None = None, search: str = "") -> JSONObject:
     """Some rows of a data set, and of its columns the values by class and the share that is missing.
 
-    Parameters
-    ----------
-    target : the column of classes; else that of the data set, if it has one
-    search : only columns with this in their names
-
-    Returns
-    -------
-    `rows`, the first `SHOWN_ROWS`, of `n_rows` that were looked at: the first of parts spread evenly over the files,
-    without forgotten ones. `columns`, at most `MOST_COLUMNS` of `n_columns`: `missing`, a share; `labels` and `counts`,
-    rows by class and label. `classes`; `left_out` with the reason of each column
-
-    Raises
-    ------
-    NotFound, OutsideRoots, SourceError, UnknownColumn, SchemaError, EmptyData
+    Classes are those of `target`, or of the data set's own. `search` is in the name of each column told. Returns `rows`, the
+    first `SHOWN_ROWS`, of `n_rows` that were looked at: the first of parts spread evenly over the files, without forgotten
+    ones. `columns`, at most `MOST_COLUMNS` of `n_columns`: `missing`, a share; `labels` and `counts`, rows by class and label.
+    `classes`; `left_out` with the reason of each column. Raises NotFound, OutsideRoots, SourceError, UnknownColumn,
+    SchemaError or EmptyData.
     """
     get_dataset(workspace, name)
     limit = workspace.settings.request_timeout_s

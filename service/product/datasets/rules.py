@@ -5,8 +5,7 @@ from pathlib import Path
 from learners.passes.sources.source import Source
 from service.product.datasets.dataset_statistics import DATA, RULES
 from service.workspace import Workspace
-from storage.datasets.forgotten import Forgotten
-from storage.datasets.known_rules import known_rules, note_rules
+from storage.datasets.forgotten import Forgotten, known_rules, note_rules
 from storage.errors import CorruptFile
 
 SHOWN = 5
@@ -20,10 +19,7 @@ def rule_files(workspace: Workspace) -> list[Path]:
 
 
 def read_rules(workspace: Workspace, path: Path) -> Forgotten:
-    """The rules in a file, if it has all that were made.
-
-    Raises CorruptFile if the file was removed, or is older than its newest rule.
-    """
+    """The rules in a file; CorruptFile if it was removed, or is older than its newest rule."""
     forgotten = Forgotten(path)
     if lost := known_rules(workspace.control).get(path, frozenset()) - forgotten.conditions():
         shown = "; ".join(sorted(lost)[:SHOWN]) + (f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else "")
@@ -49,10 +45,7 @@ def rules_of_files(workspace: Workspace, source: Source, own: Path) -> Forgotten
 
 
 def keep_rules(workspace: Workspace, forgotten: Forgotten) -> None:
-    """Write what has changed, and note the rules in the control database, also those of a release that did not.
-
-    Raises Unwritable or CorruptFile.
-    """
+    """Write what has changed (Unwritable, CorruptFile), and note all rules in the control database, old ones included."""
     forgotten.save()
     note_rules(workspace.control, forgotten.path, forgotten.conditions())
 

@@ -1,11 +1,14 @@
 """Which rows a training job learns from and which it is measured on: window, what was forgotten, hold-out."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from learners.kernels.arrays import Floats
+from learners.kernels.random import STEP, random_bits_at
 from learners.passes.row_weights import weight_of
 from learners.passes.sources.file_sets import whole_and_part
 from learners.passes.sources.null_class import NullClass, as_trained, null_class_of
@@ -15,7 +18,6 @@ from learners.schema import Schema
 from service.jobs.steps import Run
 from service.product.datasets.data_roots import open_source
 from service.product.datasets.dataset_statistics import Ledger, ledger_of
-from service.product.datasets.holdout import Share
 from service.product.datasets.known_files import as_verified, with_earlier
 from service.product.datasets.rules import keep_rules, read_rules, rules_of_files
 from service.product.progress import Report
@@ -52,11 +54,44 @@ class Not(Condition):
 
 
 @dataclass(frozen=True)
-class TrainingRows:
-    """The rows of one training: to learn from, and kept back to be measured on.
+class Share(Condition):
+    """One of the two parts of the rows.
 
-    `rules` are those by which rows were left out as forgotten.
+    A row's part depends on the seed, its file and its number in it: adding files moves no row to the other part. `share`
+    is kept back, 0 <= share < 1.
     """
+
+    share: float
+    seed: int
+    is_kept_back: bool
+
+    @property
+    def text(self) -> str:
+        """The condition in words."""
+        return f"{'kept back' if self.is_kept_back else 'not kept back'} {self.share} {self.seed}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the condition reads: none."""
+        return ()
+
+    def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
+        """(n_rows,) bool."""
+        key = int(hashlib.sha256(f"{self.seed} {file.footer_sha256}".encode()).hexdigest()[:16], 16)
+        first = (fragment.row_group << 40) + offset
+        kept_back = unit_hashes(key, first, rows.num_rows) < self.share
+        return kept_back if self.is_kept_back else ~kept_back
+
+
+def unit_hashes(key: int, first: int, n: int) -> Floats:
+    """Numbers in [0, 1) that look random, for the rows first .. first + n - 1."""
+    counters = np.arange(first + 1, first + n + 1, dtype=np.uint64) * STEP + np.uint64(key)
+    return (random_bits_at(counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The rows of one training: to learn from, and kept back to be measured on; `rules` have left out forgotten ones."""
 
     learned: Selection
     kept_back: Source | None
@@ -64,10 +99,7 @@ class TrainingRows:
 
 
 def training_source(workspace: Workspace, request: TrainRequest, run: Run, schema: Schema | None = None) -> Source:
-    """All rows of a training's files, read as its model reads them if there is one.
-
-    Raises OutsideRoots, SourceError or NotFound.
-    """
+    """All rows of a training's files, read as its model reads them if there is one; OutsideRoots, SourceError or NotFound."""
     return open_source(
         workspace,
         request.uris,
@@ -82,10 +114,7 @@ def training_source(workspace: Workspace, request: TrainRequest, run: Run, schem
 def measuring_source(
     workspace: Workspace, uris: Sequence[str] | None, dataset: str | None, run: Run, schema: Schema | None
 ) -> Source:
-    """Rows to measure a model on: read as it reads them, and without a class what its training made of such rows.
-
-    Raises OutsideRoots, SourceError or NotFound.
-    """
+    """Rows to measure a model on, as it reads them and their classes; OutsideRoots, SourceError or NotFound."""
     rows = open_source(workspace, uris, dataset=dataset, is_remote=not run.is_local, schema=schema)
     return rows if schema is None else as_trained(rows, schema)
 
@@ -175,10 +204,11 @@ def matching_rows(
     fails where the condition cannot be computed.
     """
     counts: dict[int, int] = {}
+    searched = {} if forgotten is None else forgotten.counts(predicate.text)
     n_done, n_total = 0, sum(source.files[index].n_rows for index in files)
     for index in files:
         identity = file_identity(source.files[index])
-        known = None if forgotten is None else forgotten.count(predicate.text, identity)
+        known = searched.get(identity)
         if known is None:
             known = 0
             for batch in source.only({index}).batches(list(predicate.columns)):

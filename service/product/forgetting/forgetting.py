@@ -14,7 +14,7 @@ from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
-from service.jobs.steps import LOCAL, Run, Step, run_now
+from service.jobs.steps import LOCAL, Run, Steps, run_now
 from service.product.datasets.data_roots import check_roots, files_of, plain, plain_parameters
 from service.product.datasets.dataset_statistics import Ledger, ledger_of
 from service.product.datasets.datasets import get_dataset
@@ -50,10 +50,10 @@ ATTEMPTS = 3  # as often a model is trained again when other rows are forgotten 
 OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
 
 
-def forget_steps(workspace: Workspace) -> tuple[Step, ...]:
+def forget_steps(workspace: Workspace) -> Steps:
     """The steps of a job that forgets rows."""
     steps = {"mark": mark, "retrain": retrain, "prove": prove}
-    return tuple(Step(name, partial(step, workspace)) for name, step in steps.items())
+    return {name: partial(step, workspace) for name, step in steps.items()}
 
 
 def mark(workspace: Workspace, run: Run) -> JSONObject:

@@ -27,10 +27,7 @@ def forget_served(
     *,
     dry_run: bool = False,
 ) -> dict[str, int]:
-    """Forget the predictions of rows of data that models may have made, by the column that holds the keys of the clients.
-
-    `dry_run` only counts. Returns what `forget_predictions` does, of all models together.
-    """
+    """Forget predictions of rows of data by the column of the clients' keys, of all models; as `forget_predictions`."""
     keys: set[str] = set()
     for batch in source.batches(list(dict.fromkeys([*predicate.columns, column]))):
         chosen = batch.column(column).filter(pa.array(predicate.mask(batch)))
@@ -45,18 +42,11 @@ def forget_served(
 def forget_predictions(
     workspace: Workspace, reference: str, keys: Sequence[str], *, dry_run: bool = False
 ) -> dict[str, int]:
-    """Forget predictions by the client's keys or by their ids, of every version of a model.
+    """Forget predictions by the client's keys or by their ids, of every version of a model (NotFound).
 
     Where rows are kept (mode "rows") what was counted of them is subtracted, but for how many values were absent, null,
-    unseen or out of range. Of counts alone nobody knows which row they came from.
-
-    Returns
-    -------
-    `predictions` and `labels` that were removed, and rows that were `subtracted` from the counts
-
-    Raises
-    ------
-    NotFound
+    unseen or out of range. Of counts alone nobody knows which row they came from. Returns how many `predictions` and
+    `labels` were removed, and rows `subtracted` from the counts.
     """
     name = Watching(workspace, reference).version.name
     root = workspace.layout.root

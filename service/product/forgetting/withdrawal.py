@@ -9,8 +9,7 @@ from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.datasets import datasets
-from storage.datasets.forgotten import Forgotten
-from storage.datasets.known_rules import known_rules
+from storage.datasets.forgotten import Forgotten, known_rules
 from storage.errors import CorruptFile
 
 
@@ -23,24 +22,12 @@ def withdraw_rule(
     reason: str,
     kind: Literal["dataset", "model"] | None = None,
 ) -> JSONObject:
-    """Take a rule of forgotten rows back: later trainings read those rows again. Models stay as they are.
+    """Take the rule of a condition back: later trainings read those rows again. Models stay as they are.
 
-    Parameters
-    ----------
-    name, kind : a data set, one that was deleted included, or a model that was trained on files; without a kind
-        whichever has the rule
-    where : the condition, as it was given
-    by, reason : who does it, and why; both are kept with the rule
-
-    Returns
-    -------
-    `name`, `where`, `withdrawn_at`, `by`, `reason`, and under which other names the rule stands (`still_under`)
-
-    Raises
-    ------
-    InvalidRequest
-        If no such rule stands.
-    NotFound, CorruptFile, Unwritable
+    `name` is of a data set, one that was deleted included, or of a model that was trained on files; without a `kind` it is
+    whichever has the rule. Who does it and why are kept with the rule. Returns `name`, `where`, `withdrawn_at`, `by`,
+    `reason`, and under which other names the rule stands (`still_under`). Raises InvalidRequest if no such rule stands;
+    NotFound, CorruptFile or Unwritable.
     """
     if not reason.strip():
         raise InvalidRequest("Say why: the reason is kept with the rule.", field="reason")

@@ -120,17 +120,10 @@ def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:
 def evaluate_beside(
     workspace: Workspace, references: Sequence[str], uris: Sequence[str], report: Report = silent
 ) -> JSONObject:
-    """Measure several versions on the same rows, which are read once for each.
+    """Measure several versions on the same rows, which are read once for each; InvalidRequest of a model without classes.
 
-    Returns
-    -------
-    `models`, the metrics of each; `differences`, of each but the first the mean of its log loss less that of the first,
-    row by row, with its standard error; `warnings` if there are any
-
-    Raises
-    ------
-    InvalidRequest
-        Of a model without classes.
+    Returns `models`, the metrics of each; `differences`, of each but the first the mean of its log loss less that of the
+    first, row by row, with its standard error; `warnings` if there are any.
     """
     models, losses, warnings = [], [], []
     uris = with_rows_of_databases(workspace, uris)

@@ -82,10 +82,7 @@ class NoCircuit(LearnerError, ValueError):
 
 
 def written(model: Model) -> CircuitModel:
-    """The model as a circuit that files and pictures hold.
-
-    Raises NoCircuit if its leaves have several columns, NoJoint or NetworkTooLarge as in `queryable`.
-    """
+    """The model as a circuit that files and pictures hold; NoCircuit of leaves of several columns, else as `queryable`."""
     known = queryable(model)
     if isinstance(known, GaussianModel):
         raise NoCircuit(known.kind)
@@ -106,10 +103,7 @@ def of_joint(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
 
 
 def limited(model: Model, queries: Sequence[AnyQuery], max_queries: int, time_limit_s: float) -> list[AnyQuery]:
-    """The queries with what they may take bounded: their number, the samples, the time of all MAP searches and samples together.
-
-    Raises BodyTooLarge.
-    """
+    """The queries, bounded in number and samples (BodyTooLarge), and in the time of all MAP searches and samples together."""
     n_samples = sum(query.n for query in queries if isinstance(query, Sample | Surprise))
     n_samples += sum(average.n for average in map(_average, queries) if average is not None)
     if isinstance(model, OrderModel):

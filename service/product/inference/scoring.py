@@ -40,10 +40,7 @@ Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
 
 
 def probabilities_of(model: Model, source: Source) -> tuple[Probabilities, Labels]:
-    """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row.
-
-    Raises UnknownColumn or EmptyData as `measure`.
-    """
+    """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row; UnknownColumn, EmptyData as `measure`."""
     found = list(_answered(model, source, silent))
     if not found:
         raise EmptyData(NO_ROWS)
@@ -72,10 +69,7 @@ def _answered(
 
 
 def log_likelihood_of(model: Model, source: Source, report: Report = silent) -> JSONObject:
-    """Mean log likelihood of the rows in nats, by a model without classes; of structures, by the most probable one.
-
-    Raises EmptyData if there are no rows.
-    """
+    """Mean log likelihood of the rows in nats, by a model without classes; of structures, by the best one. EmptyData."""
     assert isinstance(model, CircuitModel | OrderModel)
     if isinstance(model, OrderModel) and model.posterior.bge is None and not model.conditional_tables:
         return {"n_test_rows": 0, "unmeasured": str(NoTables())}  # after hours of learning no reason to fail
@@ -102,14 +96,9 @@ def log_likelihood_of(model: Model, source: Source, report: Report = silent) -> 
 
 
 class Measurement(NamedTuple):
-    """What a model is worth on rows; of a model without classes the metrics alone.
+    """What a model is worth on rows; of a model without classes the metrics alone, which have `n_test_rows`.
 
-    Attributes
-    ----------
-    metrics : with `n_test_rows`, and `n_unknown_class_rows` if there are any
-    scores : of all rows, part by part
-    floor : what the class shares alone lose on the same rows
-    report : if it was asked for
+    `scores` are of all rows, part by part; `floor` is what the class shares alone lose on the same rows.
     """
 
     metrics: JSONObject
@@ -154,10 +143,7 @@ def log_losses_of(scores: Sequence[RowScores]) -> Probabilities:
 
 
 def absences(model: Model, source: Source) -> list[str]:
-    """What is worth knowing of columns of the model that the data lacks, in words.
-
-    Raises InvalidRequest if there is none of them.
-    """
+    """What is worth knowing of columns of the model that the data lacks, in words; InvalidRequest if it lacks all."""
     names, attributes = source.arrow_schema.names, [attribute.name for attribute in model.schema.attributes]
     absent = [name for name in attributes if name not in names]
     if attributes and len(absent) == len(attributes):
@@ -240,10 +226,7 @@ def beside(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def explained_batch(model: Model, chunk: Chunk) -> pa.RecordBatch:
-    """Why each row got its class: `against`, `log_odds`, `prior`, and `contribution_<attribute>` for each attribute.
-
-    Raises NoClass if the model has none.
-    """
+    """Why each row got its class: `against`, `log_odds`, `prior`, `contribution_<attribute>` of each attribute (NoClass)."""
     found = explain(model, chunk)
     against = pa.DictionaryArray.from_arrays(
         pa.array(found.against.astype(np.int32)), pa.array(model.schema.class_values())

@@ -21,12 +21,7 @@ KEPT = 1000
 
 
 def alert_rule(workspace: Workspace, name: str) -> RuleRecord:
-    """When a model alerts: as somebody said, or else the defaults.
-
-    Raises
-    ------
-    NotFound
-    """
+    """When a model alerts: as somebody said, or else the defaults (NotFound)."""
     version = find_version(workspace, name)
     stored = records_of(workspace.layout.root, "rules").get(version.name, {})
     return cast("RuleRecord", {**default_rule(), **stored, "model": version.name})
@@ -47,14 +42,7 @@ def default_rule() -> RuleRecord:
 
 
 def set_alert_rule(workspace: Workspace, name: str, rule: RuleRecord) -> RuleRecord:
-    """Say when a model alerts.
-
-    Raises
-    ------
-    InvalidRequest
-        If the window or the reference cannot be read.
-    NotFound
-    """
+    """Say when a model alerts; InvalidRequest if the window or the reference cannot be read, NotFound."""
     version = find_version(workspace, name)
     merged = cast("RuleRecord", {**alert_rule(workspace, version.name), **rule})
     # Looked at once now, so that what can never be read is refused here and not every hour.
@@ -76,24 +64,14 @@ def list_alerts(workspace: Workspace, model: str | None = None, *, is_open: bool
 
 
 def acknowledge_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
-    """Note that somebody has seen an alert.
-
-    Raises
-    ------
-    NotFound
-    """
+    """Note that somebody has seen an alert (NotFound)."""
     with _changing(workspace, alert_id) as alert:
         alert["acknowledged_at"] = alert["acknowledged_at"] or now().isoformat()
     return alert
 
 
 def mute_alert(workspace: Workspace, alert_id: str, *, is_muted: bool = True) -> AlertRecord:
-    """Send no webhook that an alert is resolved, nor that the same alarm of the model fires again; or send them again.
-
-    Raises
-    ------
-    NotFound
-    """
+    """Send no webhook of this alert's end, nor when the model's same alarm fires again; or send them again (NotFound)."""
     with _changing(workspace, alert_id) as alert:
         alert["muted_at"] = (alert.get("muted_at") or now().isoformat()) if is_muted else None
         alert["is_muted"] = is_muted
@@ -101,12 +79,7 @@ def mute_alert(workspace: Workspace, alert_id: str, *, is_muted: bool = True) ->
 
 
 def resolve_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
-    """Close an alert. If its alarm goes on, it must last anew before it fires again; webhooks hear of it after the next look.
-
-    Raises
-    ------
-    NotFound
-    """
+    """Close an alert (NotFound); webhooks hear of it after the next look. An alarm that goes on must last anew to fire again."""
     with _changing(workspace, alert_id) as alert:
         if alert["resolved_at"] is None:
             alert["resolved_at"], alert["is_sent"] = now().isoformat(), False

@@ -31,24 +31,11 @@ def drift(
     limits: Limits | None = None,
     report: Report = silent,
 ) -> JSONObject:
-    """Compare the rows of files with what a model was trained on, or with the rows of other files.
+    """Compare the rows of files with what a model was trained on, or `against` the rows of other files.
 
-    Parameters
-    ----------
-    reference : of the model: name, name@version or name@alias
-    against : other files to compare with; those of the training unless given
-    limits : when a difference is an alarm
-    report : called with progress
-
-    Returns
-    -------
-    as `learners.monitoring.drift.drift_report` has it, with `model`, `version` and `warnings`
-
-    Raises
-    ------
-    InvalidRequest
-        If the data has none of the model's columns, the model uses none, or the model keeps no counts to compare with.
-    EmptyData, SourceError, SchemaError, NotFound
+    Returns what `learners.monitoring.drift.drift_report` does, with `model`, `version` and `warnings`. Raises InvalidRequest
+    if the data has none of the model's columns, the model uses none, or the model keeps no counts to compare with; EmptyData,
+    SourceError, SchemaError or NotFound.
     """
     version = find_version(workspace, reference)
     served = map_version(version)

@@ -40,12 +40,7 @@ class Label:
 
 
 def labels_of_files(workspace: Workspace, uris: Sequence[str], key: str, label: str, kind: str) -> list[Label]:
-    """The labels that the rows of files hold, in two of their columns.
-
-    Raises
-    ------
-    UnknownColumn, SourceError
-    """
+    """The labels that the rows of files hold, in two of their columns (UnknownColumn, SourceError)."""
     source = open_source(workspace, with_rows_of_databases(workspace, uris), is_remote=False)
     return [
         Label(kind, str(name), value)
@@ -57,19 +52,9 @@ def labels_of_files(workspace: Workspace, uris: Sequence[str], key: str, label: 
 def add_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) -> dict[str, int]:
     """Keep labels; of two of one prediction, the one that came later counts, and sending one twice changes nothing.
 
-    Parameters
-    ----------
-    reference : of the model; labels find the version that made the prediction
-
-    Returns
-    -------
-    `accepted`, and of these `matched` and `pending`: predictions are written once a minute, and kept for a time
-
-    Raises
-    ------
-    InvalidRequest
-        Naming the label that is no class of the model.
-    NotFound
+    Labels find the version of the model that made the prediction. Returns how many are `accepted`, and of these `matched` and
+    `pending`: predictions are written once a minute, and kept for a time. Raises InvalidRequest, naming the label that is no
+    class of the model; NotFound.
     """
     version = served(workspace, reference)
     schema = version.schema
@@ -256,12 +241,7 @@ def realised_of(watching: Watching, span: timedelta, until: datetime | None = No
 
 
 def performance(workspace: Workspace, reference: str, *, window: str = "7d", step: str = "24h") -> JSONObject:
-    """What labels say of a version, beside what its predictions expected of themselves; in all and over time.
-
-    Raises
-    ------
-    InvalidRequest, NotFound
-    """
+    """What labels say of a version, beside what its predictions expected, in all and over time (InvalidRequest, NotFound)."""
     watching = Watching(workspace, reference)
     version, schema = watching.version, watching.watched.schema
     if schema.target is None:

@@ -18,19 +18,11 @@ def monitoring_predictions(
 ) -> JSONObject:
     """How often each class was predicted with how much confidence; counts below five are null.
 
-    Parameters
-    ----------
-    until : the end of the window; now unless given
+    The window ends now, or at `until`. Raises InvalidRequest if the model predicts no class, or the window is no time; NotFound.
 
     Returns
     -------
     `classes`; `bins`, the lower bounds of the confidence; `counts` of each class and bin
-
-    Raises
-    ------
-    InvalidRequest
-        If the model predicts no class, or the window is no time.
-    NotFound
     """
     watching, end = Watching(workspace, reference), hour_end(until)
     if watching.watched.schema.target is None:
@@ -54,13 +46,8 @@ def monitoring_slices(
 ) -> pa.Table:
     """The counts of each hour and process as they are kept: start, end, process, layout, block, place and count.
 
-    They are whole numbers that add up: of some hours, processes or servers.
-
-    Raises
-    ------
-    InvalidRequest
-        If the window is no time, or holds more than 20 million cells.
-    NotFound
+    They are whole numbers that add up: of some hours, processes or servers. Raises InvalidRequest if the window is no time,
+    or holds more than 20 million cells; NotFound.
     """
     watching, end = Watching(workspace, reference), hour_end(until)
     blocks = watching.watched.blocks

@@ -12,11 +12,7 @@ MODES = ("off", "counts", "rows")
 def set_monitor(workspace: Workspace, name: str, choice: MonitorChoice) -> MonitorChoice:
     """Decide for one model what is kept of served rows; processes follow at their next writing.
 
-    Raises
-    ------
-    InvalidRequest
-        If the mode or a column is not known.
-    NotFound
+    Raises InvalidRequest if the mode or a column is not known; NotFound.
     """
     version = served(workspace, name)
     mode = choice.get("mode", "counts")
@@ -31,12 +27,7 @@ def set_monitor(workspace: Workspace, name: str, choice: MonitorChoice) -> Monit
 
 
 def monitor_of(workspace: Workspace, name: str) -> MonitorChoice:
-    """What is decided for a model.
-
-    Raises
-    ------
-    NotFound
-    """
+    """What is decided for a model (NotFound)."""
     found = find_version(workspace, name).name
     decided = MonitoringFiles(workspace.layout.root, found).choice()
     return {"mode": decided.get("mode", workspace.settings.monitoring), "denied": list(decided.get("denied", []))}

@@ -27,10 +27,7 @@ PREFIX = "whsec_"
 def create_webhook(workspace: Workspace, url: str, models: list[str], secret: str | None = None) -> JSONObject:
     """Send alerts of some models (all, if none is named) to a URL; the answer alone tells the secret.
 
-    Raises
-    ------
-    InvalidRequest
-        If the URL is none, or leads to an address that is not allowed.
+    Raises InvalidRequest if the URL is none, or leads to an address that is not allowed.
     """
     check_address(workspace, url)
     webhook: WebhookRecord = {
@@ -56,12 +53,7 @@ def list_webhooks(workspace: Workspace) -> list[JSONObject]:
 
 
 def delete_webhook(workspace: Workspace, webhook: str) -> None:
-    """Send nothing there any more.
-
-    Raises
-    ------
-    NotFound
-    """
+    """Send nothing there any more (NotFound)."""
     _webhook(workspace, webhook)
     with with_records(workspace.layout.root, "webhooks") as webhooks:
         webhooks.pop(webhook, None)
@@ -75,12 +67,7 @@ def list_deliveries(workspace: Workspace, webhook: str | None = None) -> list[De
 
 
 def test_webhook(workspace: Workspace, webhook: str) -> DeliveryRecord:
-    """Send an event that says it is a test, and tell what came of it.
-
-    Raises
-    ------
-    NotFound
-    """
+    """Send an event that says it is a test, and tell what came of it (NotFound)."""
     return deliver(workspace, _webhook(workspace, webhook), "fewpass.test", None, {"message": "This is a test."})
 
 
@@ -96,10 +83,7 @@ def send(workspace: Workspace, change: str, alert: AlertRecord) -> list[Delivery
 def deliver(
     workspace: Workspace, webhook: WebhookRecord, kind: str, alert: str | None, content: Mapping[str, object]
 ) -> DeliveryRecord:
-    """Send one event, five times at most, and keep what came of it.
-
-    The id of an event depends on what it says, so a receiver knows again what it had before.
-    """
+    """Send one event, five times at most, and keep what came of it; its id follows from what it says, so receivers know it."""
     event_id = hashlib.sha256(f"{webhook['id']} {kind} {alert or secrets.token_hex(8)}".encode()).hexdigest()[:32]
     head = {"specversion": "1.0", "id": event_id, "source": "/fewpass", "type": kind, "time": _now()}
     body = json.dumps(head | {"datacontenttype": "application/json", "data": content}).encode()

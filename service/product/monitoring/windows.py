@@ -32,13 +32,10 @@ SMALLEST = 5  # rows of a cell that is shown
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """What was served in some hours.
+    """What was served in some hours; `since` and `until` are aware, UTC.
 
-    Parameters
-    ----------
-    since, until : aware, UTC
-    gaps : processes that did not end as they should, and from when on their rows may be missing
-    n_left_out : slices that count something else, as an earlier release wrote them
+    `gaps` are processes that did not end as they should, and from when on rows may be missing; `n_left_out` slices count
+    something else, as an earlier release wrote them.
     """
 
     counts: ServedCounts
@@ -145,23 +142,11 @@ def monitor(
     against: str = "training",
     limits: Limits | None = None,
 ) -> JSONObject:
-    """What a version shows in the last hours: rows, tests, causes, estimates and gaps.
+    """What a version shows in the last hours: rows, tests, causes, estimates and gaps (InvalidRequest, NotFound).
 
-    Parameters
-    ----------
-    reference : name, name@version or name@alias
-    window : how long, such as 24h or 7d; whole hours, the present one included
-    until : the end of the window; now unless given
-    against : training, window:7d, same-hour:4w or version:3
-
-    Returns
-    -------
-    as `learners.monitoring.drift.drift_report` has it, with `model`, `version`, `since`, `until`, `gaps`, `statuses`
-    and `sampling`. Without rows `is_drifting` is None and `why` says what is missing
-
-    Raises
-    ------
-    InvalidRequest, NotFound
+    A `window` such as 24h or 7d has whole hours, to the one of `until`, or the present one. `against` is training, window:7d,
+    same-hour:4w or version:3. Returns what `learners.monitoring.drift.drift_report` does, with `model`, `version`, `mode`,
+    `since`, `until` and `gaps`; without rows `is_drifting` is None and `why` says what is missing.
     """
     watching = Watching(workspace, reference)
     end = hour_end(until)
@@ -187,10 +172,7 @@ def monitor(
 
 
 def hour_end(until: datetime | None) -> datetime:
-    """The end of the hour in which a window ends, now or at a moment.
-
-    Raises InvalidRequest if the moment is so far away that no window fits before or after it.
-    """
+    """The end of the hour of a moment, or of now; InvalidRequest if it is so far away that no window fits."""
     if until is not None and not FIRST_YEAR <= until.year <= LAST_YEAR:
         raise InvalidRequest(
             f"until={until.isoformat()} is not within the years {FIRST_YEAR} to {LAST_YEAR}.", field="until"
@@ -216,16 +198,10 @@ def monitoring_windows(
     until: datetime | None = None,
     against: str = "training",
 ) -> JSONObject:
-    """A timeline: for each step rows, rates, surprise, estimates, and whether it drifts.
+    """A timeline: for each step rows, rates, surprise, estimates, and whether it drifts (InvalidRequest, NotFound).
 
-    Parameters
-    ----------
-    since : how far back, such as 24h or 30d
-    against : as in `monitoring`; steps are tested only where there are at most 72, as each has its own tests
-
-    Raises
-    ------
-    InvalidRequest, NotFound
+    `since` is how far back, such as 24h or 30d; `against` is as in `monitor`. Steps are tested where there are at most 72, as
+    each has its own tests.
     """
     watching = Watching(workspace, reference)
     end, whole, each = hour_end(until), span("since", since), span("step", step)
@@ -275,12 +251,7 @@ def monitoring_families(
     until: datetime | None = None,
     against: str = "training",
 ) -> JSONObject:
-    """Each column given its parents, by how much it has changed; for a picture of the model's graph.
-
-    Raises
-    ------
-    InvalidRequest, NotFound
-    """
+    """Each column given its parents, by how much it has changed, for a picture of the graph; InvalidRequest or NotFound."""
     found = monitor(workspace, reference, window=window, until=until, against=against)
     kept = ("model", "version", "since", "until", "is_drifting", "why", "drift_nats", "reference")
     return {name: found[name] for name in kept if name in found} | {"families": found.get("columns", [])}
@@ -295,14 +266,7 @@ def monitoring_column(
     until: datetime | None = None,
     against: str = "training",
 ) -> JSONObject:
-    """The values of one column in a window and in the reference; cells of fewer than five rows are null.
-
-    Raises
-    ------
-    InvalidRequest
-        If the model has no such column.
-    NotFound
-    """
+    """The values of a column in a window and in the reference; cells of under five rows are null. InvalidRequest, NotFound."""
     watching = Watching(workspace, reference)
     if column not in watching.watched.names:
         raise InvalidRequest(f"Model {watching.version.name!r} has no column {column!r}.", column=column)

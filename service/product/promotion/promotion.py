@@ -12,7 +12,7 @@ from learners.errors import LearnerError
 from learners.models.model import Model
 from learners.passes.sources.source import Source
 from learners.schema import Schema
-from service.jobs.steps import Run, Step
+from service.jobs.steps import Run, Steps
 from service.product.datasets.datasets import get_dataset
 from service.product.datasets.training_rows import measuring_source, training_rows, training_source
 from service.product.inference import scoring
@@ -35,6 +35,7 @@ ROUNDING = 1e-12  # what sums in another order may differ by
 DECISIONS = 3  # as often it is decided anew when the champion changes in between
 
 
+Work = Callable[[Run], JSONObject]
 Read = Callable[[Schema | None], Source]  # rows, as the model of a schema reads them
 
 
@@ -54,18 +55,17 @@ class Verdict(NamedTuple):
     reason: str
 
 
-def refresh_steps(workspace: Workspace) -> tuple[Step, ...]:
+def refresh_steps(workspace: Workspace) -> Steps:
     """The steps of a job that refreshes: a look at the data, those of a training, then the decision."""
-    train = (_of_train(step) for step in train_steps(workspace))
-    decision = Step("decide", _unless_skipped(partial(decide, workspace)))
-    return (Step("inspect", partial(inspect, workspace)), *train, decision)
+    train = {name: _unless_skipped(_of_train(work)) for name, work in train_steps(workspace).items()}
+    return {"inspect": partial(inspect, workspace), **train, "decide": _unless_skipped(partial(decide, workspace))}
 
 
-def _of_train(step: Step) -> Step:
-    return Step(step.name, _unless_skipped(lambda run: step.run(replace(run, request=run.request["train"]))))
+def _of_train(work: Work) -> Work:
+    return lambda run: work(replace(run, request=run.request["train"]))
 
 
-def _unless_skipped(work: Callable[[Run], JSONObject]) -> Callable[[Run], JSONObject]:
+def _unless_skipped(work: Work) -> Work:
     """A step of a refresh that has found nothing to do says so to the end."""
 
     def run_unless(run: Run) -> JSONObject:
@@ -76,10 +76,7 @@ def _unless_skipped(work: Callable[[Run], JSONObject]) -> Callable[[Run], JSONOb
 
 
 def checked_train(workspace: Workspace, request: RefreshRequest) -> TrainRequest:
-    """The training of a refresh, after looking at what its rule names.
-
-    Raises NotFound; InvalidRequest if its metric is one of classes, and the model has none.
-    """
+    """The training of a refresh (NotFound); InvalidRequest if its rule has a metric of classes, and the model has none."""
     rule, train = request.promotion, request.train
     if rule.dataset is not None:
         get_dataset(workspace, rule.dataset)

@@ -28,10 +28,7 @@ class Quarantined(Conflict):
 
 
 def inspect(workspace: Workspace, run: Run) -> JSONObject:
-    """Whether to train: `is_skipped` says that nothing has changed enough.
-
-    Raises Quarantined if the newest files are broken.
-    """
+    """Whether to train: `is_skipped` says that too little has changed. Quarantined if the newest files are broken."""
     request = RefreshRequest(**run.request)
     champion = _champion(workspace, request)
     if champion is None or (request.quarantine_points is None and request.when == "always"):

@@ -1,13 +1,12 @@
 """What each kind of job does, step by step: a worker runs the steps durably, a command runs them in its own process."""
 
-import shutil
 import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
 from service.jobs.limits import OwnLimits, limits_of
-from service.jobs.steps import LOCAL, Kinds, Step, run_now
+from service.jobs.steps import LOCAL, Kinds, clean, run_now
 from service.product.datasets.database_rows import with_rows_of_databases
 from service.product.datasets.datasets import summarise
 from service.product.forgetting.forgetting import forget_steps
@@ -31,42 +30,23 @@ def job_kinds(workspace: Workspace) -> Kinds:
         "train": train_steps(workspace),
         "refresh": refresh_steps(workspace),
         "forget": forget_steps(workspace),
-        "query": (Step("answer", partial(answer_queries, workspace)),),
-        "evaluate": (Step("evaluate", partial(evaluate_version, workspace)),),
-        "score": (Step("score", partial(score_rows, workspace)),),
-        "impute": (Step("impute", partial(impute_rows, workspace)),),
-        "schema": (Step("summarise", partial(summarise, workspace)),),
+        "query": {"answer": partial(answer_queries, workspace)},
+        "evaluate": {"evaluate": partial(evaluate_version, workspace)},
+        "score": {"score": partial(score_rows, workspace)},
+        "impute": {"impute": partial(impute_rows, workspace)},
+        "schema": {"summarise": partial(summarise, workspace)},
     }
 
 
-def clean(workspace: Workspace, job_id: str) -> None:
-    """Remove what a job that has ended left in its scratch folder."""
-    shutil.rmtree(workspace.layout.scratch_directory(job_id), ignore_errors=True)
-
-
-def unclean(workspace: Workspace) -> list[str]:
-    """The jobs that have left something in their scratch folders, or are about to."""
-    return sorted(path.name for path in workspace.layout.scratch.glob("job-*"))
-
-
 def train(workspace: Workspace, request: TrainRequest, report: Report = silent) -> ModelVersion:
-    """Train in this process and add the version to the registry.
-
-    Parameters
-    ----------
-    request : data, learner, parameters and how to evaluate
-    report : called with progress between chunks; raising Cancelled in it stops
-    """
+    """Train in this process and add the version to the registry; Cancelled, raised in `report` between chunks, stops it."""
     return train_with_passes(workspace, request, report)[0]
 
 
 def train_with_passes(
     workspace: Workspace, request: TrainRequest, report: Report = silent, warn: Callable[[str], None] = silent
 ) -> tuple[ModelVersion, list[JSONObject]]:
-    """As `train`, with what was read and what was reused for each statistic.
-
-    `warn` is told of columns that are left out and of values that are folded.
-    """
+    """As `train`, with what was read and reused for each statistic; `warn` hears of left-out columns and folded values."""
     published = _run_here(workspace, "train", _with_rows(workspace, request), report)
     version = models.get_version(workspace.control, published["model"], str(published["version"]))
     for warning in published.get("warnings", []):
@@ -105,4 +85,4 @@ def _run_here(workspace: Workspace, kind: str, request: TrainRequest | ForgetReq
     try:
         return run_now(job_kinds(workspace)[kind], job_id, fields, checked, own.limits.memory)
     finally:
-        clean(workspace, job_id)
+        clean(workspace.layout, job_id)

@@ -43,9 +43,7 @@ from service.workspace import Workspace
 def check_request(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
     """Refuse a job that could only fail, as far as this can be seen without reading data.
 
-    Raises
-    ------
-    OutsideRoots, NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence, SchemaError
+    Raises OutsideRoots, NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence or SchemaError.
     """
     named = checked_train(workspace, request) if isinstance(request, RefreshRequest) else request
     uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]

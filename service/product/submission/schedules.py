@@ -24,12 +24,7 @@ delete_schedule = on_control(schedules.delete_schedule)
 
 
 def create_schedule(workspace: Workspace, request: ScheduleRequest, *, is_remote: bool = False) -> Schedule:
-    """Store a schedule after checking everything that its jobs could be refused for.
-
-    Raises
-    ------
-    InvalidRequest, NotFound, InvalidParameter, OutsideRoots, storage.errors.Conflict
-    """
+    """Store a schedule after checking its jobs; InvalidRequest, NotFound, InvalidParameter, OutsideRoots or Conflict."""
     cron = Cron(request.cron, request.timezone)
     check_request(workspace, request.job, is_remote=is_remote)
     schedule = Schedule(

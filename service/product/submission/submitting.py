@@ -35,15 +35,7 @@ def job_log(workspace: Workspace, job_id: str) -> str:
 
 
 def job_output(workspace: Workspace, job_id: str) -> Path:
-    """The Parquet file of rows that a job has written.
-
-    Raises
-    ------
-    NotFound
-        If there is no such job.
-    Conflict
-        If it has written none.
-    """
+    """The Parquet file of rows that a job has written; NotFound if there is no such job, Conflict if it has written none."""
     job = job_queue(workspace).get(job_id)
     path = workspace.layout.job_output(job.id)
     if not path.exists():
@@ -56,13 +48,7 @@ def job_output(workspace: Workspace, job_id: str) -> Path:
 
 
 def write_job_output(workspace: Workspace, job_id: str, output: Output, *, replace: bool = False) -> None:
-    """Copy the rows that a job has written to a file.
-
-    Raises
-    ------
-    NotFound, Conflict, InvalidRequest
-        As `job_output`; or if the file exists.
-    """
+    """Copy the rows that a job has written to a file; InvalidRequest if it exists, or else as `job_output`."""
     written = job_output(workspace, job_id)
     check_free(output, replace=replace)
     with delivering(output, replace=replace) as draft:

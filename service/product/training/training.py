@@ -22,7 +22,7 @@ from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
 from service.jobs.limits import counts_bytes
-from service.jobs.steps import Run, Step
+from service.jobs.steps import Run, Steps
 from service.product.datasets.data_roots import check_roots, files_of, plain_parameters
 from service.product.datasets.database_rows import databases_of
 from service.product.datasets.dataset_statistics import Ledger, ledger_of
@@ -59,10 +59,10 @@ from storage.models.publication import publishing, register, version_of_job
 COMPILED = "model.arrow"
 
 
-def train_steps(workspace: Workspace) -> tuple[Step, ...]:
+def train_steps(workspace: Workspace) -> Steps:
     """The steps of a job that trains."""
     steps = {"learn": learn, "evaluate": evaluate_learned, "reserve": reserve, "publish": publish}
-    return tuple(Step(name, partial(step, workspace)) for name, step in steps.items())
+    return {name: partial(step, workspace) for name, step in steps.items()}
 
 
 def _request_of(run: Run) -> TrainRequest:
@@ -252,10 +252,7 @@ def _published(workspace: Workspace, request: TrainRequest, run: Run) -> ModelVe
 
 
 def target_of(workspace: Workspace, request: TrainRequest) -> str | None:
-    """The column to predict: as asked for, or that of the data set; None for a model of the joint distribution.
-
-    Raises InvalidRequest if the learner needs one, or takes none.
-    """
+    """The column to predict: as asked for, or that of the data set; InvalidRequest if the learner needs one, or takes none."""
     target, recipe = request.target, recipes.recipe(request.learner)
     if not recipe.takes_target:
         if target is not None:

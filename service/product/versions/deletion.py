@@ -23,13 +23,7 @@ def delete_version(workspace: Workspace, name: str, version: int) -> None:
 
 
 def delete_model(workspace: Workspace, name: str) -> list[int]:
-    """Remove all versions of a model with their files, its aliases and its history; returns which.
-
-    Raises
-    ------
-    Conflict
-        If a job that has not ended is at work on it.
-    """
+    """Remove a model's versions with their files, its aliases and history; returns which. Conflict while a job works on it."""
     busy = [job.id for job in _queue(workspace).unfinished() if _model_and_version(job)[0] == name]
     if busy:
         raise Conflict(f"Job {busy[0]} is working on {name!r}. Wait until it ends, or cancel it.", job=busy[0])
@@ -42,15 +36,10 @@ def delete_model(workspace: Workspace, name: str) -> list[int]:
 
 
 def prune(workspace: Workspace, name: str, keep: int | None = None, *, job_id: str | None = None) -> list[int]:
-    """Remove all but the newest versions and their files; returns which.
+    """Remove all but the newest `keep` versions, by default as the model's retention says, and their files; returns which.
 
-    Those that an alias points at stay, and those that a job made or names which has not ended: it may be comparing
-    or promoting them just now.
-
-    Parameters
-    ----------
-    keep : by default what the model's retention says; a model without one is left as it is
-    job_id : the job that prunes: it needs its own versions no more
+    Those that an alias points at stay, and those that a job made or names which has not ended: it may be comparing or
+    promoting them just now. The job `job_id`, which prunes, needs its own no more.
     """
     if keep is None:
         keep = retention_of(workspace, name)

@@ -50,13 +50,7 @@ def export_version(workspace: Workspace, reference: str) -> tuple[ModelVersion, 
 def write_export(
     workspace: Workspace, reference: str, output: Output, *, replace: bool = False
 ) -> tuple[ModelVersion, int]:
-    """Write a version to one file, which appears when it is whole.
-
-    Raises
-    ------
-    InvalidRequest
-        If the file exists and is not to be replaced.
-    """
+    """Write a version to one file, which appears when it is whole; InvalidRequest if it exists, unless `replace`."""
     check_free(output, replace=replace)
     version, n_bytes, chunks = export_version(workspace, reference)
     with delivering(output, replace=replace) as draft, draft.open("wb") as file:
@@ -67,18 +61,10 @@ def write_export(
 def import_version(
     workspace: Workspace, path: Path, name: str | None = None, *, is_remote: bool = False
 ) -> ModelVersion:
-    """Add an exported version to the registry, as the next version of its name, after checking all of it.
+    """Add an exported version to the registry, as the next one of `name` (by default its own), after checking all of it.
 
-    Parameters
-    ----------
-    path : of the exported file
-    name : of the model here; by default the name that it was exported under
-    is_remote : whether it came over REST: then a process of its own reads it
-
-    Raises
-    ------
-    InvalidRequest
-        If a byte differs from what was exported, or it is not a model that this release can answer with.
+    One that came over REST, `is_remote`, is read in a process of its own. Raises InvalidRequest if a byte differs from what
+    was exported, or it is not a model that this release can answer with.
     """
     if is_remote:
         return aside(workspace, import_version, path, name, is_trusted=False)

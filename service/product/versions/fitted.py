@@ -38,15 +38,9 @@ LEARNER_OF_FILES = "network"
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model with what an estimator of it needs besides.
+    """A model with what an estimator of it needs besides: who learned it, a key of `recipes.LEARNERS` or another word, and how.
 
-    Parameters
-    ----------
-    learner : a key of `learners.registry.recipes.LEARNERS`, or what else made it
-    parameters : of the learner
-    columns : all columns of the table but the target, in order
-    is_named : whether the caller had named them; those of an array are known by their position
-    metrics : mapping
+    `columns` are all of the table but the target, in order; of an array, which has no names, `is_named` is false.
     """
 
     model: Model
@@ -59,10 +53,7 @@ class Fitted:
 
 
 def save(fitted: Fitted, output: Path, *, replace: bool = False) -> int:
-    """Write a model to one file, which appears when it is whole; returns its bytes.
-
-    Raises InvalidRequest if the file exists and is not to be replaced.
-    """
+    """Write a model to one file, which appears when it is whole; returns its bytes. InvalidRequest if it exists, unless `replace`."""
     if output.exists() and not replace:
         raise InvalidRequest(f"{output} exists already. Choose another name, or replace it with replace=True.")
     with TemporaryDirectory() as folder:
@@ -117,11 +108,7 @@ def publish(
 def import_network(workspace: Workspace, path: Path, name: str) -> ModelVersion:
     """Add the network of a BIF, XMLBIF, XDSL or SEM file to the registry, as the next version of a name.
 
-    Raises
-    ------
-    NetworkFileError
-        Naming the line.
-    InvalidNetwork, NetworkTooLarge, InvalidName
+    Raises NetworkFileError, naming the line; InvalidNetwork, NetworkTooLarge or InvalidName.
     """
     checked_name("model", name)
     return publish(workspace, _network(path), name)
@@ -134,10 +121,7 @@ def _network(path: Path) -> Fitted:
 
 
 def open_version(workspace: Workspace, reference: str) -> Fitted:
-    """The model that "name", "name@3" or "name@alias" means, read from the registry and checked.
-
-    Raises NotFound or CorruptFile.
-    """
+    """The model that "name", "name@3" or "name@alias" means, read from the registry and checked (NotFound, CorruptFile)."""
     version = find_version(workspace, reference)
     header, arrays = model_file.read_model(version.duckdb_path)
     model = load_model(header, arrays)

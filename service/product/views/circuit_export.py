@@ -1,43 +1,30 @@
 """The circuits of models, to be looked at and taken elsewhere."""
 
-from enum import StrEnum
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from learners.circuits.model import CircuitModel
     from learners.models.model import Model
 
-
-class Form(StrEnum):
-    """How a circuit is written."""
-
-    TEXT = "text"
-    JSON = "json"
-    DOT = "dot"
-    SVG = "svg"
-    MODEL = "model"
-
-
-class CircuitOf(StrEnum):
-    """What a circuit is of: the columns, or the graphs of a posterior over structures."""
-
-    COLUMNS = "columns"
-    GRAPHS = "graphs"
-
-
-MEDIA_TYPES = {
-    Form.TEXT: "text/plain",
-    Form.JSON: "application/json",
-    Form.DOT: "text/vnd.graphviz",
-    Form.SVG: "image/svg+xml",
-    Form.MODEL: "application/octet-stream",
+Form = Literal["text", "json", "dot", "svg", "model"]
+# What a circuit is of: the columns, or the graphs of a posterior over structures.
+CircuitOf = Literal["columns", "graphs"]
+# What a picture of a posterior over structures shows: the probabilities of edges, or the graph.
+Picture = Literal["edges", "graph"]
+MEDIA_TYPES: Mapping[Form, str] = {
+    "text": "text/plain",
+    "json": "application/json",
+    "dot": "text/vnd.graphviz",
+    "svg": "image/svg+xml",
+    "model": "application/octet-stream",
 }
 LEARNER_OF_CIRCUITS = "circuit"
 
 
-def circuit_of(model: "Model", form: Form, of: CircuitOf = CircuitOf.COLUMNS) -> bytes:
+def circuit_of(model: "Model", form: Form, of: CircuitOf = "columns") -> bytes:
     """The circuit of a model, of a network the one that it is compiled to; or of the graphs of a posterior over structures.
 
     As a `model` it is a file that `import` and `fewpass.load` take. Raises NoJoint if it has no joint distribution;
@@ -49,10 +36,10 @@ def circuit_of(model: "Model", form: Form, of: CircuitOf = CircuitOf.COLUMNS) ->
     from learners.circuits.formats import drawing, text
     from service.product.inference.queries import queryable, written
 
-    if form == Form.MODEL:
-        return _exported(queryable(model) if of == CircuitOf.COLUMNS else graphs_of(model))
-    writers = {Form.TEXT: text.to_text, Form.JSON: text.to_json, Form.DOT: drawing.to_dot, Form.SVG: drawing.to_svg}
-    known = written(model) if of == CircuitOf.COLUMNS else graphs_of(model)
+    if form == "model":
+        return _exported(queryable(model) if of == "columns" else graphs_of(model))
+    writers = {"text": text.to_text, "json": text.to_json, "dot": drawing.to_dot, "svg": drawing.to_svg}
+    known = written(model) if of == "columns" else graphs_of(model)
     return writers[form](known.circuit, known.schema).encode()
 
 
@@ -66,13 +53,10 @@ def _exported(model: "CircuitModel") -> bytes:
 
 
 def graphs_of(model: "Model") -> "CircuitModel":
-    """The circuit over the graphs of a posterior over structures.
-
-    Raises NoPosterior or TooManyParentSets.
-    """
+    """The circuit over the graphs of a posterior over structures (NoPosterior, TooManyParentSets)."""
     from learners.orders.model import OrderModel
     from learners.registry.networks.order_circuits import order_circuit
-    from service.product.views.structures import NoPosterior
+    from service.product.views.inspecting import NoPosterior
 
     if not isinstance(model, OrderModel):
         raise NoPosterior(model.kind)

@@ -17,6 +17,7 @@ from service.requests.json_values import JSONMapping, JSONObject
 from service.workspace import Workspace
 
 MAX_CONTEXTS = 200
+MOST_OF_CLASS = 40
 LEAST_DRAWN = 0.01  # less probable edges of a posterior are folded, as in picture.js
 
 
@@ -88,19 +89,6 @@ class ColumnGraph:
         )
 
 
-MOST_OF_CLASS = 40
-
-
-def graph(workspace: Workspace, reference: str) -> ColumnGraph:
-    """The graph of a version between its columns, with what each edge tells.
-
-    Raises
-    ------
-    NoGraph
-    """
-    return graph_of(served(workspace, reference).model)
-
-
 def graph_of(model: Model) -> ColumnGraph:
     """The graph of a model (or NoGraph); of an ensemble that of the member that answers queries."""
     if isinstance(model, EnsembleModel):
@@ -152,15 +140,7 @@ def graph_of_structure(structure: JSONMapping) -> ColumnGraph:
 def family(workspace: Workspace, reference: str, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:
     """The table behind a column of a network: rows and probabilities of each value in each context, the largest first.
 
-    Parameters
-    ----------
-    limit : contexts
-
-    Raises
-    ------
-    NoGraph
-        If the model is no network.
-    UnknownColumn
+    At most `limit` contexts are told. Raises NoGraph if the model is no network; UnknownColumn.
     """
     return family_of(served(workspace, reference).model, column, limit)
 

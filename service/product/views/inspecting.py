@@ -1,6 +1,7 @@
-"""What a version looks like: its structure, its circuit, where it comes from."""
+"""What a version looks like, and takes with it elsewhere: its structure, pictures, circuit, network, SQL, and where it comes from."""
 
 import json
+from collections.abc import Sequence
 from io import BytesIO
 
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
@@ -8,10 +9,15 @@ from learners.circuits.model import CircuitModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.models.model import Model
+from learners.orders.drawing import heat_map_of
+from learners.orders.formats.network_files import NetworkFormat
+from learners.orders.model import OrderModel
+from learners.registry.discrete_networks import network_text
+from learners.registry.sql.script import sql_script
 from service.product.versions.registry import find_version
 from service.product.versions.served import served
-from service.product.views.circuit_export import CircuitOf, Form, circuit_of
-from service.product.views.graphs import graph_of, graph_of_structure
+from service.product.views.circuit_export import CircuitOf, Form, Picture, circuit_of
+from service.product.views.graphs import graph_of, graph_of_posterior, graph_of_structure
 from service.product.views.structure_svg import to_svg
 from service.requests.json_values import JSONObject
 from service.serving.predictor import map_version
@@ -28,14 +34,17 @@ class NoChains(LearnerError, ValueError):
         )
 
 
-def structure(workspace: Workspace, reference: str, member: int | None = None) -> JSONObject:
-    """Nodes and edges of a model's graph, or of one member of an ensemble.
+class NoPosterior(LearnerError, ValueError):
+    """A picture or file of a posterior over structures was asked of another kind of model."""
 
-    Raises
-    ------
-    InvalidParameter
-        If there is no such member.
-    """
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"A model of kind {kind!r} has no posterior over structures. Train with --learner orders to have one."
+        )
+
+
+def structure(workspace: Workspace, reference: str, member: int | None = None) -> JSONObject:
+    """Nodes and edges of a model's graph, or of one member of an ensemble; InvalidParameter if there is no such member."""
     return structure_of(served(workspace, reference).model, member)
 
 
@@ -70,16 +79,12 @@ def lineage(workspace: Workspace, reference: str) -> JSONObject:
 def draw(workspace: Workspace, reference: str, member: int | None = None) -> bytes:
     """The structure of a version as an SVG picture: columns in layers below the class, or the nodes of a circuit.
 
-    Of a posterior over structures, every probable edge with its width by probability.
-
-    Raises
-    ------
-    PictureTooLarge
-        If it is a circuit of too many regions.
+    Of a posterior over structures, every probable edge with its width by probability. Raises PictureTooLarge if it is a
+    circuit of too many regions.
     """
     version = served(workspace, reference)
     if isinstance(version.model, CircuitModel):
-        return circuit_of(version.model, Form.SVG)
+        return circuit_of(version.model, "svg")
     return structure_svg(version.model, f"{version.name}@{version.version}", member).encode()
 
 
@@ -89,13 +94,7 @@ def structure_svg(model: Model, title: str, member: int | None = None) -> str:
 
 
 def draw_trace(workspace: Workspace, reference: str) -> bytes:
-    """How the chains of a sampled version went, as an SVG picture.
-
-    Raises
-    ------
-    NoChains
-        If the version was not sampled.
-    """
+    """How the chains of a version went, as an SVG picture; NoChains if it was not sampled."""
     version = served(workspace, reference)
     model = version.model
     if not isinstance(model, BayesianCircuit):
@@ -107,11 +106,53 @@ def draw_trace(workspace: Workspace, reference: str) -> bytes:
     return picture.getvalue()
 
 
-def circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = CircuitOf.COLUMNS) -> bytes:
-    """The circuit of a version, of a network the one that it is compiled to; or of the graphs of a posterior over structures.
-
-    Raises
-    ------
-    NoJoint, NetworkTooLarge, PictureTooLarge, NoPosterior, TooManyParentSets
-    """
+def circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = "columns") -> bytes:
+    """The circuit of a version or of its network; or of a posterior's graphs, as `circuit_of`."""
     return circuit_of(served(workspace, reference).model, form, of)
+
+
+def draw_posterior(
+    workspace: Workspace, reference: str, picture: Picture, present: Sequence[str] = (), absent: Sequence[str] = ()
+) -> bytes:
+    """The edges of a posterior as an SVG picture: a heat map of probabilities ("edges"), or a "graph" with lines as wide.
+
+    Edges that are known are written "parent->child". Raises NoPosterior, UnknownColumn, InvalidParameter or ImpossibleEdges.
+    """
+    version = served(workspace, reference)
+    model = version.model
+    if not isinstance(model, OrderModel):
+        raise NoPosterior(model.kind)
+    given = ", ".join([*present, *(f"no {edge}" for edge in absent)])
+    title = f"{version.name}@{version.version}" + (f" given {given}" if given else "")
+    if picture == "graph":
+        return to_svg(graph_of_posterior(model, present, absent), title).encode()
+    return heat_map_of(model.graph_queries, title, tuple(present), tuple(absent)).encode()
+
+
+def network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:
+    """The network of a version as BIF, XMLBIF or XDSL; see `learners.registry.discrete_networks.network_text`.
+
+    Raises NoTables or TablesTooLarge if its tables are too large; InvalidNetwork if columns are numbers, which only BIF can
+    hold; NoNetwork.
+    """
+    version = served(workspace, reference)
+    return network_text(version.model, version.name, form)
+
+
+def sql(
+    workspace: Workspace,
+    reference: str,
+    table: str,
+    dialect: str = "duckdb",
+    view: str | None = None,
+    key: Sequence[str] = (),
+    absent: Sequence[str] = (),
+) -> str:
+    """A version as SQL that answers every row of a table; see `learners.registry.sql.script.sql_script`.
+
+    The view is called like the model, with `_` for dots, unless it gets a name. Raises NoSQL, TooLargeForSQL,
+    UnknownDialect, UnsupportedColumn, UnwritableText, UnknownColumn or InvalidParameter.
+    """
+    version = served(workspace, reference)
+    name = version.name.replace(".", "_") if view is None else view
+    return sql_script(version.model, name=name, table=table, dialect=dialect, key=key, absent=absent)

@@ -92,10 +92,7 @@ def log_facts(learner: str, parameters: Mapping[str, object], n_rows: int, metri
 
 @contextmanager
 def logged_file(uri: str) -> Iterator[Path]:
-    """The file of a model that was logged, in a folder of this machine that is removed at the end.
-
-    Raises MLflowMissing or MLflowRefused, NotOurs if something else has logged the model.
-    """
+    """The file of a logged model, in a folder until the end (MLflowMissing, MLflowRefused); NotOurs if not logged by us."""
     mlflow = library()
     with tempfile.TemporaryDirectory() as own:
         with _refusals(uri):
@@ -109,21 +106,9 @@ def logged_file(uri: str) -> Iterator[Path]:
 def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tuple[ModelVersion, str]:
     """Register a version in MLflow, in a run with its parameters, its metrics and the report that it keeps.
 
-    Parameters
-    ----------
-    address : `models:/NAME`, of the registry that MLflow's own settings name
-
-    Returns
-    -------
-    the version, and the address of what it has become: `models:/NAME/NUMBER`
-
-    Raises
-    ------
-    InvalidRequest
-        If the address is no name of a registered model.
-    MLflowMissing, MLflowRefused
-    NoAnswers
-        If the model answers no rows.
+    The address `models:/NAME` is of the registry that MLflow's own settings name. Returns the version, and its address there,
+    `models:/NAME/NUMBER`. Raises InvalidRequest of another address; NoAnswers if the model answers no rows; MLflowMissing or
+    MLflowRefused.
     """
     name = address.removeprefix(REGISTERED)
     if not address.startswith(REGISTERED) or not name or set("/@") & set(name):
@@ -148,12 +133,7 @@ def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tupl
 
 
 def import_from_mlflow(workspace: Workspace, uri: str, name: str | None = None) -> ModelVersion:
-    """Add a model that fewpass has logged to MLflow to the registry, after checking all of it, as `import_version`.
-
-    Raises
-    ------
-    MLflowMissing, MLflowRefused, NotOurs, CorruptFile
-    """
+    """Register what fewpass has logged to MLflow, as `import_version`; MLflowMissing, MLflowRefused, NotOurs, CorruptFile."""
     with logged_file(uri) as path:
         return import_version(workspace, path, name)
 

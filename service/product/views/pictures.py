@@ -15,10 +15,7 @@ BLUE, RED = "#4c72b0", "#c44e52"
 
 
 def draw_reliability(curves: Sequence[Curve], path: Path, title: str) -> None:
-    """Draw how often the predicted class was right against how probable the model called it.
-
-    The suffix of the path chooses SVG or PNG.
-    """
+    """Draw how often the predicted class was right against its probability; the path's suffix says SVG or PNG."""
     figure, axes = _canvas(6, 6)
     reliability_on(axes, curves)
     axes.set_title(title)

@@ -62,10 +62,7 @@ def report_table(report: JSONMapping | None) -> dict[str, pa.Table]:
 def report(workspace: Workspace, reference: str) -> JSONObject:
     """How good a version was on the rows that its training was measured on: verdict, losses, calibration, confusion, columns.
 
-    Raises
-    ------
-    InvalidRequest
-        If it keeps no report: it has no classes, was not measured, or is of an earlier release.
+    Raises InvalidRequest if it keeps no report: it has no classes, was not measured, or is of an earlier release.
     """
     version = find_version(workspace, reference)
     kept = kept_report(version)
@@ -96,13 +93,8 @@ def write_report(
 ) -> ModelReport:
     """Measure a version on rows whose class is known, and write the page to a file that appears when it is complete.
 
-    Raises
-    ------
-    InvalidRequest
-        If the file exists and is not to be replaced.
-    NoClass
-        If the model has no classes.
-    UnknownColumn, EmptyData
+    Raises InvalidRequest if the file exists and is not to be replaced; NoClass if the model has no classes; UnknownColumn
+    or EmptyData.
     """
     check_free(output, replace=replace)
     version = served(workspace, reference)

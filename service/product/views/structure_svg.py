@@ -32,9 +32,7 @@ def to_svg(
     blamed: Mapping[str, str] | None = None,
     bars: Mapping[str, Bars] | None = None,
 ) -> str:
-    """Draw a graph.
-
-    The edges from the class are left out: it is a parent of every column. What it tells of each stands in the column's title.
+    """Draw a graph, but for the edges from the class, a parent of all: the title of each column has what it tells of it.
 
     Parameters
     ----------

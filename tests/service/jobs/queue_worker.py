@@ -13,12 +13,13 @@ from pathlib import Path
 from dbos import DBOS
 
 from learners.errors import UnknownColumn
-from service.jobs import worker
-from service.jobs.steps import Kinds, Run, Step
+from service.jobs import worker, workflows
+from service.jobs.steps import Kinds, Run, clean
 from service.jobs.worker import run
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import ControlUnavailable
+from storage.files.workspace_layout import Layout
 from storage.models import models
 
 
@@ -125,29 +126,25 @@ def reserve(workspace: Workspace, run: Run) -> dict:
     return {"version": models.reserve_version(workspace.control, "m")}
 
 
-def clean(job_id: str) -> None:
-    (Path(sys.argv[1]) / f"{job_id}.cleaned").touch()
-    (Path(sys.argv[1]) / f"{job_id}.unclean").unlink(missing_ok=True)
-
-
-def unclean() -> list[str]:
-    return [path.stem for path in Path(sys.argv[1]).glob("*.unclean")]
+def clean_and_tell(layout: Layout, job_id: str) -> None:
+    clean(layout, job_id)
+    (layout.root / f"{job_id}.cleaned").touch()
 
 
 KINDS = {
-    "count": (Step("count", count), Step("finish", finish)),
-    "fail": (Step("fail", fail),),
-    "end": (Step("end", end),),
-    "grow": (Step("grow", grow),),
-    "sleep": (Step("sleep", sleep),),
-    "insist": (Step("insist", insist),),
-    "outlive": (Step("count", outlive), Step("finish", finish)),
-    "refuse": (Step("refuse", refuse),),
+    "count": {"count": count, "finish": finish},
+    "fail": {"fail": fail},
+    "end": {"end": end},
+    "grow": {"grow": grow},
+    "sleep": {"sleep": sleep},
+    "insist": {"insist": insist},
+    "outlive": {"count": outlive, "finish": finish},
+    "refuse": {"refuse": refuse},
 }
 
 
 def kinds_of(workspace: Workspace) -> Kinds:
-    return KINDS | {"reserve": (Step("count", count), Step("reserve", partial(reserve, workspace)))}
+    return KINDS | {"reserve": {"count": count, "reserve": partial(reserve, workspace)}}
 
 
 def open_kinds(settings: Settings, lease: str) -> Kinds:
@@ -161,10 +158,11 @@ if __name__ == "__main__":
     os.environ["QUEUE_WORKER"] = str(os.getpid())
     multiprocessing.set_forkserver_preload(["tests.service.jobs.queue_worker"])
     worker.LEFTOVERS_S = 0.2
+    workflows.clean = clean_and_tell
     destroy, DBOS.destroy = DBOS.destroy, destroy_and_linger
     workspace = Path(sys.argv[1])
     lease_s = float(os.environ.get("QUEUE_WORKER_LEASE_S", "30"))
     attempts = int(os.environ.get("QUEUE_WORKER_ATTEMPTS", "3"))
     settings = Settings(workspace=workspace, job_poll_s=0.05, progress_s=0.1, job_attempts=attempts, lease_s=lease_s)
     opened = Workspace(settings)
-    run(opened, kinds_of(opened), partial(open_kinds, settings), clean, unclean, os.getppid())
+    run(opened, kinds_of(opened), partial(open_kinds, settings), os.getppid())

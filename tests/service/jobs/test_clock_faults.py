@@ -15,9 +15,8 @@ import httpx
 import psutil
 import pytest
 
-from service.jobs.scheduler import FORGET_S, Scheduler
 from service.processes.local_server import LocalServer, local_server
-from service.product.submission.schedules import submit_scheduled
+from service.product.submission.scheduler import FORGET_S, Scheduler
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import children_of, wait_for
@@ -208,9 +207,12 @@ def test_what_is_old_is_not_forgotten_by_a_clock_that_was_just_set(
 ) -> None:
     """A clock in the year 2036 would make every job an old one."""
     clock, going, forgotten = Clock(datetime.now(UTC)), [1000.0], []
-    monkeypatch.setattr("service.jobs.scheduler.monotonic", lambda: going[0])
+    monkeypatch.setattr("service.product.submission.scheduler.monotonic", lambda: going[0])
+    monkeypatch.setattr(
+        "service.product.submission.scheduler.forget_old_jobs", lambda _: forgotten.append(clock.now) or 0
+    )
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
-        scheduler = Scheduler(workspace, submit_scheduled, lambda _: forgotten.append(clock.now) or 0, clock)
+        scheduler = Scheduler(workspace, clock)
 
         def go_on(seconds: float, jump: timedelta = timedelta()) -> None:
             going[0] += seconds

@@ -119,14 +119,14 @@ def test_what_jobs_have_left_whose_worker_is_gone_is_removed(queue: JobQueue, wo
     left, _ = queue.submit("count", counts(tmp_path, 3))
     process = workers.start()
     wait_for(queue, left.id, counting)
-    (tmp_path / f"{left.id}.unclean").touch()
+    (tmp_path / "scratch" / left.id).mkdir()
     process.kill()
     process.wait()
     queue.cancel(left.id)
     assert not (tmp_path / f"{left.id}.cleaned").exists()
     workers.start()
-    processes.wait_for(lambda: not list(tmp_path.glob("*.unclean")))
-    assert (tmp_path / f"{left.id}.cleaned").exists()
+    processes.wait_for(lambda: (tmp_path / f"{left.id}.cleaned").exists())
+    assert not (tmp_path / "scratch" / left.id).exists()
 
 
 def test_a_stopped_worker_leaves_what_its_job_needs_to_go_on(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from service.http.app import create_app
 from service.product.inference.imputation import Filling
 from service.product.inference.queries import NoCircuit, NoJoint
 from service.product.inference.row_scores import density_columns
-from service.product.views.circuit_export import Form
+from service.product.views.circuit_export import MEDIA_TYPES
 from service.product.views.regions import unfolded
 from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
@@ -247,7 +247,7 @@ def test_a_served_circuit_has_what_its_first_query_needs(here) -> None:
 
 
 def test_a_mixture_of_gaussians_has_no_circuit_file(here) -> None:
-    for form in set(Form) - {Form.MODEL}:
+    for form in set(MEDIA_TYPES) - {"model"}:
         with pytest.raises(NoCircuit, match="'gaussian mixture' has leaves of several columns"):
             product.circuit(here, "block", form)
     with pytest.raises(NoCircuit, match="tables of the version's DuckDB file"):

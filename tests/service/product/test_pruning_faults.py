@@ -37,7 +37,9 @@ class Refresh:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self.id = product.submit(workspace, REFRESH, is_remote=False)[0].id
-        self.published = run_now(product.job_kinds(workspace)["refresh"][:-1], self.id, self.request, lambda _: None)
+        steps = dict(product.job_kinds(workspace)["refresh"])
+        del steps["decide"]
+        self.published = run_now(steps, self.id, self.request, lambda _: None)
 
     @property
     def request(self) -> dict:

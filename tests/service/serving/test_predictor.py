@@ -25,7 +25,7 @@ from service.serving.monitoring_counts import Observer
 from service.serving.predictor import Predictor, Served
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control.change_counter import generation
+from storage.control.control import generation
 from storage.errors import CorruptFile, OutdatedModel
 from storage.files.workspace_layout import read_manifest, sha256_of_file, write_manifest
 from storage.models.compiled import map_compiled, write_compiled

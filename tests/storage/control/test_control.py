@@ -18,8 +18,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from storage.control import control, migrations, tables
-from storage.control.change_counter import generation
-from storage.control.control import open_control
+from storage.control.control import generation, open_control
 from storage.datasets.datasets import Dataset, get_dataset, list_datasets, register_dataset
 from storage.errors import ControlUnavailable, CorruptFile, NewerDatabase, OutcomeUnknown, Unwritable
 from storage.models.models import list_versions

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from storage.control import tables
-from storage.control.change_counter import generation
+from storage.control.control import generation
 from storage.control.keys import Role, create_key, hashed_keys, list_keys, revoke_key
 from storage.errors import Conflict, InvalidName, NotFound
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.control.change_counter import generation
+from storage.control.control import generation
 from storage.datasets.datasets import (
     Dataset,
     delete_dataset,

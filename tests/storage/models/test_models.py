@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from storage.control.change_counter import generation
-from storage.control.control import open_control
+from storage.control.control import generation, open_control
 from storage.errors import Conflict, CorruptFile, InvalidName, NotFound, Unstorable
 from storage.models.aliases import alias_history, aliases, delete_alias, roll_back, set_alias
 from storage.models.models import (

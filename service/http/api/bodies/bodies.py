@@ -85,10 +85,7 @@ def check_characters(body: bytes) -> None:
 
 
 def decoded(decode: Callable[[bytes], Decoded], body: bytes, remedy: str) -> Decoded:
-    """What a decoder of msgspec makes of a JSON body; `remedy` says what to send instead, in a sentence.
-
-    Raises InvalidRequest or MalformedBody.
-    """
+    """What a decoder of msgspec makes of a JSON body (InvalidRequest, MalformedBody); `remedy` says what to send instead."""
     try:
         return decode(body)
     except msgspec.ValidationError as error:

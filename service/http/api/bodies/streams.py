@@ -1,4 +1,9 @@
-"""Arrow IPC streams from outside: read whole, and told from those that could take long."""
+"""Arrow IPC streams from outside: read whole, and told from those that could take long.
+
+References
+----------
+FlatBuffers, Internals: tables, vtables and vectors, of which the messages of a stream are made.
+"""
 
 from struct import Struct, error
 
@@ -6,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from service.http.api.bodies.decoded_sizes import check_bytes
-from service.http.api.bodies.flatbuffers import field, table_at
 from service.http.api.bodies.pieces import check_rows
 from service.requests.problems import MalformedBody, UnsupportedMediaType
 
@@ -20,6 +24,7 @@ COMPRESSION = 3
 DATA = 1
 
 _prefix, _long = Struct("<Ii").unpack_from, Struct("<q").unpack_from
+_unsigned, _signed, _short = (Struct(kind).unpack_from for kind in ("<I", "<i", "<H"))
 
 
 def read_stream(body: bytes, max_rows: int, max_bytes: int) -> pa.Table:
@@ -49,10 +54,10 @@ def refuse_compressed(body: bytes) -> None:
     """
     for read in pa.ipc.MessageReader.open_stream(body):
         metadata = read.metadata.to_pybytes()
-        message = table_at(metadata, 0)
-        kind, header = field(metadata, message, HEADER_TYPE), field(metadata, message, HEADER)
+        message = _table_at(metadata, 0)
+        kind, header = _field(metadata, message, HEADER_TYPE), _field(metadata, message, HEADER)
         if kind and header and metadata[kind] == DICTIONARY_BATCH:
-            header = field(metadata, table_at(metadata, header), DATA)
+            header = _field(metadata, _table_at(metadata, header), DATA)
         elif not kind or metadata[kind] != RECORD_BATCH:
             continue
         if header and _is_compressed(metadata, header):
@@ -115,14 +120,11 @@ class QuickStreams:
 
 
 def end_of_message(body: bytes, place: int) -> int:
-    """Where the message at a place of a stream ends, its buffers included.
-
-    Raises struct.error or IndexError if there is none such.
-    """
+    """Where the message at a place of a stream ends, with its buffers; struct.error or IndexError if there is none."""
     marker, size = _prefix(body, place)
     if marker != CONTINUED or size <= 0:
         raise IndexError
-    length = field(body, table_at(body, place + 8), BODY_LENGTH)
+    length = _field(body, _table_at(body, place + 8), BODY_LENGTH)
     n_bytes = _long(body, length)[0] if length else 0
     if n_bytes < 0:
         raise IndexError
@@ -131,10 +133,25 @@ def end_of_message(body: bytes, place: int) -> int:
 
 
 def _is_plain_batch(body: bytes, place: int) -> bool:
-    message = table_at(body, place + 8)
-    kind, header = field(body, message, HEADER_TYPE), field(body, message, HEADER)
+    message = _table_at(body, place + 8)
+    kind, header = _field(body, message, HEADER_TYPE), _field(body, message, HEADER)
     return bool(kind and body[kind] == RECORD_BATCH and header and not _is_compressed(body, header))
 
 
 def _is_compressed(body: bytes, header: int) -> bool:
-    return field(body, table_at(body, header), COMPRESSION) != 0
+    return _field(body, _table_at(body, header), COMPRESSION) != 0
+
+
+def _table_at(body: bytes, place: int) -> int:
+    """Where the table is to which the offset at a place leads; struct.error beyond the body, as in all of these."""
+    return place + int(_unsigned(body, place)[0])
+
+
+def _field(body: bytes, table: int, number: int) -> int:
+    """Where a field of a table is; 0 if it has none such."""
+    layout = table - _signed(body, table)[0]
+    entry = 4 + 2 * number
+    if layout < 0 or entry >= _short(body, layout)[0]:
+        return 0
+    offset = _short(body, layout + entry)[0]
+    return table + offset if offset else 0

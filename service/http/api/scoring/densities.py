@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import nameable, raw_value
@@ -112,13 +111,6 @@ class Densities:
         self.predict, self.settings = predict, settings
         self.read_score = row_reader(ScoreRequest, settings.max_rows)
         self.read_impute = row_reader(ImputeRequest, settings.max_rows)
-
-    def routes(self) -> list[Route]:
-        """Their routes."""
-        return [
-            Route(SCORE_PATH, self.score, methods=["POST"], include_in_schema=False),
-            Route(IMPUTE_PATH, self.impute, methods=["POST"], include_in_schema=False),
-        ]
 
     async def score(self, request: Request) -> Response:
         """How probable the model holds each row; what a row misses is summed out, unless graphs are averaged."""

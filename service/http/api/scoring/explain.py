@@ -6,7 +6,6 @@ import anyio.to_thread
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from learners.models.explanation import explain
 from service.http.api.bodies.options import options_of
@@ -49,10 +48,6 @@ class Explain:
 
     def __init__(self, predict: Predict) -> None:
         self.predict = predict
-
-    def route(self) -> Route:
-        """Its route."""
-        return Route(PATH, self.answer, methods=["POST"], include_in_schema=False)
 
     async def answer(self, request: Request) -> Response:
         """Answer one request."""

@@ -6,15 +6,12 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
-from starlette.routing import Route
 
-from learners.monitoring.raw import ColumnRows
-from learners.schema.encoding.records import encode_columns
 from learners.schema.schema import Attribute
 from service import product
 from service.http.api.bodies.shapes import Ours
 from service.http.api.bodies.tensors import LENGTH, decoded_bytes, read_request, write_response
-from service.http.api.scoring.predict import JSON, Predict
+from service.http.api.scoring.predict import JSON, Predict, encode_rows
 from service.http.memory_in_flight import Hold
 from service.requests.problems import NotReady
 from service.serving.answers import check_size
@@ -132,10 +129,6 @@ class Infer:
     def __init__(self, predict: Predict) -> None:
         self.predict = predict
 
-    def routes(self) -> list[Route]:
-        """With and without a version."""
-        return [Route(path, self.answer, methods=["POST"], include_in_schema=False) for path in PATHS]
-
     async def answer(self, request: Request) -> Response:
         """Answer one request; long ones on a thread."""
         body = await request.body()
@@ -150,11 +143,11 @@ class Infer:
         """Tensors in, tensors out."""
         hold.add(decoded_bytes(body, header_bytes, self.predict.max_decoded_bytes))
         request, columns = read_request(body, header_bytes, self.predict.max_rows)
-        served.check_names([columns], request.parameters.get("ignore_unknown", False) is True, WAY_OUT)
-        chunk = encode_columns(columns, served.schema)
+        ignore_unknown = request.parameters.get("ignore_unknown", False) is True
+        chunk, raw = encode_rows(served, columns, ignore_unknown, WAY_OUT)
         check_size(chunk.n_rows, len(served.classes))
         probabilities = served.predict_proba(chunk)
-        served.answered(chunk, probabilities, ColumnRows(columns))
+        served.answered(chunk, probabilities, raw)
         classes = served.classes
         kind = datatype_of_values(classes)
         outputs: list[tuple[str, str, Any]] = [

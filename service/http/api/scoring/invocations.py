@@ -7,14 +7,12 @@ import pyarrow.csv as pacsv
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 from starlette.responses import Response
-from starlette.routing import Route
 
-from learners.monitoring.raw import BatchRows, ColumnRows, RecordRows
-from learners.schema.encoding.records import encode_columns, encode_records
+from learners.monitoring.raw import BatchRows
 from service.http.api.bodies.bodies import decoded
 from service.http.api.bodies.decoded_sizes import check_csv
 from service.http.api.bodies.pieces import Column, Record, Split, Value, check_rows, row_reader
-from service.http.api.scoring.predict import JSON, Predict, Rows, encode_table, headers_of
+from service.http.api.scoring.predict import JSON, Predict, Rows, encode_rows, encode_table, headers_of
 from service.http.memory_in_flight import UNCOUNTED, Hold
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
@@ -65,19 +63,12 @@ async def version() -> PlainTextResponse:
 
 
 class Invocations:
-    """POST /invocations, a plain Starlette endpoint that shares the models and limits of `predict`.
-
-    The settings name the default model.
-    """
+    """POST /invocations of the settings' default model, a plain Starlette endpoint with the models and limits of `predict`."""
 
     def __init__(self, predict: Predict, settings: Settings) -> None:
         self.predict = predict
         self.model = settings.default_model
         self.read = row_reader(InvocationRequest, settings.max_rows)
-
-    def route(self) -> Route:
-        """Its route."""
-        return Route(PATH, self.answer, methods=["POST"], include_in_schema=False)
 
     async def answer(self, request: Request) -> Response:
         """Answer one request."""
@@ -121,12 +112,11 @@ class Invocations:
             rows = columns_of(rows)
         if isinstance(rows, dict):
             rows = {name: values if isinstance(values, list) else [values] for name, values in rows.items()}
-            check_rows(max((len(values) for values in rows.values()), default=0), self.predict.max_rows)
-            served.check_names([rows], ignore_unknown=False, way_out=WAY_OUT)
-            return Rows(encode_columns(rows, served.schema), ColumnRows(rows))
-        check_rows(len(rows), self.predict.max_rows)
-        served.check_names(rows, ignore_unknown=False, way_out=WAY_OUT)
-        return Rows(encode_records(rows, served.schema), RecordRows(rows))
+            n_rows = max(map(len, rows.values()), default=0)
+        else:
+            n_rows = len(rows)
+        check_rows(n_rows, self.predict.max_rows)
+        return encode_rows(served, rows, False, WAY_OUT)
 
 
 def columns_of(split: Split) -> dict[str, list[Value]]:

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import structlog
 from starlette.requests import ClientDisconnect
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners.classifiers.baselines.boosted import warning_of
@@ -29,7 +28,7 @@ from service.http.paths import is_hot
 from service.requests import problems
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.serving.answers import check_answer, check_columns, classes_in_json, rows_in_json, top_batch, top_classes
-from service.serving.predictor import Predictor, Probabilities, Served, intervals_of, scored_batch
+from service.serving.predictor import WAY_OUT, Predictor, Probabilities, Served, intervals_of, scored_batch
 from service.settings import Settings
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -47,6 +46,11 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     records: Annotated[list[Record] | None, msgspec.Meta(examples=[RECORDS])] = None
     columns: dict[str, Column] | None = None
+
+    @property
+    def rows(self) -> list[Record] | dict[str, Column]:
+        """The records, or else the columns."""
+        return (self.columns or {}) if self.records is None else self.records
 
 
 class PredictResponse(msgspec.Struct):
@@ -73,11 +77,19 @@ class Rows(NamedTuple):
     raw: RawRows
 
 
-class Predict:
-    """The endpoint; one per application.
+def encode_rows(
+    served: Served, rows: list[Record] | dict[str, Column], ignore_unknown: bool, way_out: str = WAY_OUT
+) -> Rows:
+    """Records or columns, encoded as the model's schema says; InvalidRequest names a column that it does not know."""
+    if isinstance(rows, dict):
+        served.check_names([rows], ignore_unknown, way_out)
+        return Rows(encode_columns(rows, served.schema), ColumnRows(rows))
+    served.check_names(rows, ignore_unknown, way_out)
+    return Rows(encode_records(rows, served.schema), RecordRows(rows))
 
-    `in_flight` tells what the requests of the process hold; `predictor` is set when the registry is open.
-    """
+
+class Predict:
+    """The endpoint; one per application. `in_flight` counts what requests hold; `predictor` comes with the registry."""
 
     def __init__(self, settings: Settings, in_flight: InFlight) -> None:
         self.predictor: Predictor | None = None
@@ -103,10 +115,6 @@ class Predict:
             await send_problem(error, scope, send)
             return
         await send_body(send, 200, content_type, body)
-
-    def route(self) -> Route:
-        """The route that answers what the hot path leaves over: other methods, and paths below a mount."""
-        return Route(PATH, self, methods=["POST"], include_in_schema=False)
 
     async def answer(self, scope: Scope, receive: Receive) -> tuple[str, bytes]:
         """The response's content type and body."""
@@ -161,22 +169,10 @@ class Predict:
         if records is not None and len(records) == 1 and options.is_plain and not served.warns:
             served.check_names(records, options.ignore_unknown)
             return self._one(served, records[0])
-        return self._json(served, self.chunk(served, request, options), options)
-
-    def chunk(self, served: Served, request: PredictRequest, options: Options) -> Rows:
-        """The rows of a request, encoded as the model's schema says."""
-        if request.records is not None:
-            served.check_names(request.records, options.ignore_unknown)
-            return Rows(encode_records(request.records, served.schema), RecordRows(request.records))
-        columns = request.columns or {}
-        served.check_names([columns], options.ignore_unknown)
-        return Rows(encode_columns(columns, served.schema), ColumnRows(columns))
+        return self._json(served, encode_rows(served, request.rows, options.ignore_unknown), options)
 
     def held(self, body: bytes, content_type: str, hold: Hold) -> None:
-        """Refuse a body that would be too large once it is decoded, or too large beside those of other requests.
-
-        Raises BodyTooLarge, MalformedBody or Overloaded.
-        """
+        """Refuse a body too large once decoded, or beside other requests' (BodyTooLarge, MalformedBody, Overloaded)."""
         if content_type == ARROW:
             hold.add(len(body))
         elif len(body) > UNCOUNTED:
@@ -185,7 +181,7 @@ class Predict:
     def rows(self, served: Served, body: bytes, content_type: str, options: Options) -> Rows:
         """The rows of a body of either content type, encoded; what it holds was looked at before."""
         if content_type == JSON:
-            return self.chunk(served, self.parse(body), options)
+            return encode_rows(served, self.parse(body).rows, options.ignore_unknown)
         if content_type != ARROW:
             raise UnsupportedMediaType(
                 f"Content type {content_type!r} is not supported. Send {JSON} or {ARROW}.", content_type=content_type
@@ -252,10 +248,7 @@ class Predict:
 
 
 def answered(served: Served, rows: Rows, probabilities: Probabilities, options: Options) -> list[str] | None:
-    """Count what was answered; returns the ids of the predictions if they are asked for.
-
-    Raises InvalidRequest if an id or a key is wanted of a model that is not monitored.
-    """
+    """Count what was answered; returns the ids if asked for. InvalidRequest of an id or a key if the model is not monitored."""
     if not options.id and options.key is None:
         served.answered(rows.chunk, probabilities, rows.raw)
         return None

@@ -1,4 +1,4 @@
-"""POST /v1/models/{name}/query: of a joint distribution, or of a posterior over structures."""
+"""POST /v1/models/{name}/query and /whatif: what a model says of a joint distribution or a posterior over structures, or of a case from every side."""
 
 import time
 from typing import Annotated
@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from learners.models.query import AnyQuery
 from service.console.pages import served_of
 from service.product.inference import queries
+from service.product.inference.what_if import WhatIfRequest, what_if
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.requests.requests import MAX_QUERIES
@@ -55,3 +56,31 @@ def query(name: str, body: QueryRequest, request: Request) -> QueryResponse:
     batch = queries.limited(served.model, body.queries, settings.max_rows, settings.query_s)
     queries.check_size(served.model, batch, settings.max_rows)
     return QueryResponse(model=served.name, version=served.version, answers=queries.answers(served.model, batch, pause))
+
+
+class WhatIfResponse(BaseModel):
+    """The parts that there are; `absent` says of each other one why not."""
+
+    model: str
+    version: int
+    kind: str
+    target: str | None
+    parts: dict[str, JSONObject] = Field(
+        examples=[{"prediction": {"classes": ["no", "yes"], "probabilities": [0.18, 0.82], "prior": [0.6, 0.4]}}]
+    )
+    absent: dict[str, str]
+    warnings: list[str] = Field(
+        default_factory=list,
+        description="Of each value that training never saw, such as a number out of range, a sentence.",
+    )
+
+
+@router.post("/{name}/whatif", summary="Ask what a model would say of a case")
+def ask(name: str, body: WhatIfRequest, request: Request) -> WhatIfResponse:
+    """Prediction, interval, contributions, posterior with surprise and what to ask next, completion, edges, in one call.
+
+    Each is what predict, explain and query answer; a part that this model has not is told with the reason.
+    """
+    settings: Settings = request.app.state.settings
+    case = body.model_copy(update={"time_limit_s": min(body.time_limit_s, settings.query_s)})
+    return WhatIfResponse.model_validate(what_if(served_of(request, name), case))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source, file_identity
-from service.product.datasets.holdout import Share
+from service.product.datasets.training_rows import Share
 
 
 def held_out(source: Source, share: float, seed: int) -> tuple[Source, Source]:

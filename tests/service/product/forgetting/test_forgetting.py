@@ -13,7 +13,7 @@ from learners.errors import SchemaError
 from learners.passes.sources.file_sets import whole_and_part
 from learners.registry.model_kinds import load_model
 from service import product
-from service.jobs.steps import Run, Step, run_now
+from service.jobs.steps import Run, run_now
 from service.product.datasets.dataset_statistics import ledger_of
 from service.product.forgetting.forgetting import ForgottenMeanwhile, forget_steps
 from service.product.progress import silent
@@ -83,26 +83,25 @@ def test_the_newest_version_is_trained_again_whatever_the_champion_is(workspace,
 def test_a_job_that_is_started_again_adds_nothing_and_moves_nothing_back(workspace, folder):
     product.train(workspace, request_of(folder, learner="nb", parameters={}, aliases=["champion"]))
     request = ForgetRequest(model="daily", where=WHERE).model_dump()
-    mark, retrain, _ = product.job_kinds(workspace)["forget"]
+    mark, retrain, _ = product.job_kinds(workspace)["forget"].values()
     run = Run("local-again", request, {}, silent)
-    marked = Run(run.job_id, request, {"mark": mark.run(run)}, silent)
-    retrain.run(marked)
+    marked = Run(run.job_id, request, {"mark": mark(run)}, silent)
+    retrain(marked)
     assert product.aliases_of(workspace, "daily") == {"champion": 2}, "a version appears with its aliases"
     product.set_alias(workspace, "daily", "champion", 1)  # somebody decides otherwise
-    assert retrain.run(marked)["versions"][0]["version"] == 2
+    assert retrain(marked)["versions"][0]["version"] == 2
     assert product.aliases_of(workspace, "daily") == {"champion": 1}
 
 
 def test_nothing_is_published_that_was_learned_before_the_rule(workspace, folder):
     request = request_of(folder, learner="nb", parameters={})
-    learn, evaluate, reserve, publish = product.job_kinds(workspace)["train"]
-    asked, receipts = request.model_dump(), {}
-    for step in (learn, evaluate, reserve):
-        receipts[step.name] = step.run(Run("local-slow", asked, receipts, silent))
+    steps, asked, receipts = product.job_kinds(workspace)["train"], request.model_dump(), {}
+    for name in ("learn", "evaluate", "reserve"):
+        receipts[name] = steps[name](Run("local-slow", asked, receipts, silent))
     product.train(workspace, request)
     product.forget(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
     with pytest.raises(ForgottenMeanwhile, match="Rows were forgotten while this job learned from them") as refused:
-        publish.run(Run("local-slow", asked, receipts, silent))
+        steps["publish"](Run("local-slow", asked, receipts, silent))
     assert problems.problem_of(refused.value).status == 409
     files = {path.name.partition("-")[0] for path in workspace.layout.model_directory("daily").glob("*.duckdb")}
     assert files == {"2", "3"}, "the number is a gap"
@@ -110,19 +109,19 @@ def test_nothing_is_published_that_was_learned_before_the_rule(workspace, folder
 
 def test_rows_that_are_forgotten_meanwhile_are_forgotten_too(workspace, folder, monkeypatch):
     product.train(workspace, request_of(folder, learner="nb", parameters={}, holdout=0))
-    learn, *others = product.job_kinds(workspace)["train"]
+    steps = product.job_kinds(workspace)["train"]
     other_rules = ["user = 4"]
 
     def learn_slowly(run: Run) -> dict:
-        receipt = learn.run(run)
+        receipt = steps["learn"](run)
         while other_rules:
             forgotten = ledger_of(workspace, TrainRequest(**run.request), run).forgotten
             forgotten.add(other_rules.pop())
             forgotten.save()
         return receipt
 
-    steps = (Step("learn", learn_slowly), *others)
-    monkeypatch.setattr("service.product.forgetting.forgetting.train_steps", lambda _: steps)
+    slowly = {**steps, "learn": learn_slowly}
+    monkeypatch.setattr("service.product.forgetting.forgetting.train_steps", lambda _: slowly)
     done = run_now(
         forget_steps(workspace), "local-forget", ForgetRequest(model="daily", where=WHERE).model_dump(), silent
     )
@@ -193,9 +192,9 @@ def test_a_model_of_other_files_under_the_same_name_is_told_of_the_rule(workspac
 def test_files_outside_the_data_roots_are_not_searched(workspace, folder, tmp_path):
     register(workspace, folder)
     settings = Settings(workspace=workspace.settings.workspace, data_roots=[str(tmp_path / "elsewhere")])
-    mark = product.job_kinds(Workspace(settings))["forget"][0]
+    mark = product.job_kinds(Workspace(settings))["forget"]["mark"]
     with pytest.raises(OutsideRoots, match="server may"):
-        mark.run(Run("job-1", ForgetRequest(dataset="rows", where=WHERE).model_dump(), {}, silent))
+        mark(Run("job-1", ForgetRequest(dataset="rows", where=WHERE).model_dump(), {}, silent))
 
 
 CIRCUITS = [{"learning": "adf", "states": 2}, {"learning": "em", "states": 2, "passes": 2}]

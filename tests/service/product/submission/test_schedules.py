@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from service import product
-from service.jobs.scheduler import Scheduler
+from service.product.submission.scheduler import Scheduler
 from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, ScheduleChange, ScheduleRequest
 from service.settings import Settings
@@ -76,7 +76,7 @@ def test_a_job_is_submitted_once_when_it_is_due(workspace: Workspace, clock: Clo
     clock.now += timedelta(minutes=1)
     created = product.create_schedule(workspace, nightly())
     assert created.next_due_at == NIGHT
-    scheduler = Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs, clock)
+    scheduler = Scheduler(workspace, clock)
     scheduler.tick()
     clock.now = NIGHT - timedelta(seconds=1)
     scheduler.tick()
@@ -98,15 +98,13 @@ def test_missed_runs_are_caught_up_once_or_skipped_as_told(
 ) -> None:
     product.create_schedule(workspace, nightly(missed=missed))
     clock.now = NIGHT + 9 * DAY + timedelta(hours=3)
-    Scheduler(
-        workspace, product.submit_scheduled, product.forget_old_jobs, clock
-    ).tick()  # a worker that starts after nine days
+    Scheduler(workspace, clock).tick()  # a worker that starts after nine days
     assert outcomes(workspace) == [(expected, NIGHT + 9 * DAY)]
     assert len(product.job_queue(workspace).list().items) == (missed == "catch_up")
     assert product.get_schedule(workspace, "nightly").next_due_at == NIGHT + 10 * DAY
     end_jobs(workspace)
     clock.now = NIGHT + 10 * DAY
-    Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs, clock).tick()
+    Scheduler(workspace, clock).tick()
     assert outcomes(workspace)[0] == ("on_time", NIGHT + 10 * DAY)
 
 
@@ -117,7 +115,7 @@ def test_two_servers_and_a_worker_killed_before_it_could_tell_start_nothing_twic
     clock.now = NIGHT + timedelta(seconds=1)
     with monkeypatch.context() as killed:
         killed.setattr(schedules, "record_run", lambda *_: (_ for _ in ()).throw(ControlUnavailable("killed")))
-        Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs, clock).tick()
+        Scheduler(workspace, clock).tick()
     assert len(product.job_queue(workspace).list().items) == 1 and outcomes(workspace) == []
     product.change_schedule(
         workspace, "nightly", ScheduleChange.model_validate({"job": refresh(promotion={"margin": 0.5})})
@@ -127,7 +125,7 @@ def test_two_servers_and_a_worker_killed_before_it_could_tell_start_nothing_twic
     with ThreadPoolExecutor(4) as pool:
         list(
             pool.map(
-                lambda _: Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs, clock).tick(),
+                lambda _: Scheduler(workspace, clock).tick(),
                 range(4),
             )
         )
@@ -146,7 +144,7 @@ def test_a_clock_that_jumps_back_neither_repeats_a_run_nor_stops_the_schedule(
     workspace: Workspace, clock: Clock
 ) -> None:
     product.create_schedule(workspace, nightly())
-    scheduler = Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs, clock)
+    scheduler = Scheduler(workspace, clock)
     clock.now = NIGHT
     scheduler.tick()
     end_jobs(workspace)
@@ -168,7 +166,7 @@ def test_a_clock_that_jumps_back_neither_repeats_a_run_nor_stops_the_schedule(
 def test_a_run_waits_for_the_one_before_or_is_skipped(workspace: Workspace, clock: Clock) -> None:
     product.create_schedule(workspace, nightly("waiting", job=refresh()))
     product.create_schedule(workspace, nightly("skipping", "skip"))
-    scheduler = Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs, clock)
+    scheduler = Scheduler(workspace, clock)
     for day in range(3):
         clock.now = NIGHT + day * DAY
         scheduler.tick()
@@ -185,7 +183,7 @@ def test_a_paused_schedule_is_not_due_and_misses_nothing(workspace: Workspace, c
     assert product.pause_schedule(workspace, "nightly").next_due_at is None
     assert product.pause_schedule(workspace, "nightly").is_paused
     clock.now = NIGHT + 5 * DAY + timedelta(hours=1)
-    Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs, clock).tick()
+    Scheduler(workspace, clock).tick()
     assert outcomes(workspace) == []
     job = product.run_schedule(workspace, "nightly", "today")
     assert product.run_schedule(workspace, "nightly", "today").id == job.id
@@ -204,7 +202,7 @@ def test_a_job_that_is_refused_is_kept_with_its_reason_and_tried_again_next_time
 ) -> None:
     product.create_schedule(workspace, nightly())
     product.delete_dataset(workspace, "weather")
-    scheduler = Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs, clock)
+    scheduler = Scheduler(workspace, clock)
     for day in range(2):
         clock.now = NIGHT + day * DAY
         scheduler.tick()
@@ -237,7 +235,7 @@ def test_many_schedules_are_listed_and_ticked_with_as_many_statements_as_one(
     def looks() -> int:
         with statements(workspace.control) as said:
             page = product.list_schedules(workspace, 1000)
-            Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs, clock).tick()
+            Scheduler(workspace, clock).tick()
         assert page.next_cursor is None and said
         return len(said)
 
@@ -257,19 +255,19 @@ def test_jobs_that_ended_long_ago_are_forgotten_with_their_logs(workspace: Works
     logs = workspace.layout.root / "logs"
     logs.mkdir(exist_ok=True)
     (logs / f"{old.id}.jsonl").write_text("{}\n")
-    Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs, clock).forget_old_jobs()
+    Scheduler(workspace, clock).forget_old_jobs()
     assert (
         product.job_queue(workspace).get(old.id).state == "cancelled" and product.job_log(workspace, old.id) == "{}\n"
     )
     with Workspace(workspace.settings.model_copy(update={"job_days": 1e-9})) as later:
         time.sleep(1.1)  # DBOS counts whole seconds
-        Scheduler(later, product.submit_scheduled, product.forget_old_jobs, clock).forget_old_jobs()
+        Scheduler(later, clock).forget_old_jobs()
     with pytest.raises(NotFound, match="There is no"):
         product.job_queue(workspace).get(old.id)
     assert list(logs.iterdir()) == [] and product.job_queue(workspace).get(waiting.id).state == "queued"
     clock.now = NIGHT
     product.job_queue(workspace).cancel(waiting.id)
-    Scheduler(workspace, product.submit_scheduled, product.forget_old_jobs, clock).tick()
+    Scheduler(workspace, clock).tick()
     assert outcomes(workspace)[0][0] == "on_time"  # a run whose job is forgotten blocks nothing
 
 

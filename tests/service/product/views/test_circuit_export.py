@@ -10,7 +10,7 @@ import pytest
 from learners.circuits.formats.text import from_json, parse_text
 from service import product
 from service.product.inference.queries import queryable
-from service.product.views.circuit_export import MEDIA_TYPES, Form
+from service.product.views.circuit_export import MEDIA_TYPES
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -21,20 +21,20 @@ from tests.service.http.test_predict import problem
 @pytest.mark.parametrize("model", ["sky", "weather"])
 def test_a_circuit_is_read_back_as_it_is_served(site, circuit, model):
     """A circuit, and naive Bayes compiled to one."""
-    told = {form: site.client.get(f"/v1/models/{model}/circuit", params={"format": form}) for form in Form}
+    told = {form: site.client.get(f"/v1/models/{model}/circuit", params={"format": form}) for form in MEDIA_TYPES}
     for form, response in told.items():
         assert response.status_code == 200, response.text
         assert response.headers["content-type"].partition(";")[0] == MEDIA_TYPES[form]
     with Workspace(Settings(workspace=site.workspace)) as workspace:
         served = queryable(product.served(workspace, model).model).circuit
-    assert from_json(told[Form.JSON].text).to_arrays().keys() == served.to_arrays().keys()
-    assert all((from_json(told[Form.JSON].text).to_arrays()[n] == a).all() for n, a in served.to_arrays().items())
-    assert parse_text(told[Form.TEXT].text.splitlines()).summary() == served.summary()
-    assert ElementTree.fromstring(told[Form.SVG].text).tag.endswith("svg")
-    assert told[Form.DOT].text.startswith("digraph")
-    columns = {column["name"]: column["values"] for column in told[Form.JSON].json()["columns"]}
+    assert from_json(told["json"].text).to_arrays().keys() == served.to_arrays().keys()
+    assert all((from_json(told["json"].text).to_arrays()[n] == a).all() for n, a in served.to_arrays().items())
+    assert parse_text(told["text"].text.splitlines()).summary() == served.summary()
+    assert ElementTree.fromstring(told["svg"].text).tag.endswith("svg")
+    assert told["dot"].text.startswith("digraph")
+    columns = {column["name"]: column["values"] for column in told["json"].json()["columns"]}
     assert {"rain", "sunny"} <= set(columns["outlook"])
-    assert f'"outlook" {json.dumps(columns["outlook"])}' in told[Form.TEXT].text
+    assert f'"outlook" {json.dumps(columns["outlook"])}' in told["text"].text
 
 
 def test_the_picture_of_a_circuit_has_its_columns(site, circuit):

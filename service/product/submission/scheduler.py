@@ -14,7 +14,9 @@ import structlog
 
 from service.jobs.cron import Cron
 from service.jobs.leases import AWAY
-from service.jobs.queue import Job, job_queue
+from service.jobs.queue import job_queue
+from service.product.submission.schedules import submit_scheduled
+from service.product.submission.submitting import forget_old_jobs
 from service.requests.problems import Conflict, is_expected
 from service.workspace import Workspace
 from storage.control import schedules, tables
@@ -27,26 +29,13 @@ FORGET_S = 3600.0
 CLOCK_STEP_S = 2.0
 
 Clock = Callable[[], datetime]
-Submit = Callable[[Workspace, Schedule, str], tuple[Job, bool]]
 
 
 class Scheduler:
-    """Submits what is due.
+    """Submits what is due, and forgets what ended long ago; `clock` tells the present moment, aware."""
 
-    `submit(workspace, schedule, idempotency_key)` queues the job of a schedule; `forget_old_jobs(workspace)` removes what
-    ended long ago, and returns how many; `clock` tells the present moment, aware.
-    """
-
-    def __init__(
-        self,
-        workspace: Workspace,
-        submit: Submit,
-        forget_old_jobs: Callable[[Workspace], int],
-        clock: Clock = tables.now,
-    ) -> None:
-        self.workspace = workspace
-        self._submit, self._forget_old_jobs = submit, forget_old_jobs
-        self.clock = clock
+    def __init__(self, workspace: Workspace, clock: Clock = tables.now) -> None:
+        self.workspace, self.clock = workspace, clock
         self.log = structlog.get_logger("schedules")
         self._ahead: float | None = None
         self._stepped_at = self._forgot_at = float("-inf")
@@ -91,7 +80,7 @@ class Scheduler:
         if monotonic() - max(self._forgot_at, self._stepped_at) < FORGET_S:
             return
         self._forgot_at = monotonic()
-        if n_forgotten := self._forget_old_jobs(self.workspace):
+        if n_forgotten := forget_old_jobs(self.workspace):
             self.log.info("old jobs forgotten", jobs=n_forgotten)
 
     def _is_set_back(self, now: datetime) -> bool:
@@ -136,7 +125,7 @@ class Scheduler:
         if outcome == "caught_up" and schedule.missed == "skip":
             return Run(due, "skipped", None, f"missed by {timedelta(seconds=int(late.total_seconds()))}")
         try:
-            job, _ = self._submit(self.workspace, schedule, f"schedule {schedule.id} due {due.isoformat()}")
+            job, _ = submit_scheduled(self.workspace, schedule, f"schedule {schedule.id} due {due.isoformat()}")
         except Conflict as error:  # submitted by a worker that died before it could say so, and changed since
             return Run(due, outcome, str(error.fields["job"]), "")
         except AWAY:

@@ -1,0 +1,46 @@
+"""Arguments and options that several commands have."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+UrisArgument = Annotated[
+    list[str],
+    typer.Argument(
+        help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders, lake tables or URIs; duckdb://… and postgresql://… with "
+        "?table= or ?query=."
+    ),
+]
+
+
+def own_folder(folder: Path | None) -> Path | None:
+    """A folder that an option names; that of an address would be made here, and called `s3:`."""
+    if folder is not None and re.match(r"[a-z][a-z0-9+.-]+:", str(folder)):
+        raise typer.BadParameter(f"{folder} is an address. Name a folder of this machine.")
+    return folder
+
+
+Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
+OutputOption = Annotated[
+    str, typer.Option("--out", "-o", help="Parquet file to write, here or in a store such as s3://.")
+]
+WorkspaceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--workspace",
+        "-w",
+        help="Workspace directory.",
+        show_default="FEWPASS_WORKSPACE or ./workspace",
+        callback=own_folder,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+PresentOption = Annotated[
+    list[str] | None, typer.Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")
+]
+AbsentOption = Annotated[
+    list[str] | None, typer.Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
