@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from learners.ensembles.crossfit import SMALL
+from learners.ensembles.cuts import LARGE
 from learners.ensembles.fit import Pool
 from learners.errors import InvalidParameter
 
@@ -13,7 +13,7 @@ from learners.errors import InvalidParameter
 SECONDS_A_CELL = 6e-8
 SECONDS_A_TREE = 0.02
 SECONDS_A_CORRECTION = 5.0
-# By default; and where trees correct the networks of a table of `SMALL` rows or more.
+# By default; and where trees correct the networks of a table of `LARGE` rows or more.
 MEMBERS, CORRECTED_MEMBERS = 8, 4
 BYTES_A_CELL = 12
 
@@ -67,7 +67,7 @@ class Choice:
 
     def _of_size(self, n_rows: int) -> Choice:
         """With as many members as pay for so many rows."""
-        return replace(self, members=self.few) if self.has_correction and n_rows >= SMALL else self
+        return replace(self, members=self.few) if self.has_correction and n_rows >= LARGE else self
 
     def at_most(self, members: int, reason: str) -> Choice:
         """No more members than these, and why."""

@@ -44,7 +44,7 @@ class ESKDBParameters(Parameters):
     Parameters
     ----------
     members : int or None
-        How many networks vote, 1 to 64: by default 8, or 4 where trees correct what networks of 5,000 rows and more say.
+        How many networks vote, 1 to 64: by default 8, or 4 where trees correct what networks of 10,000 rows and more say.
     drawn : int
         How many distinct rows are drawn to choose and weigh the networks, and to correct them.
     max_values : int

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from learners.classifiers.lookup.lookup import REMADE
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.ensembles.budget import Budget, chosen
-from learners.ensembles.crossfit import SMALL
-from learners.ensembles.cuts import members_in
+from learners.ensembles.cuts import LARGE, members_in
 from learners.ensembles.fit import FEWEST_MEMBERS, MORE_PARENTS, solved_trees
 from learners.errors import InvalidParameter
 from learners.models.explanation import explain
@@ -221,11 +220,11 @@ def test_trees_correct_fewer_networks_of_a_large_table():
     def members(asked, n_rows, *, has_correction=True, **budget):
         return chosen(asked, has_correction, Budget(**budget)).for_table(n_rows, 10).members
 
-    assert [members(None, n) for n in (SMALL - 1, SMALL, 10**7)] == [8, 4, 4]
-    assert members(None, SMALL, has_correction=False) == 8
-    assert members(None, SMALL, seconds=2) == 8, "two seconds leave no time for trees"
-    assert members(6, SMALL) == members(6, 10) == 6
-    schema = drive(recipes.learner("auto", {}, "class"), Source.of_table(table_of(SMALL))).schema
+    assert [members(None, n) for n in (LARGE - 1, LARGE, 10**7)] == [8, 4, 4]
+    assert members(None, LARGE, has_correction=False) == 8
+    assert members(None, LARGE, seconds=2) == 8, "two seconds leave no time for trees"
+    assert members(6, LARGE) == members(6, 10) == 6
+    schema = drive(recipes.learner("auto", {}, "class"), Source.of_table(table_of(LARGE))).schema
     assert members_in(schema) == 4
 
 

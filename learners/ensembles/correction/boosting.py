@@ -154,6 +154,7 @@ class _Way:
 
         if weight < LITTLE and len(self.runs) == 1:
             return self.runs[0][0][: self.n_rounds]
+        self.runs.clear()  # their trees take as much memory as those that follow
         return xgboost.train(self.settings, self.data.matrix(slice(None), self.start), num_boost_round=self.n_rounds)
 
 
