@@ -96,10 +96,7 @@ class CircuitModel:
         return answers.marginals(self.circuit, x, variables)
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
-        """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row.
-
-        Raises ImpossibleEvidence.
-        """
+        """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row. Raises ImpossibleEvidence."""
         return answers.moments(self.circuit, x, variables)[0]
 
     def row_peaks(self, x: Array, v: int) -> Floats:
@@ -108,10 +105,7 @@ class CircuitModel:
         return np.broadcast_to(places[:, np.newaxis], (places.size, x.shape[1]))
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
-        """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own.
-
-        Raises ImpossibleEvidence.
-        """
+        """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own. Raises ImpossibleEvidence."""
         return sample(self.circuit, x, n, seed, numbers)
 
     def prepare(self) -> None:

@@ -129,10 +129,7 @@ class OrderParameters(Parameters):
         return BGePrior(self.alpha_mu, self.alpha_w, self.t)
 
     def structure_prior(self, names: Sequence[str]) -> StructurePrior:
-        """The prior over graphs of these columns.
-
-        Raises UnknownColumn; InvalidParameter if it contradicts itself, naming the edges.
-        """
+        """The prior over graphs of these columns. Raises UnknownColumn; InvalidParameter if it contradicts itself, naming the edges."""
         required = _edges_of("required", self.required, names)
         forbidden = _edges_of("forbidden", self.forbidden, names) | _against_tiers(self.tiers, names)
         cycle = cycle_of(required)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths
 from learners.orders.lattice.coverage import binomial_share, coverage_of
 from learners.orders.lattice.forward_backward import order_sums
-from learners.orders.lattice.growth import _promising, grown_sets
+from learners.orders.lattice.growth import OrderTarget, _promising, beginnings, draw_chain_orders, grown_sets
 from learners.orders.lattice.lattice import complete_lattice, lattice_of
-from learners.orders.lattice.order_mcmc import OrderTarget, beginnings, draw_chain_orders
 from learners.orders.queries.edges import edge_probabilities
 from learners.orders.scores.priors import StructurePrior
 from learners.passes.learner import drive

@@ -22,7 +22,7 @@ WIDE_ROWS = 256
 
 
 def log_values(circuit: Circuit, x: ArrayLike) -> Floats:
-    """Log probability (density) of the observed variables of each row; the missing ones are summed out.
+    """(n_rows,) float64: log probability (density) of the observed variables of each row; the missing ones are summed out.
 
     Rows are evaluated in linear space, sixteen at a time, as no value exceeds one; those whose result is too small for a
     double are evaluated again in wide numbers. So nothing underflows, and log 0 is -inf. A row's result does not depend
@@ -30,7 +30,6 @@ def log_values(circuit: Circuit, x: ArrayLike) -> Floats:
 
     x (n_variables, n_rows) float64 or integers: missing is NaN; for a discrete variable also a negative number, and
     n_values (UNSEEN) and more.
-    Returns (n_rows,) float64.
     Raises InvalidEvidence if x has another number of variables, or a discrete variable a value that is not whole.
     References: Zhao, Gordon (2017), section 2.1; Darwiche (2003), section 4.
     """

@@ -250,10 +250,7 @@ def cut_points_in(text: str, where: str) -> dict[str, tuple[float, ...]]:
 
 
 def from_json(text: str, where: str = "JSON") -> Circuit:
-    """Read what `to_json` wrote.
-
-    Raises CircuitFormatError if it is something else; InvalidCircuit if it is no valid circuit.
-    """
+    """Read what `to_json` wrote. Raises CircuitFormatError if it is something else; InvalidCircuit if it is no valid circuit."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

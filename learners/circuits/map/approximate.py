@@ -102,9 +102,8 @@ def argmax_product(problem: MaxProblem) -> Integers:
 def beam_search(problem: MaxProblem, k: int, seed: int) -> Integers:
     """BS: hill climbing from k samples of the circuit's distribution, the k best of all one-variable changes kept per round.
 
-    Raises BeyondDoublePrecision if every sample's value is zero on the scale of the bound.
-
-    Returns (n_variables,) int64: the best assignment met; the same for the same seed.
+    Gives the best assignment met, (n_variables,) int64, the same for the same seed. Raises BeyondDoublePrecision if every
+    sample's value is zero on the scale of the bound.
     References: Park (2002); Mei, Jiang, Tu (2018), "Existing methods".
     """
     x = np.zeros(problem.n_variables, dtype=np.int64)

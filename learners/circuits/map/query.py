@@ -11,9 +11,8 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.map import approximate
-from learners.circuits.map.best_assignments import SAME, best_assignments
 from learners.circuits.map.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
-from learners.circuits.map.exact import Found, exact, root_bound
+from learners.circuits.map.exact import SAME, Found, best_assignments, exact, root_bound
 from learners.circuits.map.linear.reduction import MaxProblem
 from learners.circuits.map.prepared_circuit import WholeCircuit, whole_circuit
 from learners.kernels.arrays import Integers

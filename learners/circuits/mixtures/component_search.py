@@ -154,6 +154,15 @@ class _Growing:
         return Grown(best, pooled, highest, own, own)
 
 
+def one_component(n_values: Integers, mean: Floats, variance: Floats) -> GaussianMixture:
+    """A component without correlations, with equal shares of discrete values; mean, variance (d,) of the numeric columns."""
+    sizes = n_values[n_values > 0].tolist()
+    log_share = np.concatenate([np.full(size, -np.log(size)) for size in sizes] or [np.empty(0)])
+    return GaussianMixture(
+        np.zeros(1), mean[np.newaxis], np.diag(variance)[np.newaxis], log_share[np.newaxis], n_values
+    )
+
+
 def _one(halves: Halves) -> GaussianMixture:
     """One component: each column's mean and variance, and equal shares of discrete values."""
     n_values = halves.n_values
@@ -163,10 +172,7 @@ def _one(halves: Halves) -> GaussianMixture:
     mean = np.where(known, numbers, 0.0).sum(axis=1) / n
     variance = np.where(known, (numbers - mean[:, np.newaxis]) ** 2, 0.0).sum(axis=1) / n
     least = np.maximum(halves.narrowest**2, np.finfo(np.float64).tiny)
-    sizes = n_values[n_values > 0]
-    log_share = np.concatenate([np.full(size, -np.log(size)) for size in sizes.tolist()] or [np.empty(0)])
-    covariance = np.diag(variance + least)
-    return GaussianMixture(np.zeros(1), mean[np.newaxis], covariance[np.newaxis], log_share[np.newaxis], n_values)
+    return one_component(n_values, mean, variance + least)
 
 
 def _split(mixture: GaussianMixture, scale: Floats, most: int) -> GaussianMixture:

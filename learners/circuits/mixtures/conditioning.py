@@ -27,10 +27,7 @@ class Tree(NamedTuple):
 
 
 def marginals(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> list[Floats]:
-    """(n_rows, n_values) of each discrete variable by itself given each row; an observed one is certain.
-
-    Raises ImpossibleEvidence.
-    """
+    """(n_rows, n_values) of each discrete variable by itself given each row; an observed one is certain. Raises ImpossibleEvidence."""
     shares = mixture.shares(x)
     found = []
     for v in variables:

@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from learners.circuits.columns import Columns, columns_of
-from learners.circuits.mixtures.component_search import PRODUCTS_A_SECOND, Grown, Halves, again, grow
+from learners.circuits.mixtures.component_search import PRODUCTS_A_SECOND, Grown, Halves, again, grow, one_component
 from learners.circuits.mixtures.em_statistics import ExpectedMoments
-from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.mixtures.row_sample import DrawnNumbers
 from learners.circuits.model import CircuitModel
@@ -68,10 +67,7 @@ def columns_by(schema: Schema) -> Columns:
     """How columns are the variables of any mixture of the schema."""
     n_values = domains(schema)
     d = int((n_values == 0).sum())
-    sizes = n_values[n_values > 0].tolist()
-    log_share = np.concatenate([np.full(size, -np.log(size)) for size in sizes] or [np.empty(0)])
-    any_one = GaussianMixture(np.zeros(1), np.zeros((1, d)), np.eye(d)[np.newaxis], log_share[np.newaxis], n_values)
-    return columns_of(any_one.diagonal(), schema)
+    return columns_of(one_component(n_values, np.zeros(d), np.ones(d)).diagonal(), schema)
 
 
 def growing(

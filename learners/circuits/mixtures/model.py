@@ -46,10 +46,7 @@ class GaussianModel(CircuitModel):
         return conditioning.marginals(self.mixture, x, variables)
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
-        """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row.
-
-        Raises ImpossibleEvidence.
-        """
+        """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row. Raises ImpossibleEvidence."""
         return conditioning.moments(self.mixture, x, variables)[0]
 
     def row_peaks(self, x: Array, v: int) -> Floats:
@@ -57,10 +54,7 @@ class GaussianModel(CircuitModel):
         return conditioning.peaks(self.mixture, x, v)
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
-        """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own.
-
-        Raises ImpossibleEvidence.
-        """
+        """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own. Raises ImpossibleEvidence."""
         return conditioning.draws(self.mixture, x, n, seed, numbers)
 
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:

@@ -49,11 +49,10 @@ class _Prepared:
 
 
 def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
-    """The distribution of each of some discrete variables by itself, given what is observed in each row.
+    """(n_rows, n_values) float64 of each of some discrete variables: its distribution by itself, given what a row has.
 
     x (n_variables, n_rows) float64 or integers: as in `evaluate.log_values`; the distribution of an observed variable
     is certain.
-    Returns list of (n_rows, n_values) float64, one per variable.
     Raises InvalidEvidence if the rows do not fit the circuit, or a variable is unknown or numeric; ImpossibleEvidence,
     naming a row of probability zero.
     References: Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
@@ -65,10 +64,9 @@ def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[
 
 
 def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[Floats, Floats]:
-    """Expectation and variance of numeric variables, given what is observed in each row.
+    """Expectation and variance, (n_rows, len(variables)) float64 each, of numeric variables, given what a row has.
 
     x (n_variables, n_rows) float64: as in `evaluate.log_values`; an observed variable has variance zero.
-    Returns mean, variance (n_rows, len(variables)) float64.
     Raises InvalidEvidence, ImpossibleEvidence as in `marginals`.
     """
     variables = checked_numeric(circuit, variables)
@@ -77,10 +75,9 @@ def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[F
 
 
 def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Floats:
-    """The joint distribution of some discrete variables, given what is observed in each row.
+    """(n_rows, n_values, n_values, …) float64: the joint distribution of some discrete variables, given what a row has.
 
     x (n_variables, n_rows) float64 or integers: as in `marginals`.
-    Returns (n_rows, n_values of the first, n_values of the second, …) float64.
     Raises InvalidEvidence also if the table has more than 65,536 cells; ImpossibleEvidence.
     """
     variables, sizes = checked_discrete(circuit, variables)
@@ -110,10 +107,9 @@ def n_joint_cells(sizes: Sequence[int]) -> int:
 
 
 def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
-    """The distribution of a variable, the class, given all others that a row has; its own value does not count.
+    """(n_rows, n_values) float64: the distribution of a variable, the class, given all others that a row has.
 
-    x (n_variables, n_rows) float64 or integers: as in `marginals`.
-    Returns (n_rows, n_values) float64.
+    x (n_variables, n_rows) float64 or integers: as in `marginals`; the variable's own values do not count.
     """
     (variable,) = checked(circuit, [variable])
     x = np.array(as_rows(circuit, x))
@@ -122,10 +118,9 @@ def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
 
 
 def with_cells(circuit: Circuit, x: Floats, variables: Sequence[int]) -> tuple[Floats, Mask]:
-    """Every row with every combination of values of some variables, the last of them varying fastest.
+    """(n_variables, n_rows * n_cells) float64: every row with every combination of values of some variables, the last fastest.
 
-    Returns many (n_variables, n_rows * n_cells) float64.
-    Returns is_contradicted (n_rows * n_cells,) bool: whether the row itself has another value of one of the variables.
+    And (n_rows * n_cells,) bool: whether the row itself has another value of one of the variables.
     """
     own = list(variables)
     cells = np.array(list(itertools.product(*(range(size) for size in circuit.n_values[own].tolist())))).T

@@ -11,10 +11,7 @@ _EQUATION = re.compile(r"(\w+)\s*=([^\[\]]*)\[([^\[\]]*)\]")
 
 
 def parse_sem(text: str, where: str = "the text") -> Network:
-    """The network of equations such as `heat = 2 + 3*flow - 1*wind[0.5]`, one a line.
-
-    Raises NetworkFileError, naming the line.
-    """
+    """The network of equations such as `heat = 2 + 3*flow - 1*wind[0.5]`, one a line. Raises NetworkFileError, naming the line."""
     parents: dict[str, tuple[str, ...]] = {}
     equations: dict[str, Equation] = {}
     lines: dict[str, int] = {}

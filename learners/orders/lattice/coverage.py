@@ -7,10 +7,9 @@ import scipy
 
 from learners.kernels.arrays import Integers, Mask, Uint64s
 from learners.orders.lattice.graphs import draw_families
-from learners.orders.lattice.growth import grown_sets
+from learners.orders.lattice.growth import N_CHAINS, OrderTarget, beginnings, draw_chain_orders, grown_sets
 from learners.orders.lattice.lattice import Lattice, lattice_of
 from learners.orders.lattice.lattice_kernels import count_orders, place_of
-from learners.orders.lattice.order_mcmc import N_CHAINS, OrderTarget, beginnings, draw_chain_orders
 from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
 from learners.orders.parameters import OrderParameters
 from learners.orders.scores.bge import BGe, Standard

@@ -1,4 +1,4 @@
-"""Families beyond the tables: any graph scored by its own families, and the mass that the tables leave out."""
+"""Drawn graphs with weights, scores of any graph, and the mass of what the tables leave out."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.errors import LearnerError
-from learners.kernels.arrays import Floats, Uint64s
-from learners.orders.lattice.graphs import members
-from learners.orders.queries.graph_samples import WeightedGraphs
+from learners.kernels.arrays import Array, Floats, Uint64s
+from learners.models.estimation import GraphPrior
+from learners.orders.lattice.forward_backward import OrderSums
+from learners.orders.lattice.graphs import DrawnGraphs, draw_graphs, log_n_orders, members
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe
 from learners.orders.scores.priors import StructurePrior
@@ -19,6 +20,57 @@ from learners.orders.scores.scores import FamilyScores
 COUNTED_CELLS = 50_000_000
 # Random orders by which the orders of a graph are counted.
 N_ORDERS = 4000
+
+
+@dataclass(frozen=True)
+class WeightedGraphs:
+    """Graphs with normalised weights."""
+
+    graphs: DrawnGraphs
+    weights: Floats  # (n,) float64: they add up to one
+    is_equal: bool  # whether all are 1 / n
+
+    @property
+    def effective_size(self) -> dict[str, float]:
+        """`effective_sample_size`, how many draws of equal weight these are worth: 1 / the sum of the squared weights (Kong 1992).
+
+        Nothing where all weigh the same.
+        """
+        return {} if self.is_equal else {"effective_sample_size": float(1.0 / np.sum(self.weights**2))}
+
+    def mean(self, values: Array) -> tuple[Floats, Floats]:
+        """Weighted mean over graphs of values (n, ...), and its standard error."""
+        mean = np.einsum("g,g...->...", self.weights, values, dtype=np.float64)
+        squares = np.einsum("g,g...->...", self.weights**2, (values - mean) ** 2, dtype=np.float64)
+        n = self.weights.size
+        return mean, np.sqrt(squares * n / max(1, n - 1))
+
+    def interval(self, values: Floats, level: float) -> tuple[Floats, Floats]:
+        """Between which weighted quantiles of values (n, ...) a share `level` lies, as much below as above."""
+        order = np.argsort(values, axis=0, kind="stable")
+        below = np.cumsum(self.weights[order], axis=0)
+        found = []
+        for share in ((1 - level) / 2, (1 + level) / 2):
+            place = np.minimum((below < share * (1 - 1e-12)).sum(axis=0), self.weights.size - 1)
+            row = np.take_along_axis(order, place[np.newaxis], axis=0)
+            found.append(np.take_along_axis(values, row, axis=0)[0])
+        return found[0], found[1]
+
+
+def weighted_graphs(sums: OrderSums, n: int, seed: int, prior: GraphPrior) -> WeightedGraphs:
+    """Graphs drawn under the order prior; for the prior over graphs each weighs the inverse of its number of orders.
+
+    The posterior over pairs of an order and a graph counts a graph once for each of its orders (in the lattice). Dividing
+    by that number leaves the posterior over graphs, as far as the lattice covers it.
+
+    References: Ellis, Wong (2008), Learning causal Bayesian network structures from experimental data, section 4.
+    """
+    graphs = draw_graphs(sums, n, seed)
+    if prior == "order":
+        return WeightedGraphs(graphs, np.full(n, 1.0 / n), True)
+    logs = -log_n_orders(sums.lattice, graphs.parents)
+    weights = np.exp(logs - logs.max())
+    return WeightedGraphs(graphs, weights / weights.sum(), False)
 
 
 class UnscoredFamily(LearnerError, ValueError):

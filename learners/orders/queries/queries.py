@@ -26,14 +26,15 @@ from learners.orders.queries.edges import (
     path_probabilities,
 )
 from learners.orders.queries.effects import draw_effects, mean_effects, mean_effects_bytes
-from learners.orders.queries.graph_samples import WeightedGraphs, weighted_graphs
 from learners.orders.queries.graph_scores import (
     OutsideMass,
     UnscoredFamily,
+    WeightedGraphs,
     estimated_log_orders,
     log_family,
     log_prior,
     outside_mass,
+    weighted_graphs,
 )
 from learners.orders.scores.bdeu import BDeu
 from learners.orders.scores.bge import BGe

@@ -18,7 +18,7 @@ from learners.models.estimation import Average
 from learners.models.query import Conditional, Marginal, Moments, Query
 from learners.orders.lattice.graphs import members
 from learners.orders.model import OrderModel
-from learners.orders.queries.graph_samples import WeightedGraphs
+from learners.orders.queries.graph_scores import WeightedGraphs
 from learners.registry.networks.arc_networks import ArcNetwork
 from learners.registry.networks.interventions import answer_cut, intervention_of, set_codes
 from learners.registry.networks.of_models import GraphParameters

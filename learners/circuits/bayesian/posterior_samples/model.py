@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.bayesian.posterior_samples.queries import batches_of_draws
-from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
-from learners.circuits.bayesian.posterior_samples.summary import summarised
+from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws, summarised
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.model import CircuitHeader, CircuitModel

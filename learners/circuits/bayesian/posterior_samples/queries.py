@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
-from learners.circuits.bayesian.posterior_samples.summary import LEVEL, log_mean, summarised
+from learners.circuits.bayesian.posterior_samples.samples import LEVEL, CircuitDraws, log_mean, summarised
 from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from learners.circuits.bayesian.posterior_samples.summary import log_mean
+from learners.circuits.bayesian.posterior_samples.samples import log_mean
 from learners.circuits.bayesian.sampler.columns import Coding
 from learners.circuits.bayesian.sampler.layout import layout_of
 from learners.circuits.bayesian.sampler.parameters import parameters_given

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws
-from learners.circuits.bayesian.posterior_samples.summary import summarised
+from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws, summarised
 from learners.circuits.bayesian.sampler.layout import layout_of
 from learners.circuits.bayesian.sampler.parameters import parameters_given
 from learners.circuits.bayesian.sampler.priors import Column, Strengths, given_prior

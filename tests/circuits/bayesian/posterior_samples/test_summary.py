@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from learners.circuits.bayesian.posterior_samples.summary import log_mean, summarised
+from learners.circuits.bayesian.posterior_samples.samples import log_mean, summarised
 from learners.errors import InvalidParameter
 
 
