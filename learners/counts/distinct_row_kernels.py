@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Whole rows as words of bits, and how often each occurs."""
 
 from __future__ import annotations

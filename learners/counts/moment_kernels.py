@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Exact sums of products of columns: numbers become digits, whose products are whole."""
 
 from __future__ import annotations

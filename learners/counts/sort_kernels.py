@@ -1,10 +1,50 @@
-"""Counting sorted keys of cells, merging runs of them, and finding one."""
+"""Sorting, counting and merging the keys of cells."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from learners.kernels.jit import inner_kernel, kernel
+
+MOST_BITS = 12  # of a digit
+# So many keys lie beyond the second cache: fewer moves then pay for digits of more bits, whose buckets take 64 KB.
+MANY_KEYS, MOST_BITS_OF_MANY = 1 << 21, 14
+
+
+@kernel
+def sort_keys(keys, scratch, n_bits):
+    """Sort fewer than 2^32 keys (n,) int64 or uint32, from 0 to below 2**n_bits, in place, least digit first; OUT scratch (n,), of their type."""
+    n = keys.size
+    most_bits = MOST_BITS_OF_MANY if n > MANY_KEYS else MOST_BITS
+    n_digits = (n_bits + most_bits - 1) // most_bits
+    bits = (n_bits + n_digits - 1) // n_digits
+    n_buckets = 1 << bits
+    mask = np.uint64(n_buckets - 1)
+    ends = np.empty(n_buckets, np.uint32)  # of one digit at a time: those of 12 bits fit the first cache
+    a, b = keys, scratch
+    n_moves = 0
+    for d in range(n_digits):
+        shift = np.uint64(d * bits)
+        for bucket in range(n_buckets):
+            ends[bucket] = 0
+        for i in range(n):
+            ends[(np.uint64(a[i]) >> shift) & mask] += np.uint32(1)
+        total, is_one_bucket = np.uint32(0), False
+        for bucket in range(n_buckets):
+            count = ends[bucket]
+            is_one_bucket |= count == n
+            ends[bucket] = total
+            total += count
+        if not is_one_bucket:
+            for i in range(n):
+                bucket = (np.uint64(a[i]) >> shift) & mask
+                b[ends[bucket]] = a[i]
+                ends[bucket] += np.uint32(1)
+            a, b = b, a
+            n_moves += 1
+    if n_moves % 2:
+        for i in range(n):
+            keys[i] = scratch[i]
 
 
 @kernel

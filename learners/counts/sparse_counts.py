@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from learners.counts.sort_kernels import count_sorted, merge_runs
+from learners.counts.sort_kernels import count_sorted, merge_runs, sort_keys
 from learners.kernels.arrays import Integers, Uint32s
 from learners.passes.memory import MemoryLimit, TemporaryFolder
 
@@ -94,10 +94,10 @@ def merged(a: Run | KeyRun, b: Run | KeyRun) -> Run:
     return Run(cells[:n].copy(), counts[:n].copy()) if 2 * n < cells.size else Run(cells[:n], counts[:n])
 
 
-def counted(keys: Integers | Uint32s) -> KeyRun:
-    """The distinct keys (n,) and how often each occurs; keys is written to."""
-    keys.sort()
+def counted(keys: Integers | Uint32s, n_bits: int) -> KeyRun:
+    """The distinct keys (n,) below 2**n_bits and how often each occurs; keys is written to."""
     counts = np.empty_like(keys)
+    sort_keys(keys, counts, n_bits)
     n = count_sorted(keys, counts)
     return KeyRun(keys[:n].copy(), counts[:n].copy()) if 2 * n < keys.size else KeyRun(keys[:n], counts[:n])
 
@@ -114,12 +114,12 @@ class SparseCells:
     """
 
     def __init__(self, n_cells: int, limit: MemoryLimit) -> None:
-        self._key_type: np.dtype[Any] = np.dtype(np.uint32 if n_cells <= 1 << 32 else np.int64)
+        self.n_bits = max(1, int(n_cells - 1).bit_length())
         self.limit = limit
         self.runs: list[Run | KeyRun] = []
         self.files: list[FileRun] = []
         self._folders: list[Folder] = []
-        self._buffer: Integers | Uint32s = np.empty(0, self._key_type)
+        self._buffer = self._keys(0)
         # Sorting needs the buffer twice, and a run of its cells: a quarter of the limit, as merging the runs needs another half.
         self.capacity = int(
             np.clip(limit.n_bytes // (4 * (2 * self._buffer.itemsize + CELL_BYTES)), 1 << 14, MOST_WAITING)
@@ -133,11 +133,15 @@ class SparseCells:
                 self._settle()
             # What is not written to takes no memory.
             self._n_expected = max(self._n_expected, min(self.capacity, 4 * (self._n_buffered + n)))
-            grown = np.empty(max(n, self._n_expected), self._key_type)
+            grown = self._keys(max(n, self._n_expected))
             grown[: self._n_buffered] = self._buffer[: self._n_buffered]
             self._buffer = grown
         self._n_buffered += n
         return self._buffer[self._n_buffered - n : self._n_buffered]
+
+    def _keys(self, n: int) -> Integers | Uint32s:
+        """Room for n keys."""
+        return np.empty(n, np.uint32) if self.n_bits <= 32 else np.empty(n, np.int64)
 
     def add_run(self, run: Run | KeyRun) -> None:
         """Add counts, which may be negative, of distinct ascending cells."""
@@ -181,8 +185,8 @@ class SparseCells:
         """Make a run of all keys; it may lie in their buffer."""
         if self._n_buffered:
             keys, self._n_buffered = self._buffer[: self._n_buffered], 0
-            self.add_run(counted(keys))
-        self._buffer = np.empty(0, self._key_type)
+            self.add_run(counted(keys, self.n_bits))
+        self._buffer = self._keys(0)
 
     def _write(self) -> None:
         """Move all runs to one file."""

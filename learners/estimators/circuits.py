@@ -127,17 +127,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     def of_model(
         cls, model: CircuitModel, parameters: Mapping[str, Any], names: Sequence[str], *, is_named: bool = True
     ) -> Self:
-        """A fitted estimator of a model that was learned elsewhere; `sample` gives Arrow tables.
-
-        Parameters
-        ----------
-        parameters : mapping
-            Of the learner.
-        names : sequence of str
-            All columns of the table but the target, in order.
-        is_named : bool
-            Whether the caller had named them.
-        """
+        """A fitted estimator of a model that was learned elsewhere, as of the classifiers; `sample` gives Arrow tables."""
         own = cls._get_param_names()
         given = {RENAMED.get(name, name): value for name, value in parameters.items()}
         estimator = cls(**{name: value for name, value in given.items() if name in own})

@@ -113,15 +113,7 @@ class StructurePosterior(Querying, BaseEstimator):
     def of_model(
         cls, model: OrderModel, parameters: Mapping[str, Any], names: Sequence[str], *, is_named: bool = True
     ) -> Self:
-        """A fitted estimator of a posterior that was learned elsewhere.
-
-        Parameters
-        ----------
-        parameters : mapping
-            Of the learner; those that this estimator does not have are left out.
-        names, is_named
-            As of the classifiers; a posterior knows its columns itself.
-        """
+        """A fitted estimator of a posterior that was learned elsewhere, as of the classifiers; it knows its columns itself."""
         own = cls._get_param_names()
         return cls(**{name: value for name, value in parameters.items() if name in own})._taking(model)
 

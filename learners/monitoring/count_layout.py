@@ -153,14 +153,16 @@ class Watched:
         joined: Codes = np.concatenate([*tables, np.empty(0, np.int64)]).astype(self.codes.code_dtype)
         return np.arange(len(tables)), starts, joined
 
+    @cached_property
+    def _of_network(self) -> dict[int, tuple[int, ...]]:
+        """All parents of each attribute of the network."""
+        network = None if self.member is None else self.member.network
+        return {} if network is None else dict(zip(network.order, network.parents, strict=True))
+
     def _parents(self) -> tuple[tuple[int, ...], ...]:
-        found: dict[int, tuple[int, ...]] = {}
-        if self.member is not None:
-            network = self.member.network
-            found = dict(zip(network.order, network.parents, strict=True))
         parents = []
         for i, size in enumerate(self.sizes):
-            own = found.get(i, ())
+            own = self._of_network.get(i, ())
             while own and size * math.prod(self.sizes[parent] for parent in own) > MAX_CELLS:
                 own = own[:-1]
             parents.append(own)
@@ -189,12 +191,7 @@ class Watched:
 
     def facts(self) -> Mapping[str, object]:
         """What is watched, in words."""
-        names = self.names
-        cut = (
-            {}
-            if self.member is None
-            else dict(zip(self.member.network.order, self.member.network.parents, strict=True))
-        )
+        names, cut = self.names, self._of_network
         return {
             "columns": names,
             "parents": {names[i]: [names[p] for p in parents] for i, parents in enumerate(self.parents)},

@@ -57,11 +57,7 @@ def compare(
 ) -> tuple[list[Finding], dict[str, object]]:
     """All tests of a window against a reference, false discoveries controlled over all of them.
 
-    Returns
-    -------
-    findings : list of Finding
-    notes : dict
-        `repeats_per_row`, `inflation`, `bursts`, `class_mix`: what else was estimated on the way.
+    Beside them `repeats_per_row`, `inflation`, `bursts` and `class_mix`: what else was estimated on the way.
     """
     copies, sure = repeat_share(window, reference)
     repeats = repeats_of(window, reference) if sure.p_value < limits.q else INDEPENDENT

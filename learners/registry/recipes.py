@@ -29,7 +29,7 @@ class Recipe:
     parameters: type[Parameters]  # a frozen dataclass
     passes: Callable[..., Passes[Model]]  # `passes(target, parameters, schema, overrides)` gives the generator
     n_passes: int | None  # passes over the data after the schema, where that is known beforehand
-    keeps_schema: bool = True  # whether the next training may keep its attributes and cut points
+    keeps_schema: bool = True  # whether the next training may keep its attributes and cut points; bins are none
     needs_target: bool = True  # whether there must be a class column
     takes_target: bool = True  # whether there may be one
     cuts_by: tuple[str, ...] = ()  # the parameters that cut points depend on; learners without any share theirs
@@ -65,11 +65,6 @@ LEARNERS: dict[str, Recipe] = {
         cuts_by=("score", "n_bins", "max_states", "max_values"),
     ),
 }
-
-
-def keeps_schema(name: str) -> bool:
-    """Whether a learner's schema can be kept for the next training: those of XGBoost are bins, not cut points."""
-    return recipe(name).keeps_schema
 
 
 def cuts_by(name: str, parameters: Mapping[str, object]) -> dict[str, object]:

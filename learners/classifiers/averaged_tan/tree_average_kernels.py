@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Sums over all spanning trees, without a subtraction and whatever the range of the weights."""
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, UnknownColumn
 from learners.kernels.arrays import Integers, Mask
-from learners.passes.sources.columns.differing_columns import one_shape
 from learners.passes.sources.content import BATCH_ROWS, IN_MEMORY, InMemory, content_sha256, fragment_rows
 from learners.passes.sources.file_sets import (
     Bounds,
@@ -31,7 +30,7 @@ from learners.passes.sources.filesystems import filesystem_of
 from learners.passes.sources.lake.finding import named, refuse_files_of_tables
 from learners.passes.sources.lake.lake_tables import KnownSnapshot, changes_since, snapshot_at
 from learners.passes.sources.lake.snapshots import Snapshot, opened_snapshot
-from learners.passes.sources.opening import opened_files
+from learners.passes.sources.opening import one_shape, opened_files
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.inference.column_summary import kind_of
 from learners.schema.reading import Reading

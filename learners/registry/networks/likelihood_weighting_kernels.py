@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Worlds drawn from a network of states, in the order of its arcs, each weighed by the evidence."""
 
 from __future__ import annotations

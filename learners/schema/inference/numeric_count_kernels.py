@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Counting the values of columns as they come: numbers by class in a hash table, and indices of dictionaries."""
 
 from __future__ import annotations

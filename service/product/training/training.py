@@ -155,7 +155,7 @@ def fit(
         )
     if isinstance(model, CircuitModel):
         model.facts["chosen"] = how
-    if recipes.keeps_schema(request.learner):
+    if recipes.recipe(request.learner).keeps_schema:
         ledger.keep_schema(target, overrides, recipes.cuts_by(request.learner, parameters), model.schema)
     return model, accounts
 

@@ -1,1 +1,0 @@
-"""Columns beside those that a file has: of its folders, and of other files."""
