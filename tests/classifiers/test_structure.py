@@ -35,7 +35,7 @@ def assert_tan_equals_naive(found, with_class, between):
         assert edges == reference
     root = naive.root_of(with_class)
     assert found.order[0] == root
-    parent = naive.directed_from(root, edges, n)
+    parent = naive.directed_from(root, edges)
     assert {a: (p[0] if p else None) for a, p in zip(found.order, found.parents, strict=True)} == parent
 
 
