@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from learners import Source, collect
 from learners.monitoring import kernels
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.raw import BatchRows, ColumnRows, RecordRows, status_counts
 from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import ServedCounts, ServedRows
-from learners.passes.engine import collect
-from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode, encoder_of
 from learners.schema.encoding.records import encode_records
 from tests import laws

@@ -8,13 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, StructurePosterior, SumProductNetwork, XGBoost
+from learners import Source, infer_schema
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
-from learners.passes.inference import infer_schema
 from learners.passes.learner import Part, drive
 from learners.passes.row_weights import Weight, repeated, with_weights
 from learners.passes.rows import Rows
 from learners.passes.sources.row_filter import Selection
-from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.schema.overrides import MOST_WEIGHT

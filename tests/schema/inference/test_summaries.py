@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from learners import Source, infer_schema
 from learners.errors import EmptyData, InvalidParameter, SchemaError, UnknownColumn
-from learners.passes.inference import infer_schema
-from learners.passes.sources.source import Source
 from learners.schema import Schema
 from learners.schema.inference.binned_schema import binned_schema
 from learners.schema.inference.summaries import ColumnSummaries

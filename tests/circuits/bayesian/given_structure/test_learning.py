@@ -9,13 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from learners import Source, drive, load_model
 from learners.circuits.evaluation.evaluate import log_values
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Moments
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
 
 # Three products; the second and the third share a leaf with the first.
 SHARED = """vars 2 2
