@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import httpx
@@ -73,9 +72,3 @@ def test_without_the_library_the_start_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(NotReady, match=r"OpenTelemetry is not installed: pip install 'fewpass\[otel\]'"):
         Spans()
-
-
-def test_nothing_of_it_is_loaded_unless_asked_for() -> None:
-    told = "import sys, service.http.app as a; a.create_app(); print('opentelemetry.sdk' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
