@@ -38,15 +38,6 @@ def arrays_of(estimator):
     return header["parents"], {name: array.tobytes() for name, array in arrays.items()}
 
 
-@pytest.mark.parametrize("make", [NB, TAN, lambda: KDB(k=2, estimator="hdp-map")])
-def test_a_whole_weight_counts_a_row_that_often(make, table):
-    weights = np.random.default_rng(1).integers(0, 4, table.num_rows)
-    repeated = table.take(pa.array(np.repeat(np.arange(table.num_rows), weights)))
-    weighted = make().fit(table, "class", sample_weight=weights.astype(float))
-    assert arrays_of(weighted) == arrays_of(make().fit(repeated, "class"))
-    assert weighted.model_.facts["n_rows"] == weights.sum()
-
-
 def test_a_large_weight_makes_no_large_batch(table):
     weights = np.ones(table.num_rows, int)
     weights[7] = 200_000

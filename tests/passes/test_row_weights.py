@@ -44,7 +44,10 @@ def expanded(table):
     return table.drop(["w"]).take(pa.array(np.repeat(np.arange(N), table["w"].to_numpy())))
 
 
-@pytest.mark.parametrize("estimator", [NB(), TAN(), KDB(), SKDB(), ESKDB(members=3), FewPassClassifier(members=3)])
+@pytest.mark.parametrize(
+    "estimator",
+    [NB(), TAN(), KDB(k=2, estimator="hdp-map"), SKDB(), ESKDB(members=3), FewPassClassifier(members=3)],
+)
 def test_a_classifier_is_that_of_repeated_rows(table, expanded, estimator):
     ours = type(estimator)(**estimator.get_params()).set_params(columns=COLUMNS).fit(table, "class")
     theirs = estimator.fit(expanded, "class")
