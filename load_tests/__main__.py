@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import platform
 import subprocess
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import psutil
 
 from benchmarks.serving import trained_workspace
@@ -157,13 +157,12 @@ def figures(entry: dict[str, Any], times_ms: list[float]) -> dict[str, Any]:
         "requests": entry["num_requests"],
         "failures": entry["num_failures"],
         "requests_per_s": round(entry["num_requests"] / seconds, 1),
-        **{name: round(percentile(times_ms, share), 3) for name, share in QUANTILES.items()},
+        # Nearest ranks: times that were measured.
+        **{
+            name: round(float(np.quantile(times_ms, share, method="inverted_cdf")), 3)
+            for name, share in QUANTILES.items()
+        },
     }
-
-
-def percentile(times: list[float], share: float) -> float:
-    """The least time that is no less than this share of all."""
-    return sorted(times)[max(math.ceil(share * len(times)) - 1, 0)]
 
 
 if __name__ == "__main__":

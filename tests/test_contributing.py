@@ -9,10 +9,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
+from learners import Source, drive, encode
 from learners.registry import recipes
-from learners.schema.encoding.encode import encode
 from tests import laws, strategies
 
 TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()

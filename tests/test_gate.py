@@ -22,12 +22,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from starlette.testclient import TestClient
 
-from learners import FewPassClassifier
+from learners import FewPassClassifier, Source, drive, encode
 from learners.evaluation.metrics import evaluate
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.schema.encoding.encode import encode
 from service.http.app import create_app
 from service.settings import Settings
 from tests.service import forks

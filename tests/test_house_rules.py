@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import re
-import subprocess
-import sys
 from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -201,22 +199,11 @@ def test_variables_say_what_they_hold():
 
 def test_no_test_is_skipped_on_the_quiet():
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.Call):
-                called = ast.unparse(node.func)
-                assert called not in ("pytest.skip", "pytest.mark.skip"), relative(path)
+        assert not re.search(r"pytest\.(mark\.)?skip\b", path.read_text()), relative(path)
 
 
 # Raised without a message, by tests or by those who hang up.
-SILENT = {
-    "BrokenProcessPool",
-    "Cancelled",
-    "KeyboardInterrupt",
-    "OSError",
-    "Refused",
-    "Stop",
-    "StopIteration",
-}
+SILENT = {"BrokenProcessPool", "Cancelled", "KeyboardInterrupt", "OSError", "Refused", "Stop", "StopIteration"}
 SILENT |= {"ZeroDivisionError", "httpx.HTTPError"}
 
 
@@ -240,22 +227,3 @@ def test_every_expected_error_says_what_it_must_say():
             if plain and not is_named and "match" not in {keyword.arg for keyword in call.keywords}:
                 bare.append(f"{relative(path)}:{call.lineno}")
     assert not bare
-
-
-def test_commands_load_nothing_large_that_they_do_not_need():
-    """Each takes a tenth to a whole second to import, which every command would wait for."""
-    large = (
-        "dbos",
-        "psycopg",
-        "matplotlib",
-        "xgboost",
-        "sklearn",
-        "pandas",
-        "distributed",
-        "fastapi",
-        "uvicorn",
-        "httpx",
-    )
-    told = f"import sys, service.cli, service.workspace; print(*(set({large}) & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", told], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""

@@ -12,14 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from learners import Source, drive, encode, explain, load_model
 from learners.classifiers.lookup import compile as compile_module
 from learners.errors import InvalidArray, LearnerError, SchemaError
-from learners.models.explanation import explain
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
-from learners.schema.encoding.encode import encode
 
 N = 240
 TABLE = pa.table(

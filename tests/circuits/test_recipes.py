@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, encode, load_model
 from learners.circuits.model import CircuitModel
 from learners.circuits.recipes import continued
 from learners.circuits.streaming.online import pseudo_counts_of
@@ -14,12 +15,9 @@ from learners.circuits.structures import learnspn
 from learners.errors import InvalidParameter, NoClass, SchemaError
 from learners.models.query import Conditional, Map, Marginal
 from learners.passes.learner import Learner, Part, drive
-from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
 from learners.schema import Chunk
-from learners.schema.encoding.encode import encode
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import OVERRIDES, write
 

@@ -9,12 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
+from learners import Source, encode, infer_schema
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.information import conditional_mutual_information, mutual_information
 from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.passes.inference import infer_schema
-from learners.passes.sources.source import Source
-from learners.schema.encoding.encode import encode
 from tests import laws, strategies
 from tests.conftest import needs_public_sets, public_sets
 from tests.naive import structure as naive
@@ -35,7 +33,7 @@ def assert_tan_equals_naive(found, with_class, between):
         assert edges == reference
     root = naive.root_of(with_class)
     assert found.order[0] == root
-    parent = naive.directed_from(root, edges, n)
+    parent = naive.directed_from(root, edges)
     assert {a: (p[0] if p else None) for a, p in zip(found.order, found.parents, strict=True)} == parent
 
 

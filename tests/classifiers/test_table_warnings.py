@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from learners import Source, drive
 from learners.classifiers.table_warnings import table_warnings
 from learners.monitoring.count_layout import network_of
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
 
 

@@ -6,14 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from learners import Source, collect
 from learners.counts.distinct_rows import DistinctRows
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.counts.families.multi_view_counts import Viewed
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import InvalidCounts
 from learners.passes.combined import Together
-from learners.passes.engine import collect
-from learners.passes.sources.source import Source
 from learners.schema.encoding.views import Views
 from tests import laws, strategies
 

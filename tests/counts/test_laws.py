@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import learners
+from learners import Source, collect
 from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.mixtures.em_statistics import ExpectedMoments
 from learners.circuits.mixtures.row_sample import DrawnNumbers
@@ -31,8 +32,6 @@ from learners.counts.samples.holdout import HoldOut
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.combined import Together
-from learners.passes.engine import collect
-from learners.passes.sources.source import Source
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.views import Views
 from tests import laws, strategies

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from learners import Source, collect
 from learners.counts.moments import Moments, Unit
 from learners.errors import EmptyStatistic, SchemaError, StatisticMismatch, UnknownColumn
-from learners.passes.engine import collect
-from learners.passes.sources.source import Source
 from learners.schema import Attribute
 from tests import laws
 

@@ -6,13 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import KDB
+from learners import KDB, Source, encode, explain, record_classifier
 from learners.distributions.checks import distributions
 from learners.errors import InvalidPrediction
-from learners.models.explanation import explain
-from learners.passes.sources.source import Source
-from learners.schema.encoding.encode import encode
-from learners.schema.encoding.records import record_classifier
 from service.product.inference.scoring import probabilities_of, score
 from service.serving.predictor import Served
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from learners import Source, collect, encode
 from learners.ensembles.cuts import ensemble_schema, members_in, parent_grouping, value_grouping
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.engine import collect
-from learners.passes.sources.source import Source
-from learners.schema.encoding.encode import encode
 from learners.schema.encoding.views import Views
 
 

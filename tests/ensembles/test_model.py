@@ -12,20 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from learners import Source, encode, explain, load_model
 from learners.classifiers.lookup.lookup import REMADE
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.ensembles.budget import Budget, chosen
 from learners.ensembles.cuts import LARGE, members_in
 from learners.ensembles.fit import FEWEST_MEMBERS, MORE_PARENTS, solved_trees
 from learners.errors import InvalidParameter
-from learners.models.explanation import explain
 from learners.passes.learner import Part, drive
-from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
 from learners.schema import Kept
-from learners.schema.encoding.encode import encode
 from tests import strategies
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from scipy.special import logsumexp
 
+from learners import Source, collect, drive, encode, load_model
 from learners.classifiers.baselines.boosted import CodeTable, loaded_booster
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
@@ -19,14 +20,8 @@ from learners.ensembles.fit import solved_trees
 from learners.ensembles.lookup.levels import Levels
 from learners.ensembles.members import distinct_families, draw_members
 from learners.ensembles.recipes import largest_k
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.engine import collect
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
 from learners.schema import Chunk
-from learners.schema.encoding.encode import encode
 from learners.schema.encoding.views import Views
 from tests.naive import ensembles as naive
 from tests.naive.counts import family_counts

@@ -9,12 +9,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, collect, drive
 from learners.ensembles.cuts import ensemble_schema
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.engine import collect
-from learners.passes.learner import drive
 from learners.passes.sources.row_filter import Selection, window
-from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.schema import Kept

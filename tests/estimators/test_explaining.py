@@ -4,9 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork, explain
+from learners import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork, encode, explain
 from learners.errors import NoClass
-from learners.schema.encoding.encode import encode
 
 EVERY = {
     "auto": FewPassClassifier,
@@ -32,9 +31,12 @@ def table():
     return pa.table(columns | {"told": np.array(["l", "m"])[told], "class": np.array(["no", "yes"])[y]})
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_importances_of_every_learner(name, table):
-    model = EVERY[name]().fit(table, "class")
+@pytest.fixture(scope="module", params=EVERY)
+def model(request, table):
+    return EVERY[request.param]().fit(table, "class")
+
+
+def test_importances_of_every_learner(model):
     assert model.feature_names_in_.tolist() == ["some", "noise", "same", "told"]
     some, noise, same, told = model.feature_importances_
     assert some + noise + same + told == pytest.approx(1)
@@ -54,9 +56,7 @@ def test_importances_of_averaged_trees_and_circuits_are_mutual_information(table
         assert _information(model)[place] == pytest.approx(expected, rel=tolerance)
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_contributions_are_told_in_the_order_of_the_columns(name, table):
-    model = EVERY[name]().fit(table, "class")
+def test_contributions_are_told_in_the_order_of_the_columns(model, table):
     rows = table.slice(0, 20)
     told = model.explain(rows)
     plain = explain(model.model_, encode(rows.combine_chunks().to_batches()[0], model.model_.schema, with_class=False))

@@ -14,7 +14,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from learners import KDB, NB, SKDB, TAN
 from learners.errors import ColumnWarning, InvalidParameter, LearnerError, SchemaError
-from learners.passes.column_summaries import ColumnSummaries
+from learners.schema.inference.summaries import ColumnSummaries
+from tests.naive.information import freedom, mutual_information
 
 
 @parametrize_with_checks([NB(m=1.0), TAN(m=1.0), KDB(k=2, m=1.0), SKDB(k=2, m=1.0), NB(estimator="hdp-map")])
@@ -35,15 +36,6 @@ def table() -> pa.Table:
 def arrays_of(estimator):
     header, arrays = estimator.model_.to_arrays()
     return header["parents"], {name: array.tobytes() for name, array in arrays.items()}
-
-
-@pytest.mark.parametrize("make", [NB, TAN, lambda: KDB(k=2, estimator="hdp-map")])
-def test_a_whole_weight_counts_a_row_that_often(make, table):
-    weights = np.random.default_rng(1).integers(0, 4, table.num_rows)
-    repeated = table.take(pa.array(np.repeat(np.arange(table.num_rows), weights)))
-    weighted = make().fit(table, "class", sample_weight=weights.astype(float))
-    assert arrays_of(weighted) == arrays_of(make().fit(repeated, "class"))
-    assert weighted.model_.facts["n_rows"] == weights.sum()
 
 
 def test_a_large_weight_makes_no_large_batch(table):
@@ -109,30 +101,11 @@ def test_log_probabilities_are_logarithms(table):
     assert np.array_equal(model.predict_log_proba(table), np.log(model.predict_proba(table)))
 
 
-@pytest.mark.parametrize("make", [NB, TAN, lambda: SKDB(k=2)])
-def test_importances_are_shares_of_what_columns_tell(make, table):
-    """`a0` does not depend on the class; a constant column is not used at all."""
-    model = make().fit(table.append_column("same", pa.array(["s"] * 300)), "class")
-    importances = dict(zip(model.feature_names_in_, model.feature_importances_, strict=True))
-    assert sum(importances.values()) == pytest.approx(1)
-    assert importances["same"] == 0 and importances["a0"] < 0.1 < importances["a1"] + importances["a2"]
-
-
 def test_importances_of_naive_bayes_are_corrected_mutual_information(table):
-    """Against the definition, by loops."""
     model = NB(columns={"size": "drop"}).fit(table, "class")
-    rows = table.to_pylist()
-    told = []
-    for name in model.feature_names_in_[:4]:
-        pairs = [(row[name], row["class"]) for row in rows]
-        values, classes = {x for x, _ in pairs}, {y for _, y in pairs}
-        information = 0.0
-        for x in values:
-            for y in classes:
-                n = pairs.count((x, y))
-                n_x, n_y = sum(a == x for a, _ in pairs), sum(b == y for _, b in pairs)
-                information += n / 300 * np.log(n * 300 / (n_x * n_y)) if n else 0.0
-        told.append(max(0.0, information - (len(values) - 1) * (len(classes) - 1) / 600))
+    y, nothing = table["class"].to_numpy(), np.zeros(300)
+    columns = [table[name].to_numpy() for name in model.feature_names_in_[:4]]
+    told = [max(0.0, mutual_information(x, y) - freedom(x, y, nothing) / 600) for x in columns]
     assert np.allclose(model.feature_importances_[:4], np.array(told) / sum(told))
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, drive, encode
 from learners.errors import InvalidParameter, SourceError, UnknownColumn
 from learners.evaluation import cross_validate, trial
 from learners.evaluation.datasets import find_data_sets, load
@@ -19,10 +20,7 @@ from learners.evaluation.log import OutcomeLog
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawColumns
 from learners.evaluation.specs import LearnerSpec, code_digest
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.schema.encoding.encode import encode
 
 LEARNERS = ["nb:m=1", "kdb:k=2,m=1"]
 

@@ -20,12 +20,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from learners import Source, load_model
 from learners.errors import LearnerError
 from learners.models.model import Model
 from learners.passes.learner import Part, drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
 from learners.schema import Kept
 from service import product
 from service.requests.requests import ForgetRequest, TrainRequest

@@ -20,14 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, drive, encode, load_model, record_classifier
 from learners.kernels.cache import is_trusted, refusal
 from learners.kernels.jit import inner_kernel, kernel, noticing_compilation
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
-from learners.schema.encoding.encode import encode
-from learners.schema.encoding.records import record_classifier
 
 ROOT = Path(__file__).parents[2]
 KERNELS = (

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from learners import Source, drive, encode
 from learners.models.explanation import explain, log_answers, shapley_terms
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Chunk
-from learners.schema.encoding.encode import encode
 
 
 def rows(n_columns: int, n_rows: int = 300) -> pa.Table:

@@ -7,8 +7,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
+from learners import Source, drive
 from learners.registry import recipes
 
 

@@ -6,14 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from learners import Source, collect, drive
 from learners.errors import EmptyData
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift import drift_report
 from learners.monitoring.reference import served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
-from learners.passes.engine import collect
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
 from tests.monitoring import problems
 

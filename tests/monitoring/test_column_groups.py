@@ -7,13 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, collect
 from learners.errors import SchemaError
 from learners.monitoring import count_layout, served_counts
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes import engine
-from learners.passes.engine import collect
-from learners.passes.sources.source import Source
 from tests.monitoring import problems
 
 

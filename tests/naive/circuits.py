@@ -6,9 +6,12 @@ import itertools
 import math
 
 import numpy as np
+from scipy.stats import chi2_contingency
+from scipy.stats.contingency import crosstab
 
-from learners.circuits.kernels import GAUSSIAN, POISSON, PRODUCT, SUM
-from tests.naive.map import all_values, children_of, leaf_value, value
+from learners.circuits.kernels import GAUSSIAN, POISSON
+from tests.naive import information
+from tests.naive.map import all_values, node_values, value
 
 
 def worlds(circuit):
@@ -25,58 +28,15 @@ def joint(circuit):
 
 def mutual_information(x, y):
     """Of two lists of codes, None where missing."""
-    pairs = [(a, b) for a, b in zip(x, y, strict=True) if a is not None and b is not None]
-    n = len(pairs)
-    total = 0.0
-    for a, b in set(pairs):
-        n_ab = pairs.count((a, b))
-        n_a, n_b = sum(c == a for c, _ in pairs), sum(d == b for _, d in pairs)
-        total += n_ab / n * math.log(n_ab * n / (n_a * n_b))
-    return total
-
-
-def spanning_trees_best(weights):
-    """The total weight of the best spanning tree, by trying all sets of edges."""
-    n = len(weights)
-    edges = list(itertools.combinations(range(n), 2))
-    best = -math.inf
-    for chosen in itertools.combinations(edges, n - 1):
-        group = list(range(n))
-        for i, j in chosen:
-            old, new = group[i], group[j]
-            group = [new if g == old else g for g in group]
-        if len(set(group)) <= 1:
-            best = max(best, sum(weights[i][j] for i, j in chosen))
-    return best
+    pairs = [pair for pair in zip(x, y, strict=True) if None not in pair]
+    return information.mutual_information(*np.array(pairs).T) if pairs else 0.0
 
 
 def g_test(x, y):
     """p-value of scipy's G-test of two lists of codes, NaN where missing; 1 if one is constant."""
-    from scipy.stats import chi2_contingency
-
     known = ~(np.isnan(x) | np.isnan(y))
-    _, a = np.unique(x[known], return_inverse=True)
-    _, b = np.unique(y[known], return_inverse=True)
-    table = np.zeros((a.max(initial=0) + 1, b.max(initial=0) + 1))
-    np.add.at(table, (a, b), 1)
-    if min(table.shape) < 2:
-        return 1.0
-    return chi2_contingency(table, correction=False, lambda_="log-likelihood").pvalue
-
-
-def value_with(circuit, assignment, leaf):
-    """S at a partial assignment, where leaf(node) replaces a leaf's value unless it returns None."""
-    values = []
-    for node in range(circuit.n_nodes):
-        if circuit.kind[node] == SUM:
-            values.append(sum(weight * values[child] for child, weight in children_of(circuit, node)))
-        elif circuit.kind[node] == PRODUCT:
-            values.append(math.prod(values[child] for child, _ in children_of(circuit, node)))
-        else:
-            replaced = leaf(node)
-            own = leaf_value(circuit, node, assignment.get(int(circuit.variable[node])))
-            values.append(own if replaced is None else replaced)
-    return values[-1]
+    table = crosstab(x[known], y[known]).count
+    return 1.0 if min(table.shape) < 2 else chi2_contingency(table, correction=False, lambda_="log-likelihood").pvalue
 
 
 def leaf_moments(circuit, node):
@@ -91,12 +51,9 @@ def leaf_moments(circuit, node):
 
 def moments(circuit, assignment, v):
     """Mean and variance of a numeric variable given a partial assignment: S is linear in its leaves."""
+    leaves = {int(leaf): leaf_moments(circuit, leaf) for leaf in np.flatnonzero(circuit.variable == v)}
     first, second = (
-        value_with(
-            circuit,
-            assignment,
-            lambda node, m=m: leaf_moments(circuit, node)[m] if circuit.variable[node] == v else None,
-        )
+        node_values(circuit, assignment, {leaf: own[m] for leaf, own in leaves.items()})[-1]
         / value(circuit, assignment)
         for m in (0, 1)
     )

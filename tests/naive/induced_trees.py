@@ -1,32 +1,14 @@
-"""Circuits from the definitions: recursion over nodes, all assignments, all induced trees."""
+"""Circuits from the definitions: derivatives, marginals and all induced trees; rows are dicts without what is missing."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from functools import cache
 
 import numpy as np
 
 from learners.circuits.kernels import PRODUCT, SUM
-from tests.naive.map import children_of, leaf_value
-
-
-def node_values(circuit, row, changed=None):
-    """Value of every node; row has None where a value is missing; changed: {node: value} in place of its own."""
-    changed = changed or {}
-    values = []
-    for node in range(circuit.n_nodes):
-        if node in changed:
-            value = changed[node]
-        elif circuit.kind[node] == SUM:
-            value = math.fsum(weight * values[child] for child, weight in children_of(circuit, node))
-        elif circuit.kind[node] == PRODUCT:
-            value = math.prod(values[child] for child, _ in children_of(circuit, node))
-        else:
-            value = leaf_value(circuit, node, row[circuit.variable[node]])
-        values.append(value)
-    return values
+from tests.naive.map import leaf_value, node_values
 
 
 def derivative(circuit, row, node):
@@ -34,17 +16,9 @@ def derivative(circuit, row, node):
     return node_values(circuit, row, {node: 1.0})[-1] - node_values(circuit, row, {node: 0.0})[-1]
 
 
-def joint(circuit):
-    """Every complete assignment with its value."""
-    domains = [range(n) for n in circuit.n_values]
-    return {row: node_values(circuit, row)[-1] for row in itertools.product(*domains)}
-
-
-def marginal(circuit, row, values):
-    """Sum of the values of all complete assignments that agree with a row."""
-    return math.fsum(
-        value for other, value in values.items() if all(a is None or a == b for a, b in zip(row, other, strict=True))
-    )
+def marginal(row, values):
+    """Sum of the values {codes: value} of all complete assignments that agree with a row."""
+    return math.fsum(value for codes, value in values.items() if row.items() <= dict(enumerate(codes)).items())
 
 
 def induced_trees(circuit, row):
@@ -53,7 +27,7 @@ def induced_trees(circuit, row):
     @cache
     def below(node):
         if circuit.kind[node] not in (SUM, PRODUCT):
-            return [(leaf_value(circuit, node, row[circuit.variable[node]]), frozenset(), frozenset([node]))]
+            return [(leaf_value(circuit, node, row.get(int(circuit.variable[node]))), frozenset(), frozenset([node]))]
         edges = range(circuit.child_starts[node], circuit.child_starts[node + 1])
         if circuit.kind[node] == SUM:
             return [

@@ -1,4 +1,4 @@
-"""MAP from the definitions: recursion over nodes, enumeration of assignments and of parse trees."""
+"""MAP from the definitions: recursion over nodes, enumeration of assignments."""
 
 from __future__ import annotations
 
@@ -67,17 +67,25 @@ def leaf_value(circuit, node, x):
     return parameters[0] * math.exp(-parameters[0] * x) if x >= 0 else 0.0
 
 
-def value(circuit, assignment):
-    """S at a partial assignment (a dict); variables it does not name are summed out."""
+def node_values(circuit, assignment, changed=None):
+    """Value of every node at a partial assignment (a dict), without which variables are summed out; changed: {node: value} in place of its own."""
     values = []
-    for node in range(len(circuit.kind)):
-        if circuit.kind[node] == SUM:
-            values.append(sum(weight * values[child] for child, weight in children_of(circuit, node)))
-        elif circuit.kind[node] == PRODUCT:
-            values.append(math.prod(values[child] for child, _ in children_of(circuit, node)))
+    for node, kind in enumerate(circuit.kind.tolist()):
+        if changed and node in changed:
+            value = changed[node]
+        elif kind == SUM:
+            value = math.fsum(weight * values[child] for child, weight in children_of(circuit, node))
+        elif kind == PRODUCT:
+            value = math.prod(values[child] for child, _ in children_of(circuit, node))
         else:
-            values.append(leaf_value(circuit, node, assignment.get(int(circuit.variable[node]))))
-    return values[-1]
+            value = leaf_value(circuit, node, assignment.get(int(circuit.variable[node])))
+        values.append(value)
+    return values
+
+
+def value(circuit, assignment):
+    """S at a partial assignment."""
+    return node_values(circuit, assignment)[-1]
 
 
 def all_values(circuit, query, evidence):
@@ -87,18 +95,3 @@ def all_values(circuit, query, evidence):
         codes: value(circuit, dict(evidence) | dict(zip(query, codes, strict=True)))
         for codes in itertools.product(*domains)
     }
-
-
-def parse_trees(circuit, node=None):
-    """All parse trees below a node: (value, codes of the variables), for circuits of indicators."""
-    node = len(circuit.kind) - 1 if node is None else node
-    if circuit.kind[node] == INDICATOR:
-        code = int(circuit.leaf_parameters[circuit.leaf_starts[node]])
-        return [(1.0, {int(circuit.variable[node]): code})]
-    below = [(weight, parse_trees(circuit, child)) for child, weight in children_of(circuit, node)]
-    if circuit.kind[node] == SUM:
-        return [(weight * tree, codes) for weight, trees in below for tree, codes in trees]
-    trees = [(1.0, {})]
-    for _, more in below:
-        trees = [(a * b, x | y) for a, x in trees for b, y in more]
-    return trees

@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 
 import numpy as np
-
-
-def families(x, parents):
-    """For each attribute a Counter of (codes of the parents, code)."""
-    return [
-        Counter((tuple(int(x[p, row]) for p in own), int(x[i, row])) for row in range(x.shape[1]))
-        for i, own in enumerate(parents)
-    ]
 
 
 def statuses(records, attributes):
@@ -45,18 +36,6 @@ def g_statistic(window, reference):
             if count:
                 g += 2 * count * math.log(count * both / (n * (own + other)))
     return g
-
-
-def q_values(p_values):
-    """For each test the least rate at which Benjamini and Hochberg reject it."""
-    n = len(p_values)
-    ranked = sorted(range(n), key=lambda i: p_values[i])
-    return np.array(
-        [
-            min(1.0, min(p_values[j] * n / (k + 1) for k, j in enumerate(ranked) if k >= ranked.index(i)))
-            for i in range(n)
-        ]
-    )
 
 
 def g_of_tables(window, reference, inflation=1.0):

@@ -7,6 +7,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import multigammaln
 
 
 def is_acyclic(parents):
@@ -106,13 +107,6 @@ def effect_matrix(parents, r):
     return np.linalg.inv(np.eye(d) - b)
 
 
-def log_gamma_multivariate(dimension, x):
-    """Log of the multivariate gamma function."""
-    return dimension * (dimension - 1) / 4 * math.log(math.pi) + sum(
-        math.lgamma(x + (1 - j) / 2) for j in range(1, dimension + 1)
-    )
-
-
 def bge_of_set(x, members, alpha_mu, alpha_w, t):
     """Log marginal likelihood of some columns of x (n, d) under the complete graph; Kuipers, Moffa, Heckerman (2014), (4)."""
     n, d = x.shape
@@ -126,8 +120,8 @@ def bge_of_set(x, members, alpha_mu, alpha_w, t):
     return (
         -size * n / 2 * math.log(math.pi)
         + size / 2 * math.log(alpha_mu / (n + alpha_mu))
-        + log_gamma_multivariate(size, (n + alpha_w - d + size) / 2)
-        - log_gamma_multivariate(size, (alpha_w - d + size) / 2)
+        + multigammaln((n + alpha_w - d + size) / 2, size)
+        - multigammaln((alpha_w - d + size) / 2, size)
         + (alpha_w - d + size) / 2 * size * math.log(t)
         - (n + alpha_w - d + size) / 2 * np.linalg.slogdet(r)[1]
     )

@@ -1,5 +1,9 @@
 """Structures of network classifiers, from (conditional) mutual information given as lists."""
 
+import itertools
+
+import networkx as nx
+
 # The documented rule for ties: information that differs by less than this is equal, and the earlier column wins.
 SAME_NATS = 1e-12
 
@@ -33,17 +37,15 @@ def k_dependence(with_class, between, k):
 
 
 def maximum_spanning_tree(between):
-    """Kruskal's algorithm: the set of undirected edges (i, j), i < j."""
-    n = len(between)
-    group = list(range(n))
-    edges = set()
-    candidates = [(i, j) for i in range(n) for j in range(i + 1, n)]
-    for edge in sorted(candidates, key=lambda edge: -between[edge[0]][edge[1]]):
-        kept, absorbed = group[edge[0]], group[edge[1]]
-        if kept != absorbed:
-            edges.add(edge)
-            group = [kept if g == absorbed else g for g in group]
-    return edges
+    """The set of undirected edges (i, j), i < j."""
+    return {(min(edge), max(edge)) for edge in nx.maximum_spanning_edges(_graph(between), data=False)}
+
+
+def _graph(between):
+    pairs = itertools.combinations(range(len(between)), 2)
+    graph = nx.empty_graph(len(between))
+    graph.add_weighted_edges_from((i, j, between[i][j]) for i, j in pairs)
+    return graph
 
 
 def weight(between, edges):
@@ -53,36 +55,19 @@ def weight(between, edges):
 
 def is_unique_tree(between, edges):
     """Whether every edge outside the tree is lighter than all edges on the path that it would close."""
-    n = len(between)
-    neighbours = {i: [] for i in range(n)}
-    for i, j in edges:
-        neighbours[i].append(j)
-        neighbours[j].append(i)
-    for source in range(n):
-        lightest, pending = {source: float("inf")}, [source]
-        while pending:
-            i = pending.pop()
-            for j in neighbours[i]:
-                if j not in lightest:
-                    lightest[j] = min(lightest[i], between[i][j])
-                    pending.append(j)
-        for target in range(n):
-            edge = (min(source, target), max(source, target))
-            if target != source and edge not in edges and not _is_more(lightest[target], between[source][target]):
-                return False
+    tree = nx.Graph(list(edges))
+    for i, j in set(itertools.combinations(range(len(between)), 2)) - edges:
+        path = itertools.pairwise(nx.shortest_path(tree, i, j))
+        if not _is_more(min(between[a][b] for a, b in path), between[i][j]):
+            return False
     return True
 
 
-def directed_from(root, edges, n):
+def directed_from(root, edges):
     """The parent of every node when the edges point away from the root; None for the root."""
-    parent, pending = {root: None}, [root]
-    while pending:
-        i = pending.pop()
-        for j in range(n):
-            if (min(i, j), max(i, j)) in edges and j not in parent:
-                parent[j] = i
-                pending.append(j)
-    return parent
+    tree = nx.Graph(list(edges))
+    tree.add_node(root)
+    return {root: None} | dict(nx.bfs_predecessors(tree, root))
 
 
 def root_of(with_class):

@@ -5,25 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 
+import networkx as nx
 import numpy as np
 
 
 def all_trees(n):
     """The edges i < j of each of the n^(n - 2) trees over n nodes, by their Prüfer sequences."""
     if n <= 2:
-        return [tuple((i, j) for i in range(n) for j in range(i + 1, n))]
-    found = []
-    for sequence in itertools.product(range(n), repeat=n - 2):
-        degree = [1 + sequence.count(node) for node in range(n)]
-        edges = []
-        for node in sequence:
-            leaf = degree.index(1)
-            edges.append((min(leaf, node), max(leaf, node)))
-            degree[leaf] -= 1
-            degree[node] -= 1
-        last = [node for node in range(n) if degree[node] == 1]
-        found.append((*edges, (last[0], last[1])))
-    return found
+        return [tuple(itertools.combinations(range(n), 2))]
+    trees = map(nx.from_prufer_sequence, itertools.product(range(n), repeat=n - 2))
+    return [tuple((min(edge), max(edge)) for edge in tree.edges) for tree in trees]
 
 
 def log_likelihood(x, y, sizes, n_classes, edges, ess):
@@ -49,14 +40,8 @@ def log_likelihood(x, y, sizes, n_classes, edges, ess):
 
 def directed(n, edges):
     """(node, parent) of a tree directed away from node 0."""
-    found, seen = [(0, None)] if n else [], {0}
-    while len(seen) < n:
-        for a, b in edges:
-            for parent, node in ((a, b), (b, a)):
-                if parent in seen and node not in seen:
-                    found.append((node, parent))
-                    seen.add(node)
-    return found
+    below = nx.bfs_edges(nx.Graph(list(edges)), 0) if edges else ()
+    return [(0, None)][:n] + [(node, parent) for parent, node in below]
 
 
 def class_posterior(x, y, sizes, n_classes, ess, row):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from learners import Source, drive
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths
 from learners.orders.lattice.coverage import binomial_share, coverage_of
 from learners.orders.lattice.forward_backward import order_sums
@@ -16,8 +17,6 @@ from learners.orders.lattice.growth import OrderTarget, _promising, beginnings, 
 from learners.orders.lattice.lattice import complete_lattice, lattice_of
 from learners.orders.queries.edges import edge_probabilities
 from learners.orders.scores.priors import StructurePrior
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
 from tests.naive import orders as naive
 from tests.orders.problems import bge_of, family_scores, gaussian_table

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fewpass import StructurePosterior
+from learners import Source, encode, load_model
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.errors import EmptyData, InvalidArray, InvalidParameter, NoClass, SchemaError, UnknownColumn
 from learners.models.query import Edges, Effects, Graph, Graphs, Moments, Paths, Score
@@ -23,14 +24,11 @@ from learners.orders.queries.queries import NotGaussian
 from learners.orders.scores.edge_constraints import ImpossibleEdges
 from learners.passes.learner import Part, drive
 from learners.passes.memory import limit_memory, memory_limit
-from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.registry.discrete_networks import network_text
-from learners.registry.model_kinds import load_model
 from learners.registry.networks.of_models import best_graph_network
 from learners.schema import Chunk, Kept
-from learners.schema.encoding.encode import encode
 from tests.naive import orders as naive
 from tests.orders.problems import gaussian_table, log_fair, naive_bdeu, naive_bge
 

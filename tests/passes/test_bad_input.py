@@ -7,12 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, drive, encode, load_model
 from learners.errors import EmptyData, InvalidParameter, LearnerError, SchemaError, SourceError, UnknownColumn
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
-from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import encode_records, record_classifier
 
 N = 600

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.engine import collect
-from learners.passes.sources.source import Source
+from learners import Source, collect
+from learners.schema.inference.summaries import ColumnSummaries
 from tests.passes.hostile import MB, classes, long_texts, written
 
 

@@ -9,17 +9,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, collect, drive, encode
 from learners.circuits.streaming import shards
 from learners.errors import Cancelled, ClusterError, SourceError
 from learners.passes import cluster as clusters
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.engine import collect
-from learners.passes.learner import drive
 from learners.passes.sources.row_filter import window
-from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Kept
-from learners.schema.encoding.encode import encode
+from learners.schema.inference.summaries import ColumnSummaries
 from tests.ensembles.test_wide import LEARNERS as ENSEMBLES
 from tests.ensembles.test_wide import fresh
 from tests.ensembles.test_wide import schema_of as wide_schema

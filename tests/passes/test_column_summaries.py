@@ -11,10 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from learners import Source, infer_schema
 from learners.errors import EmptyData, InvalidParameter, SchemaError, UnknownColumn
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.inference import binned_schema, infer_schema
-from learners.passes.sources.source import Source
 from learners.schema import Schema
 from tests import strategies
 

@@ -7,15 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, collect, encode, infer_schema
 from learners.classifiers.structure import naive_structure
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import InvalidBuffers, LearnerError, SourceError
-from learners.passes.engine import collect
-from learners.passes.inference import infer_schema
 from learners.passes.sources.parquet import ParquetContent
-from learners.passes.sources.source import Source
-from learners.schema.encoding.encode import encode
 from tests import strategies
 
 TABLE = pa.table({name: ["u", "v", "w", "u"] * 5 for name in ("word", "other", "class")})

@@ -9,16 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, encode, infer_schema
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import Cancelled, EmptyData, SchemaError, UnknownColumn
 from learners.passes import engine
 from learners.passes.engine import Progress, collect
-from learners.passes.inference import infer_schema
 from learners.passes.learner import Part, drive
-from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
-from learners.schema.encoding.encode import encode
 from tests.processes import wait_for
 
 LEARNERS = [

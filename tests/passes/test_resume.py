@@ -14,14 +14,11 @@ import time
 
 import pytest
 
+from learners import Source, collect, drive
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import Cancelled
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.engine import collect
-from learners.passes.learner import drive
 from learners.passes.reuse import Recall
 from learners.passes.sources.row_filter import Selection
-from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore, Supply
 from learners.registry import recipes
 from storage.files.checkpoints import CheckpointFile

@@ -8,13 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, StructurePosterior, SumProductNetwork, XGBoost
+from learners import Source, infer_schema
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
-from learners.passes.inference import infer_schema
 from learners.passes.learner import Part, drive
 from learners.passes.row_weights import Weight, repeated, with_weights
 from learners.passes.rows import Rows
 from learners.passes.sources.row_filter import Selection
-from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.schema.overrides import MOST_WEIGHT
@@ -45,7 +44,10 @@ def expanded(table):
     return table.drop(["w"]).take(pa.array(np.repeat(np.arange(N), table["w"].to_numpy())))
 
 
-@pytest.mark.parametrize("estimator", [NB(), TAN(), KDB(), SKDB(), ESKDB(members=3), FewPassClassifier(members=3)])
+@pytest.mark.parametrize(
+    "estimator",
+    [NB(), TAN(), KDB(k=2, estimator="hdp-map"), SKDB(), ESKDB(members=3), FewPassClassifier(members=3)],
+)
 def test_a_classifier_is_that_of_repeated_rows(table, expanded, estimator):
     ours = type(estimator)(**estimator.get_params()).set_params(columns=COLUMNS).fit(table, "class")
     theirs = estimator.fit(expanded, "class")

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork, load
+from learners import Source, drive, encode, load_model
 from learners.circuits.columns import labels_of
 from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.ensembles.model import EnsembleModel
@@ -19,14 +20,10 @@ from learners.models.query import Conditional, Impute, Map, Marginal, Moments, S
 from learners.orders.formats.bif import parse_bif
 from learners.orders.formats.network_files import chosen_format, read_network, write_network
 from learners.orders.formats.network_tables import InvalidNetwork, Network, NetworkFileError
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.discrete_networks import NoNetwork, network_model, network_of, network_text
-from learners.registry.model_kinds import load_model
 from learners.registry.networks.network_answers import answer_all
 from learners.registry.networks.of_models import TablesTooLarge, best_graph_network
-from learners.schema.encoding.encode import encode
 from tests.orders.conftest import NETWORKS, needs_networks
 from tests.orders.problems import gaussian_table
 from tests.strategies import up_to

@@ -6,14 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from learners import Source, drive, encode
 from learners.errors import SchemaError
 from learners.models.query import Conditional, Marginal, Sample
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Attribute, Schema
 from learners.schema.clocks import seconds_of, words_of_clock
-from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import encode_records, number_reader
 
 

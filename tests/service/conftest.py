@@ -54,6 +54,12 @@ class Site:
     test: Path
     table: pa.Table
 
+    def learn(self, model: str, learner: str, target: str | None = "class", **parameters: object) -> ModelVersion:
+        """A model of the rows of training, learned beside the server."""
+        with Workspace(Settings(workspace=self.workspace)) as workspace:
+            asked = {"uris": [str(self.train)], "target": target, "learner": learner, "parameters": parameters}
+            return product.train(workspace, TrainRequest(**asked, model=model))
+
 
 @pytest.fixture(scope="session")
 def weather_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
@@ -81,11 +87,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pa
     )
     with Workspace(settings) as workspace:
         # m = 1, because a hold-out may choose m = 0, which lets probabilities be zero.
-        parameters = {"m": 1.0}
-        product.train(
-            workspace,
-            TrainRequest(uris=[str(train)], target="class", learner="nb", parameters=parameters, model="weather"),
-        )
+        asked = {"uris": [str(train)], "target": "class", "learner": "nb", "parameters": {"m": 1.0}}
+        product.train(workspace, TrainRequest(**asked, model="weather"))
     with local_server(settings) as server, client_of(server) as client:
         yield Site(server, client, settings.workspace, train, test, pq.read_table(test))
 
@@ -93,9 +96,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pa
 @pytest.fixture(scope="session")
 def circuit(site: Site) -> ModelVersion:
     """A circuit in the site's workspace, without a class."""
-    with Workspace(Settings(workspace=site.workspace)) as workspace:
-        asked = {"uris": [str(site.train)], "learner": "spn", "model": "sky", "parameters": {"passes": 3, "states": 3}}
-        return product.train(workspace, TrainRequest(**asked))
+    return site.learn("sky", "spn", None, passes=3, states=3)
 
 
 class Workers:

@@ -56,7 +56,7 @@ def test_counts_are_sums_of_posteriors_over_all_induced_trees(seed):
         expected += edge
         for leaf in np.flatnonzero(circuit.kind == CATEGORICAL):
             first, end = circuit.leaf_starts[leaf : leaf + 2]
-            code = row[circuit.variable[leaf]]
+            code = row.get(int(circuit.variable[leaf]))
             share = np.exp(circuit.leaf_parameters[first:end]) if code is None else np.eye(end - first)[int(code)]
             parameters[first:end] += node[leaf] * share
     counts = counted(circuit, x)

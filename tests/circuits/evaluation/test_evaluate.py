@@ -17,6 +17,7 @@ from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICA
 from tests.circuits.map_circuits import random_circuit
 from tests.conftest import PUBLIC_SETS
 from tests.naive import induced_trees as naive
+from tests.naive.circuits import joint
 from tests.naive.node_logs import node_log_derivatives, node_log_values
 
 
@@ -32,7 +33,7 @@ def random_rows(rng, circuit, n_rows, missing=0.3):
 
 
 def as_row(column):
-    return [None if np.isnan(value) else value for value in column]
+    return {v: value for v, value in enumerate(column.tolist()) if not math.isnan(value)}
 
 
 def mixed_circuit(rng):
@@ -75,8 +76,8 @@ def test_values_are_sums_over_all_complete_assignments(seed):
     rng = np.random.default_rng(seed)
     circuit = random_circuit(rng, int(rng.integers(1, 6)), most_values=6)
     x = random_rows(rng, circuit, 37)
-    values = naive.joint(circuit)
-    expected = np.array([naive.marginal(circuit, as_row(column), values) for column in x.T])
+    values = joint(circuit)
+    expected = np.array([naive.marginal(as_row(column), values) for column in x.T])
     assert np.exp(log_values(circuit, x)) == pytest.approx(expected, rel=1e-12, abs=0)
     assert math.fsum(values.values()) == pytest.approx(1)
 
@@ -85,7 +86,7 @@ def test_values_are_sums_over_all_complete_assignments(seed):
 def test_induced_trees_are_counted(seed):
     rng = np.random.default_rng(seed)
     circuit = random_circuit(rng, int(rng.integers(1, 5)))
-    trees = naive.induced_trees(circuit, [None] * circuit.n_variables)
+    trees = naive.induced_trees(circuit, {})
     assert math.exp(log_induced_trees(circuit)) == pytest.approx(sum(value > 0 for value, _, _ in trees))
 
 

@@ -26,6 +26,7 @@ from learners.circuits.map.exact import exact, root_bound
 from learners.circuits.map.prepared_circuit import whole_circuit
 from tests.circuits.map_circuits import problems, random_circuit
 from tests.naive import map as naive
+from tests.naive.induced_trees import induced_trees
 from tests.naive.map import flat_circuit
 
 CLOSE = 1e-9
@@ -78,7 +79,7 @@ def test_k_best_trees_are_the_best_of_all_trees(problem):
         return
     # A sum over one variable is one leaf after the reduction: trees that differ only inside it count together.
     assignments, scores = k_best_trees(finite, 500)
-    trees = sorted((tree for tree, _ in naive.parse_trees(circuit)), reverse=True)
+    trees = sorted((tree for tree, *_ in induced_trees(circuit, {})), reverse=True)
     assert np.all(np.diff(scores) <= 1e-12)
     assert scores[0] == 1.0
     assert len(assignments) <= len(trees)

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import Source, drive, encode, learner
+from learners import Source, drive, encode, learner, load_model
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.mixtures import component_search
 from learners.circuits.mixtures.model import GaussianModel
@@ -13,7 +13,6 @@ from learners.circuits.queries.column_values import nameable
 from learners.circuits.queries.imputation import filled
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample, Surprise
-from learners.registry.model_kinds import load_model
 
 
 def table_of(n, seed=0, missing=0.0):

@@ -31,13 +31,6 @@ def possible(circuit, rows, x):
     return [rows[r] for r in keep], x[:, keep]
 
 
-@given(circuits_and_rows(numeric=True))
-def test_the_likelihood_of_a_batch_of_patterns(parts):
-    circuit, rows, x = parts
-    expected = [value(circuit, row) for row in rows]
-    assert np.exp(log_values(circuit, x)) == pytest.approx(expected, rel=1e-9)
-
-
 @pytest.mark.parametrize("way", ["one by one", "in blocks", "in logarithms"])
 @given(parts=circuits_and_rows())
 def test_marginals_are_those_of_enumeration(way, parts):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from learners import Source, drive
 from learners.circuits.evaluation.leaf_shapes import peaks
 from learners.circuits.formats.text import parse_text
 from learners.circuits.model import CircuitModel
@@ -18,8 +19,6 @@ from learners.circuits.queries.column_values import missing_cells, nameable, raw
 from learners.circuits.queries.imputation import filled
 from learners.errors import SchemaError
 from learners.models.query import How
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema.encoding.nominal_values import nominal_forms
 from tests.circuits.answer_circuits import circuits_and_rows

@@ -6,13 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from learners import Source, drive, encode
 from learners.circuits.errors import InvalidEvidence
 from learners.errors import InvalidParameter
 from learners.models.query import Conditional, Impute, Marginal, Moments, Surprise
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.schema.encoding.encode import encode
 
 N = 400
 

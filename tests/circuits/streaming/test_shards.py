@@ -7,13 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, drive, encode
 from learners.circuits.streaming import shards
 from learners.circuits.streaming.online import StreamingPosterior
 from learners.errors import Cancelled, InvalidParameter
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.schema.encoding.encode import encode
 from service.jobs.checkpoints import JobCheckpoints
 from tests.naive.shards import merged_counts
 

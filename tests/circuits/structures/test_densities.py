@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from learners import Source, drive, encode, load_model
 from learners.circuits.em.em import batch_em
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_values
@@ -25,14 +26,10 @@ from learners.circuits.streaming.shards import merged_onto
 from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
 from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram
-from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import encode_columns, encode_records, record_classifier
 from learners.schema.overrides import ColumnOverride
 from tests.circuits.map_circuits import random_circuit

@@ -12,16 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import TAN
+from learners import TAN, Source, drive, load_model
 from learners.classifiers.averaged_tan.model import AveragedTrees, best_tree
 from learners.classifiers.averaged_tan.tree_average import GRID, edge_probabilities, most_probable_prior, tree_posterior
 from learners.classifiers.averaged_tan.tree_average_kernels import log_tree_sum_of_logs
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import InvalidArray, InvalidParameter
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
 from learners.schema import Attribute, Chunk, Schema
 from tests.naive import trees as naive
 

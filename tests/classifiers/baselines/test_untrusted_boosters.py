@@ -14,13 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from learners import Source, drive, load_model
 from learners.classifiers.baselines import boosted_checks
 from learners.classifiers.baselines.boosted import BoostedModel, loaded_booster
 from learners.classifiers.baselines.boosted_checks import check_booster
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
 from service.product.versions import import_sandbox
 from service.settings import Settings
 from service.workspace import Workspace

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import xgboost as library
 
+from learners import Source, encode
 from learners.classifiers.baselines import recipes, training
 from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.baselines.settings import XGBoostParameters
@@ -18,8 +19,6 @@ from learners.evaluation.folds import stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawXGBoostParameters
 from learners.passes.learner import Learner, Part, drive
-from learners.passes.sources.source import Source
-from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import encode_records, record_classifier
 from storage.models.compiled import map_compiled, write_compiled
 

@@ -8,13 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from learners import Source, drive
 from learners.classifiers.estimates.backoff import CHANCE_NATS, pruned, telling_levels
 from learners.classifiers.estimates.context_tree import Levels, each_grown
 from learners.classifiers.structure import Structure
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.errors import InvalidParameter
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
 from tests import laws, strategies
 from tests.naive.selection import best_weights, estimate

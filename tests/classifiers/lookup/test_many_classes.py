@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.classifiers.estimates.context_tree import trees_of
+from learners import Source, drive, encode, infer_schema, load_model, record_classifier
+from learners.classifiers.estimates.family_trees import trees_of
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup import lookup
 from learners.classifiers.lookup.checks import check_arrays
@@ -20,13 +21,7 @@ from learners.classifiers.lookup.many_kernels import ManyClassTables
 from learners.counts.families.family_counts import FamilyCounts
 from learners.errors import InvalidArray, InvalidParameter, SchemaError
 from learners.kernels.arrays import Array, Arrays
-from learners.passes.inference import infer_schema
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
-from learners.schema.encoding.encode import encode
-from learners.schema.encoding.records import record_classifier
 from tests import laws
 from tests.classifiers.lookup.test_lookup import networks
 

@@ -2,7 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners.classifiers.estimates.context_tree import each_grown
+from learners import Source, collect, drive
+from learners.classifiers.estimates.family_trees import each_grown
 from learners.classifiers.selection.loss_tables import measure
 from learners.classifiers.selection.selection import PrefixLosses
 from learners.classifiers.selection.selection_kernels import ONE
@@ -10,9 +11,6 @@ from learners.classifiers.structure import Structure, k_dependence
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import EmptyStatistic, InvalidParameter, StatisticMismatch
-from learners.passes.engine import collect
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Attribute, Chunk, Schema
 from tests.naive.selection import prefix_losses

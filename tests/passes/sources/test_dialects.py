@@ -15,12 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from learners import Source, infer_schema
 from learners.errors import InvalidParameter, SourceError
 from learners.estimators import NB, StructurePosterior, SumProductNetwork
-from learners.passes.inference import infer_schema
 from learners.passes.sources.csv import lines
 from learners.passes.sources.csv.types import declared_types
-from learners.passes.sources.source import Source
 from learners.schema import Schema
 
 FRAME = pd.DataFrame(

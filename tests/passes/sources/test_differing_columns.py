@@ -9,13 +9,12 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from learners import encode, infer_schema
 from learners.errors import InvalidParameter, SourceError
 from learners.estimators import NB
-from learners.passes.inference import infer_schema
 from learners.passes.sources.csv.types import declared_types
 from learners.passes.sources.source import Source, file_identity
 from learners.schema import Schema
-from learners.schema.encoding.encode import encode
 
 OLD = pa.table({"x": ["u", "v", "u", "v"], "y": ["a", "b", "a", "b"], "gone": [1, 2, 3, 4]})
 NEW = pa.table({"y": ["a", "b"], "z": [0.5, None], "x": ["v", "u"]})

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import http.server
 import sys
-import threading
 
 import fsspec
 import numpy as np
@@ -16,6 +14,7 @@ import pytest
 from learners import NB
 from learners.errors import SourceError
 from learners.passes.sources.source import Source, file_identity
+from tests.web import Quiet, serving
 
 
 @pytest.fixture(scope="module")
@@ -27,44 +26,25 @@ def table() -> pa.Table:
     )
 
 
-class Server(http.server.BaseHTTPRequestHandler):
+class Server(Quiet):
     """Files with their length and ranges, redirections, and a file without ranges."""
 
     files: dict[str, bytes]
 
-    def do_HEAD(self):
-        self.do_GET()
-
     def do_GET(self):
+        content = self.files.get(self.path.partition("?")[0])
         if self.path == "/moved.parquet":
             self.send_response(302)
             self.send_header("Location", "/a.parquet")
             self.end_headers()
-            return
-        content = self.files.get(self.path.partition("?")[0])
-        if content is None:
+        elif content is None:
             self.send_error(404)
-            return
-        asked = self.headers.get("Range")
-        status = 200
-        headers = {"Accept-Ranges": "bytes"}
-        if asked is not None and "plain" not in self.path:
-            first, _, last = asked.removeprefix("bytes=").partition("-")
-            end = min(int(last) if last else len(content) - 1, len(content) - 1)
-            headers["Content-Range"] = f"bytes {first}-{end}/{len(content)}"
-            content, status = content[int(first) : end + 1], 206
-        if "plain" in self.path:
-            headers = {"Accept-Ranges": "none"}
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content)
+        elif "plain" in self.path:
+            self.answer(200, content, {"Accept-Ranges": "none"})
+        else:
+            self.answer_with_ranges(content)
 
-    def log_message(self, *_):
-        pass
+    do_HEAD = do_GET
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +60,8 @@ def web(table):
         "/a.csv": text,
         "/plain.csv.gz": gzip.compress(text),
     }
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(Server) as address:
+        yield f"http://{address}"
 
 
 @pytest.fixture

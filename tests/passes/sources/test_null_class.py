@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, infer_schema
 from learners.errors import InvalidParameter, SchemaError
 from learners.estimators import NB
-from learners.passes.inference import infer_schema
 from learners.passes.sources.null_class import with_classes
-from learners.passes.sources.source import Source
 from learners.schema import Schema
 
 N = 120

@@ -9,13 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, encode, infer_schema
 from learners.errors import ColumnWarning, InvalidParameter, SourceError
 from learners.estimators import NB, SumProductNetwork
-from learners.passes.inference import infer_schema
 from learners.passes.sources.csv.types import declared_types, idle_options
-from learners.passes.sources.source import Source
 from learners.schema import Schema
-from learners.schema.encoding.encode import encode
 
 MARKS = ["?", "-", ".", "None", "unknown", "(null)", "\\N", "NIL", "#DIV/0!"]
 

@@ -7,15 +7,13 @@ import pyarrow as pa
 import pytest
 
 from fewpass import ESKDB, TAN
-from learners import StructurePosterior
+from learners import StructurePosterior, load_model, network_model
 from learners.circuits.errors import InvalidEvidence, NoArcs, NoGraphs
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.models.estimation import Average, Sampling
 from learners.models.evidence import Range
 from learners.models.query import Conditional, Effects, Impute, Map, Marginal, Moments, Sample
 from learners.orders.queries.queries import GraphQueries
-from learners.registry.discrete_networks import network_model
-from learners.registry.model_kinds import load_model
 from learners.registry.networks.back_door import adjustment_set, descendants
 from learners.registry.networks.network_answers import answer_all
 from learners.registry.networks.of_models import NoRows, network_of

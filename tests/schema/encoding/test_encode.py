@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from learners import Source, drive, infer_schema
 from learners.errors import EmptyData, SchemaError
 from learners.kernels.arrays import freeze
-from learners.passes.inference import infer_schema
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.encode import encode, numbers
@@ -113,23 +111,6 @@ def all_forms(values, kind, schema):
         encode_columns({"x": values}, schema).x[0].tolist(),
         encode_records([{"x": value} for value in values], schema).x[0].tolist(),
     ]
-
-
-@pytest.mark.parametrize(
-    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int16(), pa.string())]
-)
-def test_text_of_any_arrow_type(kind):
-    schema = nominal_schema(["", "a", "b"], has_missing=True)
-    values = ["b", None, "", "a", "c"]
-    table = pa.table({"x": pa.array(values).cast(kind)})
-    assert encode(table, schema).x[0].tolist() == [3, 0, 1, 2, 4]
-
-
-@pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int32(), pa.uint64(), pa.float64(), pa.decimal128(22, 1)])
-def test_whole_numbers_of_any_arrow_type(kind):
-    schema = nominal_schema([0, 1, 5], has_missing=True)
-    table = pa.table({"x": pa.array([5, None, 0, 7]).cast(kind)})
-    assert encode(table, schema).x[0].tolist() == [3, 0, 1, 4]
 
 
 def test_small_integers_that_are_their_own_codes():

@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, infer_schema
 from learners.errors import SchemaError
-from learners.passes.inference import infer_schema
-from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode, numbers
 from learners.schema.encoding.records import encode_columns, encode_records
 

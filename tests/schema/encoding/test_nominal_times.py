@@ -11,13 +11,11 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, encode, infer_schema
 from learners.estimators import NB
-from learners.passes.inference import infer_schema
 from learners.passes.sources.csv.types import declared_types
-from learners.passes.sources.source import Source
 from learners.schema import Schema
 from learners.schema.clocks import canonical
-from learners.schema.encoding.encode import encode
 from learners.schema.encoding.nominal_values import nominal_forms
 from learners.schema.encoding.records import encode_columns, encode_records
 

@@ -6,10 +6,6 @@ import json
 
 import pytest
 
-from service import product
-from service.requests.requests import TrainRequest
-from service.settings import Settings
-from service.workspace import Workspace
 from tests.service.cli.test_cli import fewpass
 from tests.service.http.test_predict import problem
 from tests.service.http.test_query import ask
@@ -25,10 +21,7 @@ def joint_of(site, model, *columns):
 
 @pytest.fixture(scope="module")
 def blend(site):
-    with Workspace(Settings(workspace=site.workspace)) as workspace:
-        asked = {"uris": [str(site.train)], "target": "class", "learner": "eskdb", "model": "blend"}
-        product.train(workspace, TrainRequest(**asked, parameters={"members": 2}))
-    return "blend"
+    return site.learn("blend", "eskdb", members=2).name
 
 
 @pytest.mark.parametrize("model", ["weather", "sky", "blend"])

@@ -10,14 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import learners
+from learners import Source, drive
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from service import product
-from service.requests.requests import TrainRequest
-from service.settings import Settings
-from service.workspace import Workspace
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import Site, weather
 from tests.service.http.test_predict import RECORD, problem, stream_of
@@ -116,18 +111,11 @@ def test_explanations_on_the_command_line(site: Site, tmp_path: Path) -> None:
         assert row["against"] == {"yes": "no", "no": "yes"}[row["prediction"]]
 
 
-def test_a_circuit_s_answers_are_explained_by_shapley_values(site: Site, tmp_path: Path) -> None:
-    with Workspace(Settings(workspace=site.workspace)) as workspace:
-        asked = {"uris": [str(site.train)], "target": "class", "learner": "spn", "model": "leafy"}
-        product.train(workspace, TrainRequest(**asked, parameters={"passes": 2, "states": 2}))
+def test_a_circuit_s_answers_are_explained_by_shapley_values(site: Site) -> None:
+    site.learn("leafy", "spn", passes=2, states=2)
     told = site.client.post("/v1/models/leafy/explain", json={"records": [RECORD, {}]}).json()
     known, unknown = told["explanations"]
     total = known["prior"] + sum(known["contributions"].values())
     yes, no = (told["probabilities"][0][told["classes"].index(label)] for label in ("yes", "no"))
     assert abs(known["log_odds"]) == pytest.approx(abs(np.log(yes / no))) and known["log_odds"] == pytest.approx(total)
     assert list(unknown["contributions"].values()) == pytest.approx([0] * 3, abs=1e-12)
-    out = tmp_path / "reasons.parquet"
-    fewpass("predict", "leafy", site.test, "--out", out, "--explain", workspace=site.workspace)
-    row = pq.read_table(out).to_pylist()[0]
-    parts = [value for name, value in row.items() if name.startswith("contribution_")]
-    assert row["log_odds"] == pytest.approx(row["prior"] + sum(parts))

@@ -11,7 +11,6 @@ import pytest
 
 from service import product
 from service.http.api.scoring.predict import ARROW
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.conftest import Site
@@ -169,11 +168,7 @@ def test_request_ids_come_back_and_predictions_are_counted(site: Site) -> None:
 
 
 def test_intervals_surround_the_probabilities_of_a_posterior_and_only_of_one(site: Site) -> None:
-    with Workspace(Settings(workspace=site.workspace)) as workspace:
-        request = TrainRequest(
-            uris=[str(site.train)], target="class", learner="kdb", parameters={"estimator": "hdp-map"}, model="sure"
-        )
-        product.train(workspace, request)
+    site.learn("sure", "kdb", estimator="hdp-map")
     path = "/v1/models/sure/predict?interval=0.9"
     answer = site.client.post(path, json={"records": [RECORD, {}]}).json()
     intervals, probabilities = np.array(answer["intervals"]), np.array(answer["probabilities"])
@@ -192,11 +187,7 @@ def test_intervals_surround_the_probabilities_of_a_posterior_and_only_of_one(sit
 
 
 def test_trees_warn_of_columns_that_no_row_knows(site: Site) -> None:
-    with Workspace(Settings(workspace=site.workspace)) as workspace:
-        request = TrainRequest(
-            uris=[str(site.train)], target="class", learner="xgboost", parameters={"rounds": 5}, model="trees"
-        )
-        product.train(workspace, request)
+    site.learn("trees", "xgboost", rounds=5)
     path = "/v1/models/trees/predict"
     assert "warnings" not in site.client.post(path, json={"records": [RECORD]}).json()
     for body in ({"records": [{"windy": False}]}, {"columns": {"windy": [False], "outlook": ["hail"]}}):

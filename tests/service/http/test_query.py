@@ -13,9 +13,8 @@ import pytest
 import typer
 from starlette.testclient import TestClient
 
+from learners import Source, drive
 from learners.models.query import Conditional, Map, Marginal
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
 from service import product
 from service.cli.querying import query
@@ -67,13 +66,6 @@ def test_queries_of_all_kinds(site, circuit, model):
     assert len(drawn["rows"]) == 20 and {row["class"] for row in drawn["rows"]} == {"yes"}
     again = ask(site.client, model, {"kind": "sample", "n": 20, "evidence": play, "seed": 3})
     assert again[0] == drawn
-
-
-def test_the_class_posterior_is_what_predict_says(site):
-    record = {"outlook": "rain", "windy": True}
-    predicted = site.client.post("/v1/models/weather/predict", json={"records": [record]}).json()
-    (told,) = ask(site.client, "weather", {"kind": "conditional", "variables": ["class"], "evidence": record})
-    assert np.allclose(list(told["distributions"]["class"].values()), predicted["probabilities"][0], atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -152,21 +144,6 @@ def test_the_answers_of_a_request_are_no_more_than_a_server_can_carry(site, circ
     assert "the limit for one request is 100,000" in refused["detail"]
 
 
-def test_who_has_no_joint_distribution_says_so(site):
-    with Workspace(Settings(workspace=site.workspace)) as workspace:
-        asked = {"uris": [str(site.train)], "target": "class", "learner": "xgboost", "model": "trees"}
-        product.train(workspace, TrainRequest(**asked, parameters={"rounds": 2}))
-    assert "no joint distribution" in ask(site.client, "trees", {"kind": "marginal"}, code=422)["detail"]
-    response = site.client.post("/v1/models/sky/predict", json={"records": [{"outlook": "rain"}]})
-    assert response.status_code == 422 and "or send queries" in response.json()["detail"]
-
-
-def test_long_queries_run_as_jobs(site, circuit):
-    queries = [{"kind": "map", "evidence": {"outlook": "rain"}, "time_limit_s": 120.0}]
-    result = finished(site.client, {"kind": "query", "model": "sky", "queries": queries})
-    assert result["answers"][0]["is_optimal"] is True
-
-
 def test_a_circuit_from_a_file_is_trained_and_served(site, tmp_path):
     path = tmp_path / "given.txt"
     body = {"kind": "train", "uris": [str(site.train)], "learner": "spn", "model": "given", "holdout": 0}
@@ -242,33 +219,13 @@ def test_tables_of_queries_can_be_read_at_any_width(tmp_path):
 
 
 def test_numbers_may_stay_numbers(site):
-    """Trained by a job, classified in all three forms, asked for means."""
+    """Trained by a job, classified, and asked for means."""
     asked = {"uris": [str(site.train)], "target": "class", "learner": "spn", "model": "breeze", "kind": "train"}
     finished(site.client, asked | {"parameters": {"leaves": "gaussian", "passes": 5}})
-    rows = site.table.slice(0, 40)
-    forms = [{"records": rows.to_pylist()}, {"columns": rows.to_pydict()}]
-    answers = [site.client.post("/v1/models/breeze/predict", json=form).json()["probabilities"] for form in forms]
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    kind = "application/vnd.apache.arrow.stream"
-    response = site.client.post(
-        "/v1/models/breeze/predict",
-        content=sink.getvalue().to_pybytes(),
-        headers={"content-type": kind, "accept": "application/json"},
-    )
-    answers.append(response.json()["probabilities"])
-    one = [
-        site.client.post("/v1/models/breeze/predict", json={"records": [row]}).json()["probabilities"][0]
-        for row in rows.to_pylist()
-    ]
-    for other in [*answers[1:], one]:
-        assert np.allclose(answers[0], other, atol=1e-6)
-    dry, wet = ask(
-        site.client,
-        "breeze",
-        *({"kind": "moments", "variables": ["humidity"], "evidence": {"class": c}} for c in ("yes", "no")),
-    )
+    answer = site.client.post("/v1/models/breeze/predict", json={"records": site.table.to_pylist()}).json()
+    assert np.mean(np.array(answer["predictions"]) == np.array(site.table["class"])) > 0.8
+    of_class = [{"kind": "moments", "variables": ["humidity"], "evidence": {"class": c}} for c in ("yes", "no")]
+    dry, wet = ask(site.client, "breeze", *of_class)
     assert dry["moments"]["humidity"]["mean"] == pytest.approx(55, abs=2)
     assert wet["moments"]["humidity"]["mean"] == pytest.approx(75, abs=2)
     told = fewpass("query", "breeze", "moments", "--given", "class=yes", workspace=site.workspace).stdout
@@ -279,8 +236,7 @@ def test_numbers_may_stay_numbers(site):
     assert "'humidity' are numbers" in ask(site.client, "breeze", asked, code=422)["detail"]
 
 
-@pytest.mark.parametrize("learning", ["adf", "bmm"])
-@pytest.mark.parametrize("leaves", ["intervals", "gaussian"])
+@pytest.mark.parametrize(("learning", "leaves"), [("adf", "gaussian"), ("bmm", "intervals")])
 def test_an_update_goes_on_from_the_posterior(tmp_path, learning, leaves):
     data = tmp_path / "data"
     data.mkdir()

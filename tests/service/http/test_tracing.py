@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import pytest
@@ -19,24 +16,20 @@ from service.http.tracing import Spans, Telemetry
 from service.requests.problems import NotReady
 from service.telemetry import TRACEPARENT
 from tests.service.asking import run_apart
+from tests.web import Quiet, serving
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
-class Collector(BaseHTTPRequestHandler):
+class Collector(Quiet):
     """Takes what an exporter sends."""
 
     bodies: list[bytes]
 
     def do_POST(self) -> None:
         assert self.path == "/v1/traces"
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.bodies.append(body)
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        self.bodies.append(self.body())
+        self.answer(200)
 
 
 def answer(request: Request) -> PlainTextResponse:
@@ -45,13 +38,7 @@ def answer(request: Request) -> PlainTextResponse:
 
 def test_spans_are_sent_to_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     Collector.bodies = []
-    server = HTTPServer(("127.0.0.1", 0), Collector)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
-    spans = Spans()
-    app = Telemetry(Starlette(routes=[Page("/things/{name}", answer)]), 1.0, spans=spans)
 
     async def asked() -> list[httpx.Response]:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://here") as client:
@@ -64,13 +51,12 @@ def test_spans_are_sent_to_the_collector(monkeypatch: pytest.MonkeyPatch) -> Non
                 await client.get("/healthz"),
             ]
 
-    try:
+    with serving(Collector) as address:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://{address}")
+        spans = Spans()
+        app = Telemetry(Starlette(routes=[Page("/things/{name}", answer)]), 1.0, spans=spans)
         good, broken, _, probe = run_apart(asked())
         spans.close()
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     sent = [ExportTraceServiceRequest.FromString(body) for body in Collector.bodies]
     found = [s for each in sent for of in each.resource_spans for scope in of.scope_spans for s in scope.spans]
     first, second = sorted(found, key=lambda span: span.start_time_unix_nano)
@@ -86,9 +72,3 @@ def test_without_the_library_the_start_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(NotReady, match=r"OpenTelemetry is not installed: pip install 'fewpass\[otel\]'"):
         Spans()
-
-
-def test_nothing_of_it_is_loaded_unless_asked_for() -> None:
-    told = "import sys, service.http.app as a; a.create_app(); print('opentelemetry.sdk' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

@@ -10,10 +10,8 @@ import numba
 import pytest
 from numba.core.registry import CPUDispatcher
 
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
+from learners import Source, drive, load_model
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
 from service.http import app
 from service.http import warm_up as warming
 from service.http.warm_up import TABLE, ask_everything, warm_up

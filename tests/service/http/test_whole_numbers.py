@@ -30,30 +30,35 @@ def train(settings: Settings, path: Path, table: pa.Table) -> None:
         product.train(workspace, request)
 
 
+def predictions(client: TestClient, values: list, columns: list[pa.Array], datatype: str) -> list[list]:
+    """What the model answers to the values by every way in."""
+    path, headers = "/v1/models/whole/predict", {"content-type": ARROW, "accept": "application/json"}
+    answers = [
+        client.post(path, json={"records": [{"x": value} for value in values]}),
+        client.post(path, json={"columns": {"x": values}}),
+        *(client.post(path, content=stream_of(pa.table({"x": x})), headers=headers) for x in columns),
+    ]
+    tensor = {"name": "x", "shape": [len(values)], "datatype": datatype, "data": values}
+    (of_tensor,) = (
+        out["data"]
+        for out in client.post("/v2/models/whole/infer", json={"inputs": [tensor]}).json()["outputs"]
+        if out["name"] == "prediction"
+    )
+    return [*(answer.json()["predictions"] for answer in answers), list(map(int, of_tensor))]
+
+
 def test_values_and_classes_at_the_limits_are_told_apart_by_every_way_in(tmp_path: Path) -> None:
     whole = pa.array(LIMITS * 50)
     settings = Settings(workspace=tmp_path / "workspace")
     train(settings, tmp_path / "whole.parquet", pa.table({"x": whole, "y": whole}))
     with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
-        path = "/v1/models/whole/predict"
-        answers = [
-            client.post(path, json={"records": [{"x": value} for value in LIMITS]}),
-            client.post(path, json={"columns": {"x": LIMITS}}),
-            *(
-                client.post(path, content=stream_of(pa.table({"x": x})), headers={"content-type": ARROW, "accept": "application/json"})
-                for x in (whole[:4], whole[:4].cast(pa.decimal128(38)), whole[:4].dictionary_encode())
-            ),
-        ]  # fmt: skip
-        for answer in answers:
-            assert answer.json()["predictions"] == LIMITS
-        inputs = [{"name": "x", "shape": [4], "datatype": "INT64", "data": LIMITS}]
-        answer = client.post("/v2/models/whole/infer", json={"inputs": inputs}).json()
-        assert [list(map(int, out["data"])) for out in answer["outputs"] if out["name"] == "prediction"] == [LIMITS]
+        columns = [whole[:4], whole[:4].cast(pa.decimal128(38)), whole[:4].dictionary_encode()]
+        assert predictions(client, LIMITS, columns, "INT64") == [LIMITS] * 6
         # 2^64 - 1 has the bits of -1: neither is known, and both get the same answer.
+        path, headers = "/v1/models/whole/predict", {"content-type": ARROW, "accept": "application/json"}
         beyond = client.post(path, json={"records": [{"x": 2**64 - 1}, {"x": -1}]}).json()["probabilities"]
-        unsigned = pa.table({"x": pa.array([2**64 - 1], pa.uint64())})
-        headers = {"content-type": ARROW, "accept": "application/json"}
-        by_arrow = client.post(path, content=stream_of(unsigned), headers=headers).json()["probabilities"]
+        unsigned = stream_of(pa.table({"x": pa.array([2**64 - 1], pa.uint64())}))
+        by_arrow = client.post(path, content=unsigned, headers=headers).json()["probabilities"]
         assert beyond[0] == beyond[1] == by_arrow[0]
 
 
@@ -67,19 +72,7 @@ def test_a_nominal_moment_is_the_same_in_every_unit_and_text(tmp_path: Path) -> 
     moments = pa.array([0, 90, 86_400], pa.timestamp("s"))
     settings = Settings(workspace=tmp_path / "workspace")
     train(settings, tmp_path / "times.parquet", pa.table({"x": pa.chunked_array([moments] * 30), "y": [0, 1, 2] * 30}))
+    texts = ["1970-01-01", "1970-01-01 00:01:30.000", "1970-01-02T02:00+02:00"]
+    columns = [moments.cast(pa.timestamp("ns", "UTC")), moments.cast(pa.timestamp("ms")), pa.array(texts)]
     with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
-        path = "/v1/models/whole/predict"
-        texts = ["1970-01-01", "1970-01-01 00:01:30.000", "1970-01-02T02:00+02:00"]
-        headers = {"content-type": ARROW, "accept": "application/json"}
-        answers = [
-            client.post(path, json={"records": [{"x": text} for text in texts]}),
-            client.post(path, json={"columns": {"x": texts}}),
-            *(
-                client.post(path, content=stream_of(pa.table({"x": x})), headers=headers)
-                for x in (moments.cast(pa.timestamp("ns", "UTC")), moments.cast(pa.timestamp("ms")), pa.array(texts))
-            ),
-        ]
-        assert [answer.json()["predictions"] for answer in answers] == [[0, 1, 2]] * 5
-        inputs = [{"name": "x", "shape": [3], "datatype": "BYTES", "data": texts}]
-        answer = client.post("/v2/models/whole/infer", json={"inputs": inputs}).json()
-        assert [list(map(int, out["data"])) for out in answer["outputs"] if out["name"] == "prediction"] == [[0, 1, 2]]
+        assert predictions(client, texts, columns, "BYTES") == [[0, 1, 2]] * 6

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, collect
 from learners.errors import LearnerError
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.engine import collect
-from learners.passes.sources.source import Source
+from learners.schema.inference.summaries import ColumnSummaries
 from service.jobs.children import Children
 from service.requests.problems import JobFailed, OutOfMemory
 from service.settings import Settings

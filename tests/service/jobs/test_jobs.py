@@ -177,16 +177,6 @@ def test_a_job_that_keeps_killing_its_worker_is_given_up(
     assert job.state == "failed" and job.error["title"] == "Worker lost"
 
 
-def test_an_idempotency_key_starts_one_job(queue: JobQueue) -> None:
-    job, is_new = queue.submit("fail", {"expected": True}, idempotency_key="k1")
-    again, is_new_again = queue.submit("fail", {"expected": True}, idempotency_key="k1")
-    assert job.state == "queued" and job.progress is None and job.started_at is None
-    assert is_new and not is_new_again and again == job
-    with pytest.raises(Conflict, match="used with another request"):
-        queue.submit("fail", {"expected": False}, idempotency_key="k1")
-    assert len(queue.list().items) == 1
-
-
 def test_lists_are_newest_first_filtered_and_keep_their_place(queue: JobQueue) -> None:
     ids = [queue.submit("fail", {"expected": True, "number": number})[0].id for number in range(5)]
     first = queue.list(limit=2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from load_tests.__main__ import main, percentile
+from load_tests.__main__ import main
 
 
 def test_the_smoke_profile_leaves_reports_and_fails_nothing(tmp_path: Path) -> None:
@@ -27,9 +27,3 @@ def test_requests_at_a_fixed_rate_do_not_wait_for_each_other(tmp_path: Path) -> 
     (one_row,) = json.loads((tmp_path / "fixed-rate.json").read_text())["requests"]
     assert one_row["failures"] == 0 and 50 <= one_row["requests"] <= 200
     assert 0 < one_row["p50_ms"] <= one_row["p99_ms"]
-
-
-def test_percentiles_are_nearest_ranks() -> None:
-    times = [float(number) for number in range(100, 0, -1)]
-    assert [percentile(times, share) for share in (0.5, 0.95, 0.99, 1.0)] == [50, 95, 99, 100]
-    assert percentile([3.0], 0.99) == 3

@@ -192,13 +192,13 @@ def test_metrics_of_all_processes_are_added_up(server: LocalServer) -> None:
         assert client.get("/v1/jobs").status_code == 404  # of a server that only predicts
 
 
-def test_what_is_forked_has_no_pandas_and_looks_for_garbage_as_usual() -> None:
+def test_what_is_forked_has_no_pandas_and_no_tracing_and_looks_for_garbage_as_usual() -> None:
     code = (
         "import gc, sys; usual = gc.get_threshold()\n"
         "from service.processes.forking import load; from service.settings import Settings\n"
         "load(Settings(warm_up=False))\n"
         "assert gc.get_threshold() == usual and gc.get_freeze_count() > 100_000\n"
-        "print('pandas' in sys.modules, 'service.http.app' in sys.modules)"
+        "print(*(name in sys.modules for name in ('pandas', 'opentelemetry.sdk', 'service.http.app')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "True"]
+    assert done.stdout.split() == ["False", "False", "True"]

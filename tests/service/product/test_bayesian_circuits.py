@@ -7,27 +7,18 @@ import time
 
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 
 from learners.models.query import Map, Marginal, Sample
 from learners.registry.model_kinds import load_model
 from service import product
 from service.requests.requests import TrainRequest
 from service.serving.predictor import Predictor
-from service.settings import Settings
-from service.workspace import Workspace
 from storage.models.compiled import map_compiled
 from tests.service.asking import job_at_end
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import weather
 
 SETTINGS = {"learning": "gibbs", "iterations": 40, "draws": 20}
-
-
-@pytest.fixture
-def workspace(tmp_path):
-    with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
-        yield opened
 
 
 def request_of(folder, **more):

@@ -14,11 +14,9 @@ from learners.registry.model_kinds import load_model
 from service import product
 from service.requests.requests import ForgetRequest, TrainRequest
 from storage.models.compiled import map_compiled
-from tests.passes.test_engine import same
 from tests.passes.test_reuse import write
-from tests.service.product.test_refresh import COLUMNS, request_of, workspace
+from tests.service.product.test_refresh import request_of
 
-__all__ = ["workspace"]
 FEW = {"members": 2}
 
 
@@ -41,23 +39,6 @@ def arrays_of(version):
 
 def test_it_is_what_a_request_without_a_learner_gets():
     assert TrainRequest(uris=["x"], model="m").learner == "auto"
-
-
-def test_a_refresh_reads_new_files_and_gives_the_model_of_all_of_them(workspace, folder):
-    first = product.train(workspace, ensemble(folder))
-    write(folder, 5, n=90)
-    updated, passes = product.train_with_passes(workspace, ensemble(folder))
-    read = {each["stage"]: each["n_files_read"] for each in passes}
-    assert read["counting pairs"] == 1 and read["reading the domains"] == 1
-    assert arrays_of(updated).schema.attributes[-1].groupings == arrays_of(first).schema.attributes[-1].groupings
-    # From scratch by the same cut points: nothing to reuse.
-    from learners.passes.learner import drive
-    from learners.passes.sources.source import Source
-    from learners.registry import recipes
-    from learners.schema import Kept
-
-    made = recipes.learner("auto", FEW, "class", Kept(arrays_of(first).schema), COLUMNS)
-    assert same(drive(made, Source.open(str(folder))), arrays_of(updated)), "bit for bit"
 
 
 def test_rows_are_forgotten_and_that_is_proved(workspace, folder):

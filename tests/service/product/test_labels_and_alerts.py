@@ -7,9 +7,7 @@ import contextlib
 import hashlib
 import hmac
 import json
-import threading
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +33,7 @@ from storage.errors import NotFound
 from storage.monitoring.counts import Alive, MonitoringFiles, compact_old
 from tests.monitoring import problems
 from tests.service.cli.test_cli import fewpass
+from tests.web import Quiet, serving
 
 NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
 
@@ -175,34 +174,27 @@ def test_an_alarm_that_lasts_becomes_one_alert_and_ends(trained):
     )["alarms"]
 
 
-class Receiver:
-    """Keeps what is posted to it; answers 500 as often as told."""
+@contextlib.contextmanager
+def receiver(failures=0):
+    """The URL of a server that keeps what is posted to it and answers 500 as often as told; and what it has got."""
+    got = []
 
-    def __init__(self, failures=0):
-        got = self.got = []
+    class Handler(Quiet):
+        def do_POST(self):
+            got.append((dict(self.headers), self.body()))
+            self.answer(500 if len(got) <= failures else 204)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["content-length"]))
-                got.append((dict(self.headers), body))
-                self.send_response(500 if len(got) <= failures else 204)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+    with serving(Handler) as address:
+        yield f"http://{address}/hook", got
 
 
 def test_webhooks_are_signed_and_tried_again(trained, monkeypatch):
     monkeypatch.setattr(webhooks, "FIRST_WAIT_S", 0.01)
-    receiver = Receiver(failures=2)
-    made = product.create_webhook(trained, receiver.url, ["alerting"])
-    told = product.test_webhook(trained, made["id"])
+    with receiver(failures=2) as (url, got):
+        made = product.create_webhook(trained, url, ["alerting"])
+        told = product.test_webhook(trained, made["id"])
     assert (told["attempts"], told["status"], told["error"]) == (3, 204, None)
-    headers, body = receiver.got[-1]
+    headers, body = got[-1]
     key = base64.b64decode(made["secret"].removeprefix("whsec_"))
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
@@ -212,7 +204,6 @@ def test_webhooks_are_signed_and_tried_again(trained, monkeypatch):
     assert all("secret" not in one for one in product.list_webhooks(trained))
     assert product.list_deliveries(trained, made["id"])[0]["id"] == told["id"]
     product.delete_webhook(trained, made["id"])
-    receiver.server.shutdown()
 
 
 @pytest.mark.parametrize("port", ["0", "00", "65536", "x"])
@@ -233,13 +224,13 @@ def test_a_name_that_means_another_address_a_moment_later_leads_nowhere(trained,
     product.delete_webhook(trained, made["id"])
 
 
-class Leading(BaseHTTPRequestHandler):
+class Leading(Quiet):
     """Leads elsewhere, or answers without an end."""
 
     elsewhere = ""
 
     def do_POST(self):
-        self.rfile.read(int(self.headers["content-length"]))
+        self.body()
         self.send_response(307 if self.path == "/lead" else 200)
         self.send_header("location", self.elsewhere)
         self.end_headers()
@@ -247,23 +238,16 @@ class Leading(BaseHTTPRequestHandler):
             while self.path == "/endless":
                 self.wfile.write(b"x" * 65536)
 
-    def log_message(self, *_):
-        pass
-
 
 def test_redirects_are_not_followed_and_answers_are_not_read(trained, monkeypatch):
     monkeypatch.setattr(webhooks, "FIRST_WAIT_S", 0.01)
-    inner, server = Receiver(), HTTPServer(("127.0.0.1", 0), Leading)
-    Leading.elsewhere = inner.url
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    for path, status, error in (("lead", 307, "the receiver answered 307"), ("endless", 200, None)):
-        made = product.create_webhook(trained, f"http://127.0.0.1:{server.server_port}/{path}", [])
-        told = product.test_webhook(trained, made["id"])
-        assert (told["status"], told["error"]) == (status, error)
-        product.delete_webhook(trained, made["id"])
-    assert inner.got == []
-    for each in (inner.server, server):
-        each.shutdown()
+    with receiver() as (Leading.elsewhere, got), serving(Leading) as address:
+        for path, status, error in (("lead", 307, "the receiver answered 307"), ("endless", 200, None)):
+            made = product.create_webhook(trained, f"http://{address}/{path}", [])
+            told = product.test_webhook(trained, made["id"])
+            assert (told["status"], told["error"]) == (status, error)
+            product.delete_webhook(trained, made["id"])
+    assert got == []
 
 
 @pytest.mark.parametrize(
@@ -283,15 +267,14 @@ def test_what_is_no_url_of_a_host_is_refused(trained, url):
 def test_a_look_sends_alerts_and_sets_series(trained, monkeypatch):
     monkeypatch.setattr(webhooks, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(alerts, "PERSISTENCE", 1)
-    receiver = Receiver()
-    made = product.create_webhook(trained, receiver.url, ["measured"])
-    serve(trained, "measured", broken(2000, 54), datetime.now(UTC))
-    monitoring_loop.Looker(trained).look()
-    types = [json.loads(body)["type"] for _, body in receiver.got]
+    with receiver() as (url, got):
+        made = product.create_webhook(trained, url, ["measured"])
+        serve(trained, "measured", broken(2000, 54), datetime.now(UTC))
+        monitoring_loop.Looker(trained).look()
+    types = [json.loads(body)["type"] for _, body in got]
     assert types and set(types) == {"fewpass.alert.fired"}
     assert monitoring_loop.MONITOR["columns_alerting"].labels("measured")._value.get() >= 1
     product.delete_webhook(trained, made["id"])
-    receiver.server.shutdown()
 
 
 def test_compaction_changes_no_count_even_if_it_was_interrupted(trained):

@@ -10,10 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, load_model
 from learners.errors import InvalidParameter
 from learners.passes.sources.row_filter import window
-from learners.passes.sources.source import Source
-from learners.registry.model_kinds import load_model
 from learners.schema import Kept
 from service import product
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
@@ -27,21 +26,6 @@ from tests.service.asking import job_at_end
 from tests.service.cli.test_cli import fewpass
 
 COLUMNS = {"user": "drop", "time": "drop"}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    data = tmp_path / "data"
-    data.mkdir()
-    for day in range(5):
-        write(data, day)
-    return data
-
-
-@pytest.fixture
-def workspace(tmp_path: Path):
-    with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
-        yield opened
 
 
 def request_of(folder: Path, **more) -> TrainRequest:

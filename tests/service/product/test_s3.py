@@ -6,8 +6,6 @@ import io
 import logging
 import os
 import signal
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import boto3
@@ -35,6 +33,7 @@ from service.workspace import Workspace
 from tests.lake_tables import DeltaHistory, IcebergHistory, anew, people
 from tests.passes.test_engine import same
 from tests.service.product.datasets.test_lake_refresh import model_of, n_read, train
+from tests.web import Quiet, serving
 
 
 class Bucket:
@@ -84,7 +83,7 @@ def bucket():
     server.stop()
 
 
-class Throttled(BaseHTTPRequestHandler):
+class Throttled(Quiet):
     """Passes requests on to the store, but for the first `n_refused`."""
 
     store: str
@@ -94,43 +93,26 @@ class Throttled(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if Throttled.n_refused:
             Throttled.n_refused -= 1
-            status, told = (
-                503,
-                b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>",
-            )
-            headers = {"Content-Type": "application/xml"}
+            told = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+            self.answer(503, told, {"Content-Type": "application/xml"})
         else:
-            answer = httpx.request(self.command, f"http://{self.store}{self.path}", headers=dict(self.headers))
-            status, told, headers = answer.status_code, answer.content, dict(answer.headers)
-        self.send_response(status)
-        headers.pop("transfer-encoding", None)
-        for name, value in ({"content-length": str(len(told))} | headers).items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(told)
+            self.pass_on()
 
     do_HEAD = do_GET
 
     def do_PUT(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = self.body()
         if Throttled.interrupts:
             Throttled.interrupts = False
             os.kill(os.getpid(), signal.SIGINT)
-        answer = httpx.request(
-            self.command, f"http://{self.store}{self.path}", headers=dict(self.headers), content=body
-        )
-        self.send_response(answer.status_code)
-        headers = {name: value for name, value in answer.headers.items() if name != "transfer-encoding"}
-        for name, value in ({"content-length": str(len(answer.content))} | headers).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(answer.content)
+        self.pass_on(body)
 
     do_POST = do_DELETE = do_PUT
 
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
+    def pass_on(self, body: bytes = b"") -> None:
+        url, headers = f"http://{self.store}{self.path}", dict(self.headers)
+        told = httpx.request(self.command, url, headers=headers, content=body or None)
+        self.answer(told.status_code, told.content, {k: v for k, v in told.headers.items() if k != "transfer-encoding"})
 
 
 @pytest.fixture
@@ -138,10 +120,8 @@ def throttled(bucket, monkeypatch):
     """The address of a store that refuses requests, as many as `Throttled.n_refused` says."""
     monkeypatch.setattr(Throttled, "store", bucket.address, raising=False)
     monkeypatch.setattr(Throttled, "n_refused", 0)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Throttled) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    with serving(Throttled) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

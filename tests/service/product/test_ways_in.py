@@ -47,12 +47,6 @@ def rows_of(day: int, n_rows: int = 400) -> pa.Table:
     )
 
 
-@pytest.fixture
-def workspace(tmp_path: Path):
-    with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
-        yield opened
-
-
 def request_of(folder: Path, **more) -> TrainRequest:
     asked = {
         "uris": [str(folder)],
@@ -109,18 +103,6 @@ def test_rows_of_a_partitioned_table_are_forgotten_by_their_folder(workspace, tm
     assert done["n_rows"] == 400 and [proof["is_equal"] for proof in done["proofs"]] == [True]
     newest = product.train(workspace, request_of(tmp_path / "data", window="1d", timestamp="day"))
     assert newest.n_rows == 400
-
-
-def test_training_is_the_same_from_every_format(workspace, tmp_path):
-    pq.write_table(rows_of(0), tmp_path / "table.parquet")
-    version = product.train(workspace, request_of(tmp_path / "table.parquet", update=False))
-    expected_header, expected = model_of(version).to_arrays()
-    for ending, write in WRITERS.items():
-        write(rows_of(0), tmp_path / f"table.{ending}")
-        asked = request_of(tmp_path / f"table.{ending}", update=False)
-        header, arrays = model_of(product.train(workspace, asked)).to_arrays()
-        assert header["parents"] == expected_header["parents"], ending
-        assert all(np.array_equal(arrays[name], expected[name], equal_nan=True) for name in expected), ending
 
 
 def test_the_command_line_reads_csv_and_tells_what_it_leaves_out(tmp_path):

@@ -23,9 +23,8 @@ from tests.passes.test_reuse import write
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import Site
 from tests.service.product.forgetting.test_forgetting import OF_ROWS, WHERE, n_left, register
-from tests.service.product.test_refresh import arrays_of, finished, folder, request_of, workspace
+from tests.service.product.test_refresh import arrays_of, finished, request_of
 
-__all__ = ["folder", "workspace"]
 N_ROWS = 3_000
 BY = {"by": "ana", "reason": "a test"}
 

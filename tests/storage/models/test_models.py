@@ -41,14 +41,6 @@ def test_other_numbers_that_are_not_finite_are_refused(control):
         new_version(control, parameters={"m": float("nan")})
 
 
-def test_a_number_is_never_used_twice(control):
-    new_version(control)
-    reserve_version(control, "adult")  # by a job that dies
-    third = new_version(control)
-    delete_version(control, "adult", third.version)
-    assert (third.version, reserve_version(control, "adult")) == (3, 4)
-
-
 def test_the_same_job_registers_one_version_however_often_it_is_repeated(control):
     first = new_version(control, job_id="job-1")
     before = generation(control)

@@ -28,40 +28,24 @@ def each(draws, ask):
     return np.stack([ask(draws.of(draw)) for draw in range(draws.n_draws)], axis=-1)
 
 
-def test_likelihoods_are_those_of_each_circuit(drawn):
+def test_every_answer_is_that_of_each_circuit(drawn):
     draws, x = drawn
     assert np.isnan(x).any()
-    assert np.allclose(draws.log_likelihoods(x), each(draws, lambda c: log_values(c, x)), rtol=0, atol=1e-12)
-
-
-def test_marginals_are_those_of_each_circuit(drawn):
-    draws, x = drawn
+    of_each = each(draws, lambda c: log_values(c, x))
+    assert np.allclose(draws.log_likelihoods(x), of_each, rtol=0, atol=1e-12)
     logs, found = draws.marginals(x, DISCRETE)
-    assert np.allclose(logs, draws.log_likelihoods(x), atol=1e-12)
+    assert np.allclose(logs, of_each, atol=1e-12)
     for i, p in enumerate(found):
         assert np.allclose(p, each(draws, lambda c, i=i: answers.marginals(c, x, DISCRETE)[i]), atol=1e-13)
-
-
-def test_moments_are_those_of_each_circuit(drawn):
-    draws, x = drawn
-    _, mean, variance = draws.moments(x, NUMERIC)
-    assert np.allclose(mean, each(draws, lambda c: answers.moments(c, x, NUMERIC)[0]), rtol=1e-11)
-    assert np.allclose(variance, each(draws, lambda c: answers.moments(c, x, NUMERIC)[1]), rtol=1e-10, atol=1e-12)
-
-
-def test_joint_distributions_are_those_of_each_circuit(drawn):
-    draws, x = drawn
+    _, *found = draws.moments(x, NUMERIC)
+    for i, (own, rtol) in enumerate(zip(found, (1e-11, 1e-10), strict=True)):
+        of_each = each(draws, lambda c, i=i: answers.moments(c, x, NUMERIC)[i])
+        assert np.allclose(own, of_each, rtol=rtol, atol=1e-12)
     few = np.ascontiguousarray(x[:, :5])
-    _, tables = draws.conditional(few, [4, 1])
-    wanted = each(draws, lambda c: answers.conditional(c, few, [4, 1]).reshape(5, -1))
-    assert np.allclose(tables, wanted, atol=1e-13)
-
-
-def test_class_posteriors_do_not_see_the_class(drawn):
-    draws, x = drawn
-    assert np.allclose(
-        draws.class_posteriors(x, 1), each(draws, lambda c: answers.class_posterior(c, x, 1)), atol=1e-13
-    )
+    of_each = each(draws, lambda c: answers.conditional(c, few, [4, 1]).reshape(5, -1))
+    assert np.allclose(draws.conditional(few, [4, 1])[1], of_each, atol=1e-13)
+    of_each = each(draws, lambda c: answers.class_posterior(c, x, 1))
+    assert np.allclose(draws.class_posteriors(x, 1), of_each, atol=1e-13), "which do not see the class"
 
 
 def test_what_is_too_improbable_for_linear_space_is_told_all_the_same(drawn):

@@ -2,13 +2,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from learners import Source, collect, encode
 from learners.circuits.bayesian.sampler.columns import BY_COLUMN, INTERVALS, PAPER, coded
 from learners.errors import SchemaError
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.engine import collect
-from learners.passes.inference import binned_schema
-from learners.passes.sources.source import Source
-from learners.schema.encoding.encode import encode
+from learners.schema.inference.binned_schema import binned_schema
+from learners.schema.inference.summaries import ColumnSummaries
 
 RNG = np.random.default_rng(0)
 N = 600

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners import Source, encode, load_model
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.bayesian.sampler.learning import CircuitTooLarge
 from learners.circuits.bayesian.sampler.settings import GibbsParameters
@@ -15,10 +16,7 @@ from learners.errors import EmptyData, InvalidParameter, SchemaError
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from learners.passes.learner import Learner, Part, drive
 from learners.passes.memory import limit_memory, memory_limit
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
-from learners.schema.encoding.encode import encode
 from service.jobs.checkpoints import JobCheckpoints
 
 SETTINGS = {"learning": "gibbs", "iterations": 60, "draws": 20}

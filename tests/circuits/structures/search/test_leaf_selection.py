@@ -6,15 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import Source, drive, learner
+from learners import Source, drive, encode, learner, load_model
 from learners.circuits.structures.quantile_transforms import grid_of, warp_of
 from learners.circuits.structures.search.leaf_selection import chosen_leaves
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Impute, Marginal, Moments, Sample
-from learners.registry.model_kinds import load_model
 from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram, equal_frequency_cut_points
-from learners.schema.encoding.encode import encode
 
 PARAMETERS = {"structure": "chow-liu", "leaves": "auto", "passes": 3, "n_bins": 4}
 

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from learners import Source, drive
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import batch_em
 from learners.circuits.em.in_memory_em import Fit, Rows
@@ -16,8 +17,6 @@ from learners.circuits.structures.mixtures import clusters_of, mixture, mixture_
 from learners.circuits.structures.search.search import choose, codes_of, work_of
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import Cancelled, EmptyData, InvalidParameter
-from learners.passes.learner import drive
-from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Attribute, Chunk, Schema
 

@@ -70,6 +70,25 @@ class Visit:
         """Wait until the explorer has shown everything."""
         self.page.wait_for_selector("#what-if[data-state=settled]", timeout=PATIENCE_MS)
 
+    def explore(self, path: str) -> None:
+        """Open a page with an explorer, and wait until it has shown everything."""
+        self.go(path)
+        self.settled()
+
+    def n_settled(self) -> str | None:
+        """The number of the answer that is shown."""
+        return self.page.get_attribute("#what-if", "data-settled")
+
+    @contextlib.contextmanager
+    def settling(self) -> Iterator[None]:
+        """Wait until what is asked by the way is shown."""
+        before = self.n_settled()
+        yield
+        self.page.wait_for_function(
+            "(n) => { const d = document.getElementById('what-if').dataset; return d.state === 'settled' && d.settled !== n; }",
+            arg=before,
+        )
+
 
 @contextlib.contextmanager
 def launched() -> Iterator[Browser]:

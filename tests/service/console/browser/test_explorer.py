@@ -20,7 +20,7 @@ from tests.service.asking import client_of
 from tests.service.cli.test_networks import NETWORK
 from tests.service.conftest import weather
 from tests.service.console.browser.driving import Visit, needs_browser, visit
-from tests.service.console.browser.test_what_if import after, case_of, digits, settled_number
+from tests.service.console.browser.test_what_if import case_of, digits
 from tests.service.forks import local_server
 
 pytestmark = needs_browser
@@ -100,8 +100,7 @@ def test_every_number_is_that_of_rest(browser, kinds: tuple[str, httpx.Client], 
     case = quote(json.dumps({"evidence": evidence}))
     with visit(browser, url) as tab:
         for page, read in (("graph", in_picture), ("what-if", lambda tab, _: in_list(tab))):
-            tab.go(f"/console/models/{model}/{page}?case={case}")
-            tab.settled()
+            tab.explore(f"/console/models/{model}/{page}?case={case}")
             start = json.loads(tab.page.text_content("#start"))
             wanted = told_by_rest(client, model, evidence, start)
             shown = read(tab, start)
@@ -118,8 +117,7 @@ def test_every_number_is_that_of_rest(browser, kinds: tuple[str, httpx.Client], 
 
 def graph_of_rain(tab) -> dict:
     """Opens the graph of a network; what it begins with."""
-    tab.go("/console/models/rain/graph")
-    tab.settled()
+    tab.explore("/console/models/rain/graph")
     return json.loads(tab.page.text_content("#start"))
 
 
@@ -128,9 +126,8 @@ def test_a_click_on_a_bar_moves_all_others(browser, kinds: tuple[str, httpx.Clie
     with visit(browser, url) as tab:
         start = graph_of_rain(tab)
         free = in_picture(tab, start)
-        before = settled_number(tab)
-        tab.page.locator('.node[data-column=outlook] .value[data-words="outlook: sunny"]').click()
-        after(tab, before)
+        with tab.settling():
+            tab.page.locator('.node[data-column=outlook] .value[data-words="outlook: sunny"]').click()
         assert case_of(tab) == {"evidence": {"outlook": "sunny"}}
         now, wanted = in_picture(tab, start), told_by_rest(client, "rain", {"outlook": "sunny"}, start)
         assert now["class"] == {label: digits(p) for label, p in wanted["class"].items()} != free["class"]
@@ -140,15 +137,13 @@ def test_a_click_on_a_bar_moves_all_others(browser, kinds: tuple[str, httpx.Clie
         assert case_of(tab) == {"evidence": {"outlook": "sunny"}}, "the case goes along"
         tab.page.click(".tabs a:has-text('Graph')")
         tab.settled()
-        before = settled_number(tab)
-        tab.page.locator('.node[data-column=class] .value[data-words="class: yes"]').click()
-        after(tab, before)
+        with tab.settling():
+            tab.page.locator('.node[data-column=class] .value[data-words="class: yes"]').click()
         query = {"kind": "conditional", "evidence": {"outlook": "sunny", "class": "yes"}}
         told = client.post("/v1/models/rain/query", json={"queries": [query]}).json()["answers"][0]["distributions"]
         assert in_picture(tab, start)["windy"] == {label: digits(p) for label, p in told["windy"].items()}
-        before = settled_number(tab)
-        tab.page.click("#reset")
-        after(tab, before)
+        with tab.settling():
+            tab.page.click("#reset")
         assert in_picture(tab, start) == free
         tab.check()
 
@@ -163,9 +158,8 @@ def test_several_values_and_what_is_excluded(browser, kinds: tuple[str, httpx.Cl
             ("rain", "Shift", ["sunny", "rain"]),
             ("rain", "Alt", {"none_of": ["rain"]}),
         ):
-            before = settled_number(tab)
-            tab.page.locator(bar.format(label)).click(modifiers=[key] if key else [])
-            after(tab, before)
+            with tab.settling():
+                tab.page.locator(bar.format(label)).click(modifiers=[key] if key else [])
             assert case_of(tab) == {"evidence": {"outlook": known}}
             query = {"kind": "conditional", "evidence": {"outlook": known}}
             told = client.post("/v1/models/rain/query", json={"queries": [query]}).json()["answers"][0]["distributions"]
@@ -177,19 +171,16 @@ def test_several_values_and_what_is_excluded(browser, kinds: tuple[str, httpx.Cl
         assert tab.page.inner_text("#chosen") == "outlook is not rain ×"
         tab.page.click(".tabs a:has-text('What-if')")
         tab.settled()
-        before = settled_number(tab)
-        tab.page.click("text=Show the next ones")
-        after(tab, before)
+        with tab.settling():
+            tab.page.click("text=Show the next ones")
         query = {"kind": "map", "evidence": {"outlook": {"none_of": ["rain"]}}, "best": 5}
         told = client.post("/v1/models/rain/query", json={"queries": [query]}).json()["answers"][0]["best"]
         ratios = [digits(math.exp(each["log_probability"] - told[0]["log_probability"])) for each in told[1:]]
         assert tab.page.locator("#p-completion table").last.locator("td.n").all_inner_texts() == ratios
-        tab.go("/console/models/drawn/what-if")
-        tab.settled()
-        before = settled_number(tab)
-        tab.page.fill("[aria-label='humidity, from']", "50")
-        tab.page.locator("[aria-label='humidity, from']").blur()
-        after(tab, before)
+        tab.explore("/console/models/drawn/what-if")
+        with tab.settling():
+            tab.page.fill("[aria-label='humidity, from']", "50")
+            tab.page.locator("[aria-label='humidity, from']").blur()
         assert case_of(tab) == {"evidence": {"humidity": {"low": 50}}}
         assert tab.page.inner_text("#chosen") == "humidity ≥ 50 ×"
         tab.check()
@@ -210,14 +201,12 @@ def test_a_column_is_set_instead_of_supposed(
         return {each: {word: digits(p) for word, p in own.items()} for each, own in answer["distributions"].items()}
 
     with visit(browser, url) as tab:
-        tab.go(f"/console/models/{model}/graph")
-        tab.settled()
+        tab.explore(f"/console/models/{model}/graph")
         start = json.loads(tab.page.text_content("#start"))
         bar = tab.page.locator(f'.node[data-column={name}] .value[data-words="{name}: {label}"]')
-        before = settled_number(tab)
-        tab.page.check("input[name=mode][value=set]")
-        bar.click()
-        after(tab, before)
+        with tab.settling():
+            tab.page.check("input[name=mode][value=set]")
+            bar.click()
         assert case_of(tab) == {"do": {name: label}}
         assert tab.page.inner_text("#chosen") == f"{name} set to {label} ×"
         shown = in_picture(tab, start)
@@ -228,28 +217,24 @@ def test_a_column_is_set_instead_of_supposed(
         assert case_of(tab) == {"do": {name: label}}
         assert all(own == shown[each] for each, own in in_list(tab).items())
         row = tab.page.locator(f'#columns details[data-column="{name}"] .value[data-label="{label}"]')
-        before = settled_number(tab)
-        row.click()  # the switch is back at Suppose
-        after(tab, before)
+        with tab.settling():
+            row.click()  # the switch is back at Suppose
         assert case_of(tab) == {"evidence": {name: label}}
         if seen != start["target"]:
             assert in_list(tab)[seen] == told(evidence={name: label})[seen] != shown[seen]
         tab.page.check("input[name=mode][value=set]")
         for case in ({"do": {name: label}}, {}):
-            before = settled_number(tab)
-            row.click()
-            after(tab, before)
+            with tab.settling():
+                row.click()
             assert case_of(tab) == case
         tab.check()
-        tab.go("/console/models/sky/what-if")
-        tab.settled()
+        tab.explore("/console/models/sky/what-if")
         assert not tab.page.locator("input[name=mode]").count(), "a circuit has no causes"
 
 
 def test_regions_unfold_and_keep_the_case(browser, kinds: tuple[str, httpx.Client]) -> None:
     with visit(browser, kinds[0]) as tab:
-        tab.go(f"/console/models/sky/regions?open=&case={quote(json.dumps({'evidence': {'outlook': 'sunny'}}))}")
-        tab.settled()
+        tab.explore(f"/console/models/sky/regions?open=&case={quote(json.dumps({'evidence': {'outlook': 'sunny'}}))}")
         assert tab.page.locator(".node").count() == 1 and "structure.svg" not in tab.page.inner_text("main")
         for _ in range(8):
             folded = tab.page.locator(".structure a:has-text('+ ')")
@@ -283,29 +268,24 @@ def test_arrows_of_a_posterior_are_required_and_forbidden(browser, kinds: tuple[
         return {edge: 1 + 5 * p for edge, p in found.items() if p >= 0.01 or edge in supposed}
 
     with visit(browser, url) as tab:
-        tab.go("/console/models/posterior/graph")
-        tab.settled()
+        tab.explore("/console/models/posterior/graph")
         assert arrows(tab) == pytest.approx(wanted(), abs=1e-9)
         edge = next(iter(wanted()))
         for known in ({"present": [edge]}, {"absent": [edge]}, {}):
-            before = settled_number(tab)
-            tab.page.locator(f'.edge-line[data-edge="{edge}"]').dispatch_event("click")
-            after(tab, before)
+            with tab.settling():
+                tab.page.locator(f'.edge-line[data-edge="{edge}"]').dispatch_event("click")
             assert case_of(tab) == known and arrows(tab) == pytest.approx(wanted(**known), abs=1e-9)
-        before = settled_number(tab)
-        line = "document.querySelector('.edge-line:not(.folded)')"
-        x, y = tab.page.evaluate(
-            f"(() => {{ const p = {line}.getPointAtLength({line}.getTotalLength() / 2).matrixTransform({line}.getScreenCTM()); return [p.x, p.y]; }})()"
-        )
-        tab.page.mouse.click(x + 5, y)
-        after(tab, before)
+        with tab.settling():
+            line = "document.querySelector('.edge-line:not(.folded)')"
+            x, y = tab.page.evaluate(
+                f"(() => {{ const p = {line}.getPointAtLength({line}.getTotalLength() / 2).matrixTransform({line}.getScreenCTM()); return [p.x, p.y]; }})()"
+            )
+            tab.page.mouse.click(x + 5, y)
         assert len(case_of(tab)["present"]) == 1, "a click beside a thin arrow is meant for it"
-        before = settled_number(tab)
-        tab.page.click("#reset")
-        after(tab, before)
-        before = settled_number(tab)
-        tab.page.locator("#p-edges button").first.click()
-        after(tab, before)
+        with tab.settling():
+            tab.page.click("#reset")
+        with tab.settling():
+            tab.page.locator("#p-edges button").first.click()
         assert case_of(tab)["present"]
         tab.check()
         assert not tab.findings()
@@ -313,8 +293,7 @@ def test_arrows_of_a_posterior_are_required_and_forbidden(browser, kinds: tuple[
 
 def test_the_picture_is_found_sized_and_dragged(browser, kinds: tuple[str, httpx.Client]) -> None:
     with visit(browser, kinds[0], viewport={"width": 390, "height": 700}) as tab:
-        tab.go("/console/models/rain/graph")
-        tab.settled()
+        tab.explore("/console/models/rain/graph")
         width = "Number(document.querySelector('.structure').getAttribute('width'))"
         first = tab.page.evaluate(width)
         for _ in range(4):
@@ -339,8 +318,7 @@ def test_the_picture_is_found_sized_and_dragged(browser, kinds: tuple[str, httpx
 def test_a_box_is_moved_and_its_arrows_follow(browser, kinds: tuple[str, httpx.Client]) -> None:
     with visit(browser, kinds[0]) as tab:
         for model in ("rain", "posterior"):
-            tab.go(f"/console/models/{model}/graph")
-            tab.settled()
+            tab.explore(f"/console/models/{model}/graph")
             edge = tab.page.locator(".edge-line:not(.folded)").first
             path, name = edge.get_attribute("d"), edge.get_attribute("data-to")
             node = tab.page.locator(f'.node[data-column="{name}"]')

@@ -67,8 +67,7 @@ def repeat_job(control: Path) -> None:
 def test_a_thousand_columns(browser, crowded: str) -> None:
     with visit(browser, crowded) as tab:
         tab.page.add_init_script(LONG_TASKS)
-        tab.go("/console/models/wide/what-if")
-        tab.settled()
+        tab.explore("/console/models/wide/what-if")
         assert tab.page.locator("#columns details").count() == 60
         assert "940 more columns" in tab.page.inner_text("#more")
         before = tab.page.get_attribute("#what-if", "data-settled")

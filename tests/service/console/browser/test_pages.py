@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from tests.service.console.browser.conftest import HOSTILE, House, Visiting
 from tests.service.console.browser.driving import needs_browser
-from tests.service.console.browser.test_what_if import after, case_of, settled_number
+from tests.service.console.browser.test_what_if import case_of
 
 pytestmark = needs_browser
 PAGES = {
@@ -132,15 +132,13 @@ def test_the_keyboard_suffices(visiting: Visiting) -> None:
         tab.page.keyboard.press("Enter")
         tab.page.wait_for_url("**/graph/*")
         assert column in tab.page.inner_text("h1")
-        tab.go("/console/models/rain@1/what-if")
-        tab.settled()
+        tab.explore("/console/models/rain@1/what-if")
         tab.page.locator(".value").first.focus()
         outline = "getComputedStyle(document.activeElement).outlineStyle"
         tab.page.keyboard.press("Tab")
         assert tab.page.evaluate(outline) != "none", "the focus can be seen"
-        number = settled_number(tab)
-        tab.page.keyboard.press("Space")
-        after(tab, number)  # the address changes before the page does
+        with tab.settling():  # the address changes before the page does
+            tab.page.keyboard.press("Space")
         assert case_of(tab) and tab.page.locator("#chosen li").count() == 1
 
 

@@ -32,25 +32,11 @@ def click(tab: Visit, column: str, label: str) -> None:
     tab.page.locator(f'#columns details[data-column="{column}"] .value[data-label="{label}"]').click()
 
 
-def after(tab: Visit, number: str | None) -> None:
-    """Wait until what was asked after some answer is settled."""
-    tab.page.wait_for_function(
-        "(n) => { const d = document.getElementById('what-if').dataset; return d.state === 'settled' && d.settled !== n; }",
-        arg=number,
-    )
-
-
-def settled_number(tab: Visit) -> str | None:
-    return tab.page.get_attribute("#what-if", "data-settled")
-
-
 def test_a_click_supposes_and_shows_what_the_model_predicts(visiting: Visiting, house: House) -> None:
     with visiting() as tab:
-        tab.go(PAGE)
-        tab.settled()
-        before = settled_number(tab)
-        click(tab, "outlook", "sunny")
-        after(tab, before)
+        tab.explore(PAGE)
+        with tab.settling():
+            click(tab, "outlook", "sunny")
         assert case_of(tab) == {"evidence": {"outlook": "sunny"}}
         told = house.client.post("/v1/models/rain@1/predict", json={"records": [{"outlook": "sunny"}]}).json()
         wanted = {str(name): digits(p) for name, p in zip(told["classes"], told["probabilities"][0], strict=True)}
@@ -61,17 +47,15 @@ def test_a_click_supposes_and_shows_what_the_model_predicts(visiting: Visiting, 
         )
         assert '\'{"evidence":{"outlook":"sunny"}}\'' in tab.page.text_content("#as-curl")
         assert '"outlook": "sunny"' in tab.page.text_content("#as-python")
-        before = settled_number(tab)
-        tab.page.locator("#chosen button").click()
-        after(tab, before)
+        with tab.settling():
+            tab.page.locator("#chosen button").click()
         assert case_of(tab) == {} and tab.page.locator("#chosen li").count() == 0
         tab.check()
 
 
 def test_of_ten_fast_clicks_the_last_one_wins(visiting: Visiting, house: House) -> None:
     with visiting() as tab:
-        tab.go(PAGE)
-        tab.settled()
+        tab.explore(PAGE)
         labels = ["sunny", "rain", "overcast"]
         for number in range(10):
             value = f'#columns details[data-column="outlook"] .value[data-label="{labels[number % 3]}"]'
@@ -87,16 +71,13 @@ def test_of_ten_fast_clicks_the_last_one_wins(visiting: Visiting, house: House) 
 
 def test_the_address_holds_the_case_and_one_beside(visiting: Visiting) -> None:
     with visiting() as tab:
-        tab.go(PAGE)
-        tab.settled()
-        before = settled_number(tab)
-        click(tab, "windy", "True")
-        after(tab, before)
+        tab.explore(PAGE)
+        with tab.settling():
+            click(tab, "windy", "True")
         tab.page.click("#pin")
         assert tab.page.is_visible("#p-beside")
-        before = settled_number(tab)
-        click(tab, "windy", "False")
-        after(tab, before)
+        with tab.settling():
+            click(tab, "windy", "False")
         here, url = shown(tab), tab.page.url
         difference = tab.page.inner_text("#p-beside table")
         tab.page.goto(url)
@@ -107,11 +88,9 @@ def test_the_address_holds_the_case_and_one_beside(visiting: Visiting) -> None:
 
 def test_a_circuit_answers_about_any_column(visiting: Visiting, house: House) -> None:
     with visiting() as tab:
-        tab.go("/console/models/sky/what-if")
-        tab.settled()
-        before = settled_number(tab)
-        tab.page.select_option("#target", "windy")
-        after(tab, before)
+        tab.explore("/console/models/sky/what-if")
+        with tab.settling():
+            tab.page.select_option("#target", "windy")
         query = {"queries": [{"kind": "conditional", "variables": ["windy"]}]}
         wanted = house.client.post("/v1/models/sky/query", json=query).json()["answers"][0]["distributions"]["windy"]
         assert shown(tab) == {label: digits(p) for label, p in wanted.items()}
@@ -121,37 +100,34 @@ def test_a_circuit_answers_about_any_column(visiting: Visiting, house: House) ->
 
 def test_what_is_wrong_is_said_and_the_page_goes_on(visiting: Visiting) -> None:
     with visiting() as tab:
-        tab.go(PAGE)
-        tab.settled()
+        tab.explore(PAGE)
         tab.page.click("summary:has-text('Load a row')")
         tab.page.fill("#row", '{"outlok": "sunny"}')
         tab.page.click("#load")
         tab.page.wait_for_selector("#what-if[data-state=refused]")
         assert "outlook" in tab.page.inner_text("#problem")
-        before = settled_number(tab)
-        tab.page.click("#reset")
-        after(tab, before)
+        with tab.settling():
+            tab.page.click("#reset")
         assert tab.page.inner_text("#problem") == ""
 
 
 def test_a_press_during_a_repaint_is_a_click(visiting: Visiting) -> None:
     """Answers that come while a button of the mouse is down wait, so that what is pressed is what is clicked."""
     with visiting() as tab:
-        tab.go(PAGE)
-        tab.settled()
-        before = settled_number(tab)
+        tab.explore(PAGE)
+        before = tab.n_settled()
         asked = tab.page.locator("#p-ask button").first
         name = asked.inner_text()
         asked.hover()
         tab.page.mouse.down()
         other = f'#columns details:not([data-column="{name}"]) .value'
-        with tab.page.expect_response(lambda answer: "interval" in (answer.request.post_data or "")):
-            tab.page.locator(other).first.dispatch_event("click")
-        tab.page.wait_for_timeout(200)  # longer than a paint
-        assert settled_number(tab) == before
-        tab.page.mouse.up()
-        tab.page.wait_for_function("(name) => document.getElementById('find').value === name", arg=name)
-        after(tab, before)
+        with tab.settling():
+            with tab.page.expect_response(lambda answer: "interval" in (answer.request.post_data or "")):
+                tab.page.locator(other).first.dispatch_event("click")
+            tab.page.wait_for_timeout(200)  # longer than a paint
+            assert tab.n_settled() == before
+            tab.page.mouse.up()
+            tab.page.wait_for_function("(name) => document.getElementById('find').value === name", arg=name)
         assert len(case_of(tab)["evidence"]) == 1
         tab.check()
 
@@ -159,19 +135,16 @@ def test_a_press_during_a_repaint_is_a_click(visiting: Visiting) -> None:
 def test_the_focus_stays_where_a_repaint_replaces_it(visiting: Visiting) -> None:
     """By keyboard: taking values back one after the other needs no way through the whole page."""
     with visiting() as tab:
-        tab.go(f"{PAGE}?case=%7B%22evidence%22%3A%7B%22outlook%22%3A%22rain%22%2C%22windy%22%3Atrue%7D%7D")
-        tab.settled()
+        tab.explore(f"{PAGE}?case=%7B%22evidence%22%3A%7B%22outlook%22%3A%22rain%22%2C%22windy%22%3Atrue%7D%7D")
         focused = "document.activeElement.closest('#chosen, [data-body]')?.id ?? document.activeElement.id"
         for left in (1, 0):
-            before = settled_number(tab)
-            tab.page.locator("#chosen button").first.focus()
-            tab.page.keyboard.press("Space")
-            after(tab, before)
+            with tab.settling():
+                tab.page.locator("#chosen button").first.focus()
+                tab.page.keyboard.press("Space")
             assert len(case_of(tab).get("evidence", {})) == left
             assert tab.page.evaluate(focused) == ("chosen" if left else "reset")
         tab.page.locator("#p-ask button").last.focus()
         name = tab.page.evaluate("document.activeElement.textContent")
-        before = settled_number(tab)
-        tab.page.locator(f'#columns details:not([data-column="{name}"]) .value').first.dispatch_event("click")
-        after(tab, before)
+        with tab.settling():
+            tab.page.locator(f'#columns details:not([data-column="{name}"]) .value').first.dispatch_event("click")
         assert tab.page.evaluate("document.activeElement.closest('#p-ask') !== null")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import http.server
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -21,51 +19,34 @@ from service.settings import Settings, unknown_variables
 from service.workspace import Workspace
 from storage.control.control import open_control
 from storage.errors import ControlUnavailable
+from tests.web import Quiet, serving
 
 MARK = "PASSWORD1marked"
 TRAIN = {"target": "class", "learner": "nb", "parameters": {"m": 1.0}, "model": "m", "holdout": 0}
 
 
-class Guarded(http.server.BaseHTTPRequestHandler):
+class Guarded(Quiet):
     """Gives files to whoever sends the password, or the signature."""
 
     files: dict[str, bytes]
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
 
     def do_GET(self) -> None:
         asked = urlsplit(self.path)
         basic = "Basic " + base64.b64encode(f"ana:{MARK}".encode()).decode()
         is_known = self.headers.get("Authorization") == basic or parse_qs(asked.query).get("X-Amz-Signature") == [MARK]
-        content = self.files.get(asked.path)
-        if not is_known or content is None:
+        if not is_known or asked.path not in self.files:
             self.send_error(403 if not is_known else 500)
-            return
-        status, first, last = 200, 0, len(content) - 1
-        if span := self.headers.get("Range"):
-            begin, _, end = span.removeprefix("bytes=").partition("-")
-            status, first, last = 206, int(begin), min(int(end or last), last)
-        self.send_response(status)
-        self.send_header("Accept-Ranges", "bytes")
-        if status == 206:
-            self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
-        self.send_header("Content-Length", str(last + 1 - first))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content[first : last + 1])
+        else:
+            self.answer_with_ranges(self.files[asked.path])
 
-    def log_message(self, *_: object) -> None:
-        pass
+    do_HEAD = do_GET
 
 
 @pytest.fixture
 def host(weather_files: tuple[Path, Path]) -> Iterator[str]:
     Guarded.files = {"/tables/train.parquet": weather_files[0].read_bytes()}
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Guarded)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with serving(Guarded) as address:
+        yield address
 
 
 @pytest.fixture

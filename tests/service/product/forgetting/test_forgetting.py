@@ -25,9 +25,8 @@ from service.workspace import Workspace
 from storage.errors import InvalidPredicate
 from storage.models.compiled import map_compiled
 from tests.passes.test_reuse import write
-from tests.service.product.test_refresh import COLUMNS, folder, request_of, workspace
+from tests.service.product.test_refresh import COLUMNS, request_of
 
-__all__ = ["folder", "workspace"]
 WHERE = "user = 3"
 OF_ROWS = {"uris": None, "dataset": "rows", "target": None, "columns": {}}
 

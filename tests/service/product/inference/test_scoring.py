@@ -12,12 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFile
 
+from learners import Source, drive, encode
 from learners.errors import SourceError
-from learners.passes.learner import drive
 from learners.passes.sources.filesystems import filesystem_of
-from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.schema.encoding.encode import encode
 from service.product.inference.imputation import Filling, write_imputed
 from service.product.inference.row_scores import write_scores
 from service.product.inference.scoring import score, score_files

@@ -16,9 +16,7 @@ from service.product.promotion.promotion import Measured, verdict
 from service.requests.problems import InvalidRequest
 from service.requests.requests import PromotionRule, RefreshRequest
 from tests.passes.test_reuse import write
-from tests.service.product.test_refresh import folder, request_of, workspace
-
-__all__ = ["folder", "workspace"]
+from tests.service.product.test_refresh import request_of
 
 
 def joint(version: int, log_likelihood: float, n_impossible: int = 0) -> Measured:

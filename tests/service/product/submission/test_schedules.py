@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from tests.storage.conftest import statements
 
 NIGHT = datetime(2026, 6, 1, 0, 30, tzinfo=UTC)  # 02:30 in Berlin
 DAY = timedelta(days=1)
+SERVICES = (product.submit_scheduled, product.forget_old_jobs)
 
 
 class Clock:
@@ -53,6 +55,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+@pytest.fixture
+def scheduler(workspace: Workspace, clock: Clock) -> Scheduler:
+    return Scheduler(workspace, *SERVICES, clock)
+
+
 def refresh(**changes: object) -> dict:
     train = {"dataset": "weather", "learner": "nb", "model": "weather"}
     return {"kind": "refresh", "train": train, "promotion": {"margin": 0.01}} | changes
@@ -72,11 +79,10 @@ def end_jobs(workspace: Workspace) -> None:
         product.job_queue(workspace).cancel(job.id)
 
 
-def test_a_job_is_submitted_once_when_it_is_due(workspace: Workspace, clock: Clock) -> None:
+def test_a_job_is_submitted_once_when_it_is_due(workspace: Workspace, clock: Clock, scheduler: Scheduler) -> None:
     clock.now += timedelta(minutes=1)
     created = product.create_schedule(workspace, nightly())
     assert created.next_due_at == NIGHT
-    scheduler = Scheduler(workspace, clock)
     scheduler.tick()
     clock.now = NIGHT - timedelta(seconds=1)
     scheduler.tick()
@@ -94,28 +100,28 @@ def test_a_job_is_submitted_once_when_it_is_due(workspace: Workspace, clock: Clo
 
 @pytest.mark.parametrize(("missed", "expected"), [("catch_up", "caught_up"), ("skip", "skipped")])
 def test_missed_runs_are_caught_up_once_or_skipped_as_told(
-    workspace: Workspace, clock: Clock, missed: str, expected: str
+    workspace: Workspace, clock: Clock, missed: str, expected: str, scheduler: Scheduler
 ) -> None:
     product.create_schedule(workspace, nightly(missed=missed))
     clock.now = NIGHT + 9 * DAY + timedelta(hours=3)
-    Scheduler(workspace, clock).tick()  # a worker that starts after nine days
+    scheduler.tick()  # a worker that starts after nine days
     assert outcomes(workspace) == [(expected, NIGHT + 9 * DAY)]
     assert len(product.job_queue(workspace).list().items) == (missed == "catch_up")
     assert product.get_schedule(workspace, "nightly").next_due_at == NIGHT + 10 * DAY
     end_jobs(workspace)
     clock.now = NIGHT + 10 * DAY
-    Scheduler(workspace, clock).tick()
+    scheduler.tick()
     assert outcomes(workspace)[0] == ("on_time", NIGHT + 10 * DAY)
 
 
 def test_two_servers_and_a_worker_killed_before_it_could_tell_start_nothing_twice(
-    workspace: Workspace, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, clock: Clock, monkeypatch: pytest.MonkeyPatch, scheduler: Scheduler
 ) -> None:
     product.create_schedule(workspace, nightly())
     clock.now = NIGHT + timedelta(seconds=1)
     with monkeypatch.context() as killed:
         killed.setattr(schedules, "record_run", lambda *_: (_ for _ in ()).throw(ControlUnavailable("killed")))
-        Scheduler(workspace, clock).tick()
+        scheduler.tick()
     assert len(product.job_queue(workspace).list().items) == 1 and outcomes(workspace) == []
     product.change_schedule(
         workspace, "nightly", ScheduleChange.model_validate({"job": refresh(promotion={"margin": 0.5})})
@@ -123,28 +129,20 @@ def test_two_servers_and_a_worker_killed_before_it_could_tell_start_nothing_twic
     control = schedules.get_schedule(workspace.control, "nightly")
     schedules.change_schedule(workspace.control, control, replace_due(control, NIGHT))
     with ThreadPoolExecutor(4) as pool:
-        list(
-            pool.map(
-                lambda _: Scheduler(workspace, clock).tick(),
-                range(4),
-            )
-        )
+        list(pool.map(lambda _: Scheduler(workspace, *SERVICES, clock).tick(), range(4)))
     (job,) = product.job_queue(workspace).list().items
     assert outcomes(workspace) == [("on_time", NIGHT)]
     assert product.get_schedule(workspace, "nightly").last_run.job_id == job.id
 
 
 def replace_due(schedule: schedules.Schedule, due: datetime) -> schedules.Schedule:
-    from dataclasses import replace
-
     return replace(schedule, next_due_at=due)
 
 
 def test_a_clock_that_jumps_back_neither_repeats_a_run_nor_stops_the_schedule(
-    workspace: Workspace, clock: Clock
+    workspace: Workspace, clock: Clock, scheduler: Scheduler
 ) -> None:
     product.create_schedule(workspace, nightly())
-    scheduler = Scheduler(workspace, clock)
     clock.now = NIGHT
     scheduler.tick()
     end_jobs(workspace)
@@ -163,10 +161,9 @@ def test_a_clock_that_jumps_back_neither_repeats_a_run_nor_stops_the_schedule(
     assert ("on_time", NIGHT + DAY) in outcomes(workspace) and len(product.job_queue(workspace).list().items) == 3
 
 
-def test_a_run_waits_for_the_one_before_or_is_skipped(workspace: Workspace, clock: Clock) -> None:
+def test_a_run_waits_for_the_one_before_or_is_skipped(workspace: Workspace, clock: Clock, scheduler: Scheduler) -> None:
     product.create_schedule(workspace, nightly("waiting", job=refresh()))
     product.create_schedule(workspace, nightly("skipping", "skip"))
-    scheduler = Scheduler(workspace, clock)
     for day in range(3):
         clock.now = NIGHT + day * DAY
         scheduler.tick()
@@ -178,12 +175,14 @@ def test_a_run_waits_for_the_one_before_or_is_skipped(workspace: Workspace, cloc
     assert outcomes(workspace, "waiting")[0] == ("caught_up", NIGHT + 2 * DAY)
 
 
-def test_a_paused_schedule_is_not_due_and_misses_nothing(workspace: Workspace, clock: Clock) -> None:
+def test_a_paused_schedule_is_not_due_and_misses_nothing(
+    workspace: Workspace, clock: Clock, scheduler: Scheduler
+) -> None:
     product.create_schedule(workspace, nightly())
     assert product.pause_schedule(workspace, "nightly").next_due_at is None
     assert product.pause_schedule(workspace, "nightly").is_paused
     clock.now = NIGHT + 5 * DAY + timedelta(hours=1)
-    Scheduler(workspace, clock).tick()
+    scheduler.tick()
     assert outcomes(workspace) == []
     job = product.run_schedule(workspace, "nightly", "today")
     assert product.run_schedule(workspace, "nightly", "today").id == job.id
@@ -198,11 +197,10 @@ def test_a_paused_schedule_is_not_due_and_misses_nothing(workspace: Workspace, c
 
 
 def test_a_job_that_is_refused_is_kept_with_its_reason_and_tried_again_next_time(
-    workspace: Workspace, clock: Clock
+    workspace: Workspace, clock: Clock, scheduler: Scheduler
 ) -> None:
     product.create_schedule(workspace, nightly())
     product.delete_dataset(workspace, "weather")
-    scheduler = Scheduler(workspace, clock)
     for day in range(2):
         clock.now = NIGHT + day * DAY
         scheduler.tick()
@@ -235,7 +233,7 @@ def test_many_schedules_are_listed_and_ticked_with_as_many_statements_as_one(
     def looks() -> int:
         with statements(workspace.control) as said:
             page = product.list_schedules(workspace, 1000)
-            Scheduler(workspace, clock).tick()
+            Scheduler(workspace, *SERVICES, clock).tick()
         assert page.next_cursor is None and said
         return len(said)
 
@@ -248,26 +246,28 @@ def test_many_schedules_are_listed_and_ticked_with_as_many_statements_as_one(
     assert len(first.items) == 30 and len(product.list_schedules(workspace, 30, first.next_cursor).items) == 20
 
 
-def test_jobs_that_ended_long_ago_are_forgotten_with_their_logs(workspace: Workspace, clock: Clock) -> None:
+def test_jobs_that_ended_long_ago_are_forgotten_with_their_logs(
+    workspace: Workspace, clock: Clock, scheduler: Scheduler
+) -> None:
     product.create_schedule(workspace, nightly())
     old, waiting = (product.run_schedule(workspace, "nightly", key) for key in "ab")
     product.job_queue(workspace).cancel(old.id)
     logs = workspace.layout.root / "logs"
     logs.mkdir(exist_ok=True)
     (logs / f"{old.id}.jsonl").write_text("{}\n")
-    Scheduler(workspace, clock).forget_old_jobs()
+    scheduler.forget_old_jobs()
     assert (
         product.job_queue(workspace).get(old.id).state == "cancelled" and product.job_log(workspace, old.id) == "{}\n"
     )
     with Workspace(workspace.settings.model_copy(update={"job_days": 1e-9})) as later:
         time.sleep(1.1)  # DBOS counts whole seconds
-        Scheduler(later, clock).forget_old_jobs()
+        Scheduler(later, *SERVICES, clock).forget_old_jobs()
     with pytest.raises(NotFound, match="There is no"):
         product.job_queue(workspace).get(old.id)
     assert list(logs.iterdir()) == [] and product.job_queue(workspace).get(waiting.id).state == "queued"
     clock.now = NIGHT
     product.job_queue(workspace).cancel(waiting.id)
-    Scheduler(workspace, clock).tick()
+    scheduler.tick()
     assert outcomes(workspace)[0][0] == "on_time"  # a run whose job is forgotten blocks nothing
 
 

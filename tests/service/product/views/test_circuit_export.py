@@ -10,8 +10,7 @@ import pytest
 from learners.circuits.formats.text import from_json, parse_text
 from service import product
 from service.product.inference.queries import queryable
-from service.product.views.circuit_export import MEDIA_TYPES
-from service.requests.requests import TrainRequest
+from service.product.views.circuit_export import MEDIA_TYPES, Form
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.cli.test_cli import fewpass
@@ -43,9 +42,7 @@ def test_the_picture_of_a_circuit_has_its_columns(site, circuit):
 
 
 def test_what_has_no_circuit_says_so(site):
-    with Workspace(Settings(workspace=site.workspace)) as workspace:
-        asked = {"uris": [str(site.train)], "target": "class", "learner": "xgboost", "model": "forest"}
-        product.train(workspace, TrainRequest(**asked, parameters={"rounds": 2}))
+    site.learn("forest", "xgboost", rounds=2)
     refused = problem(site.client.get("/v1/models/forest/circuit"), 422)
     assert "no joint distribution" in refused["detail"]
     assert "<svg" in site.client.get("/v1/models/forest/structure.svg").text

@@ -55,12 +55,7 @@ def test_trees_keep_their_edges_to_the_class() -> None:
 
 @pytest.fixture(scope="module")
 def network(site: Site) -> str:
-    with Workspace(Settings(workspace=site.workspace)) as workspace:
-        request = TrainRequest(
-            uris=[str(site.train)], target="class", learner="tan", parameters={"m": 1.0}, model="tree"
-        )
-        product.train(workspace, request)
-    return "tree"
+    return site.learn("tree", "tan", m=1.0).name
 
 
 def test_the_family_of_a_column_over_rest(site: Site, network: str) -> None:

@@ -270,32 +270,6 @@ def test_the_command_line_asks_and_draws(site, plant, tmp_path):
     )
 
 
-def test_a_refresh_reads_new_files_and_forgetting_subtracts(site, tmp_path):
-    """Over the server, which proves that the model is that of the remaining rows, bit for bit."""
-    data = tmp_path / "data"
-    data.mkdir()
-    for day in range(2):
-        write(data / f"{day}.parquet", day)
-    train = {"uris": [str(data)], "learner": "orders", "model": "daily", "columns": {"batch": "drop"}, "update": True}
-    refresh = {"kind": "refresh", "train": train, "promotion": {"min_rows": 1}}
-    first = finished(site.client, refresh)
-    assert first["promotion"]["is_promoted"]
-    write(data / "2.parquet", 2)
-    second = finished(site.client, refresh)
-    assert [each["n_files_read"] for each in second["passes"]] == [1, 1]
-    assert [each["n_files_reused"] for each in second["passes"]] == [2, 2]
-    assert "log_loss" in second["promotion"]["reason"]
-
-    done = finished(site.client, {"kind": "forget", "model": "daily", "where": "batch = 3"})
-    assert done["n_rows"] == 18
-    assert [proof["is_equal"] for proof in done["proofs"]] == [True]
-    newest = model_of(site, f"daily@{done['versions'][0]['version']}")
-    before = model_of(site, f"daily@{second['version']}")
-    n_gone = before.facts["n_rows"] - newest.facts["n_rows"]
-    assert 0 < n_gone <= 18
-    assert not np.array_equal(newest.probabilities, before.probabilities)
-
-
 def test_words_have_no_effects(site, tmp_path):
     rng = np.random.default_rng(1)
     pq.write_table(pa.table({name: rng.choice(["x", "y"], 90) for name in NAMES}), tmp_path / "words.parquet")

@@ -1,0 +1,22 @@
+"""A workspace, and files of five days of which models are learned and refreshed."""
+
+import pytest
+
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.passes.test_reuse import write
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def folder(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    for day in range(5):
+        write(data, day)
+    return data
