@@ -20,6 +20,7 @@ from learners.ensembles.fit import solved_trees
 from learners.ensembles.lookup.levels import Levels
 from learners.ensembles.members import distinct_families, draw_members
 from learners.ensembles.recipes import largest_k
+from learners.passes.column_summaries import ColumnSummaries
 from learners.registry import recipes
 from learners.schema import Chunk
 from learners.schema.encoding.views import Views

@@ -11,6 +11,7 @@ import pytest
 
 from learners import Source, collect, drive
 from learners.ensembles.cuts import ensemble_schema
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.sources.row_filter import Selection, window
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes

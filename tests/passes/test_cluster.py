@@ -8,6 +8,7 @@ import signal
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from learners.schema.inference.summaries import ColumnSummaries
 
 from learners import Source, collect, drive, encode
 from learners.circuits.streaming import shards
@@ -16,7 +17,6 @@ from learners.passes import cluster as clusters
 from learners.passes.sources.row_filter import window
 from learners.registry import recipes
 from learners.schema import Kept
-from learners.schema.inference.summaries import ColumnSummaries
 from tests.ensembles.test_wide import LEARNERS as ENSEMBLES
 from tests.ensembles.test_wide import fresh
 from tests.ensembles.test_wide import schema_of as wide_schema

@@ -17,6 +17,7 @@ import pytest
 from learners import Source, collect, drive
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import Cancelled
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.reuse import Recall
 from learners.passes.sources.row_filter import Selection
 from learners.passes.stored_statistics import MemoryStore, Supply

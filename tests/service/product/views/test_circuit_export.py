@@ -10,7 +10,7 @@ import pytest
 from learners.circuits.formats.text import from_json, parse_text
 from service import product
 from service.product.inference.queries import queryable
-from service.product.views.circuit_export import MEDIA_TYPES, Form
+from service.product.views.circuit_export import MEDIA_TYPES
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.cli.test_cli import fewpass
