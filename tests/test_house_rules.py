@@ -20,7 +20,7 @@ MAX_LINES = 400
 MAX_ENTRIES = 15
 # Names of files that stand more than once, by the reason.
 REPEATED = {
-    "a room of its own kind has one": "checks describe diagnostics drawing errors kernels model parameters priors queries recipes settings",
+    "a room of its own kind has one": "checks describe drawing errors kernels model parameters priors queries recipes settings",
     "one resource, kept, used, served and shown": """alerts checkpoints datasets densities drift graphs holdout imputation inference
         jobs keys labels learning leases models monitoring query records regions rules schedules sessions structures training
         views what_if""",
