@@ -183,9 +183,9 @@ class Adapted:
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
         """Rows of a row group that are left."""
-        wanted = self.arrow_schema.names if columns is None else list(columns)
-        added = [name for name in wanted if name in self.values]
-        own = [name for name in wanted if name not in self.values]
+        outputs = self.arrow_schema.names if columns is None else list(columns)
+        added = [name for name in outputs if name in self.values]
+        own = [name for name in outputs if name not in self.values]
         if not own:
             for first in range(0, self.live[row_group], BATCH_ROWS):
                 n = min(BATCH_ROWS, self.live[row_group] - first)
