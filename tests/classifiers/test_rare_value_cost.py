@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from learners.classifiers.rare_value_cost import folding_costs
 
 from learners import Source, drive
 from learners.classifiers.lookup.lookup import LookupModel
+from learners.classifiers.table_warnings import folding_costs
 from learners.registry import recipes
 from learners.schema.discarded_columns import FoldingCost, losses
 

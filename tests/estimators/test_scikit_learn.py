@@ -10,11 +10,11 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pytest
-from learners.schema.inference.summaries import ColumnSummaries
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from learners import KDB, NB, SKDB, TAN
 from learners.errors import ColumnWarning, InvalidParameter, LearnerError, SchemaError
+from learners.passes.column_summaries import ColumnSummaries
 from tests.naive.information import freedom, mutual_information
 
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learners.schema.inference.summaries import ColumnSummaries
 
 from learners import Source, collect
+from learners.passes.column_summaries import ColumnSummaries
 from tests.passes.hostile import MB, classes, long_texts, written
 
 

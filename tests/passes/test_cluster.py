@@ -8,12 +8,12 @@ import signal
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from learners.schema.inference.summaries import ColumnSummaries
 
 from learners import Source, collect, drive, encode
 from learners.circuits.streaming import shards
 from learners.errors import Cancelled, ClusterError, SourceError
 from learners.passes import cluster as clusters
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.sources.row_filter import window
 from learners.registry import recipes
 from learners.schema import Kept

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from learners.classifiers.estimates.family_trees import trees_of
 
 from learners import Source, drive, encode, infer_schema, load_model, record_classifier
+from learners.classifiers.estimates.context_tree import trees_of
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup import lookup
 from learners.classifiers.lookup.checks import check_arrays

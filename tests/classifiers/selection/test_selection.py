@@ -1,9 +1,9 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from learners.classifiers.estimates.family_trees import each_grown
 
 from learners import Source, collect, drive
+from learners.classifiers.estimates.context_tree import each_grown
 from learners.classifiers.selection.loss_tables import measure
 from learners.classifiers.selection.selection import PrefixLosses
 from learners.classifiers.selection.selection_kernels import ONE

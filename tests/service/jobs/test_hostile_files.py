@@ -10,10 +10,10 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from learners.schema.inference.summaries import ColumnSummaries
 
 from learners import Source, collect
 from learners.errors import LearnerError
+from learners.passes.column_summaries import ColumnSummaries
 from service.jobs.children import Children
 from service.requests.problems import JobFailed, OutOfMemory
 from service.settings import Settings

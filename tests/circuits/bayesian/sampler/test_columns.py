@@ -1,12 +1,12 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from learners.schema.inference.binned_schema import binned_schema
-from learners.schema.inference.summaries import ColumnSummaries
 
 from learners import Source, collect, encode
 from learners.circuits.bayesian.sampler.columns import BY_COLUMN, INTERVALS, PAPER, coded
 from learners.errors import SchemaError
+from learners.passes.column_summaries import ColumnSummaries
+from learners.passes.inference import binned_schema
 
 RNG = np.random.default_rng(0)
 N = 600
