@@ -186,7 +186,7 @@ class Adapted:
         outputs = self.arrow_schema.names if columns is None else list(columns)
         added = [name for name in outputs if name in self.values]
         own = [name for name in outputs if name not in self.values]
-        if not own:
+        if added and not own:
             for first in range(0, self.live[row_group], BATCH_ROWS):
                 n = min(BATCH_ROWS, self.live[row_group] - first)
                 yield pa.RecordBatch.from_arrays([repeated(self.values[name], n) for name in added], added)
@@ -199,8 +199,12 @@ class Adapted:
             is_live[gone[start:end] - first] = False
             first += batch.num_rows
             left = batch if start == end else batch.filter(pa.array(is_live))
+            left = left.rename_columns([names[name] for name in left.schema.names])
+            if not added:
+                yield left  # without any column, too, it knows how many rows it has
+                continue
             arrays = [*left.columns, *(repeated(self.values[name], left.num_rows) for name in added)]
-            yield pa.RecordBatch.from_arrays(arrays, [*(names[name] for name in left.schema.names), *added])
+            yield pa.RecordBatch.from_arrays(arrays, [*left.schema.names, *added])
 
 
 def repeated(value: pa.Scalar, n_rows: int) -> pa.Array:

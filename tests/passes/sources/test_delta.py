@@ -48,6 +48,12 @@ def test_a_version_has_its_rows(table, version):
     assert found.snapshot.version == str(version)
 
 
+@pytest.mark.parametrize("version", range(5))
+def test_rows_without_columns_are_counted(table, version):
+    found = Source.open(f"delta://{table}@{version}")
+    assert sum(batch.num_rows for batch in found.batches([])) == found.n_rows
+
+
 def test_a_folder_with_a_log_is_its_newest_version(table):
     assert rows_of(Source.open(table)) == told_by_delta(table)
     assert rows_of(Source.open(table, at="2")) == told_by_delta(table, 2)

@@ -28,7 +28,6 @@ from tests.storage.conftest import statements
 
 NIGHT = datetime(2026, 6, 1, 0, 30, tzinfo=UTC)  # 02:30 in Berlin
 DAY = timedelta(days=1)
-SERVICES = (product.submit_scheduled, product.forget_old_jobs)
 
 
 class Clock:
@@ -57,7 +56,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def scheduler(workspace: Workspace, clock: Clock) -> Scheduler:
-    return Scheduler(workspace, *SERVICES, clock)
+    return Scheduler(workspace, clock)
 
 
 def refresh(**changes: object) -> dict:
@@ -129,7 +128,7 @@ def test_two_servers_and_a_worker_killed_before_it_could_tell_start_nothing_twic
     control = schedules.get_schedule(workspace.control, "nightly")
     schedules.change_schedule(workspace.control, control, replace_due(control, NIGHT))
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: Scheduler(workspace, *SERVICES, clock).tick(), range(4)))
+        list(pool.map(lambda _: Scheduler(workspace, clock).tick(), range(4)))
     (job,) = product.job_queue(workspace).list().items
     assert outcomes(workspace) == [("on_time", NIGHT)]
     assert product.get_schedule(workspace, "nightly").last_run.job_id == job.id
@@ -233,7 +232,7 @@ def test_many_schedules_are_listed_and_ticked_with_as_many_statements_as_one(
     def looks() -> int:
         with statements(workspace.control) as said:
             page = product.list_schedules(workspace, 1000)
-            Scheduler(workspace, *SERVICES, clock).tick()
+            Scheduler(workspace, clock).tick()
         assert page.next_cursor is None and said
         return len(said)
 
@@ -261,7 +260,7 @@ def test_jobs_that_ended_long_ago_are_forgotten_with_their_logs(
     )
     with Workspace(workspace.settings.model_copy(update={"job_days": 1e-9})) as later:
         time.sleep(1.1)  # DBOS counts whole seconds
-        Scheduler(later, *SERVICES, clock).forget_old_jobs()
+        Scheduler(later, clock).forget_old_jobs()
     with pytest.raises(NotFound, match="There is no"):
         product.job_queue(workspace).get(old.id)
     assert list(logs.iterdir()) == [] and product.job_queue(workspace).get(waiting.id).state == "queued"
