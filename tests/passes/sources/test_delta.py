@@ -1,7 +1,5 @@
 """Delta Lake: the rows of a snapshot and no others, as delta-rs tells them."""
 
-from __future__ import annotations
-
 import datetime
 import sys
 
@@ -18,12 +16,12 @@ from tests.lake_tables import WrittenTable
 ROWS = pa.table({"day": ["a b", "c%d", None, "a b"], "x": [1, 2, 3, 4], "y": ["n", "y", "n", "y"]})
 
 
-def rows_of(source: Source) -> list[dict]:
+def rows_of(source):
     table = pa.Table.from_batches(source.batches())
     return sorted(table.to_pylist(), key=str)
 
 
-def told_by_delta(path, version=None) -> list[dict]:
+def told_by_delta(path, version=None):
     found = QueryBuilder().register("t", DeltaTable(path, version=version)).execute("SELECT * FROM t")
     return sorted(pa.table(found).to_pylist(), key=str)
 
