@@ -3,8 +3,6 @@
 python -m load_tests smoke
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -15,9 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
@@ -31,7 +27,7 @@ from service.settings import Settings
 QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m load_tests", description=__doc__.splitlines()[0])
     parser.add_argument("profile", choices=PROFILES)
     parser.add_argument("--reports", type=Path, default=Path("build/load"))
@@ -79,18 +75,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def memory_of(pid: int) -> Iterator[list[dict[str, float]]]:
+def memory_of(pid):
     """What the server and its processes hold, every ten seconds and at the end, in MB: all, and their own."""
     found: list[dict[str, float]] = []
     stop, started = threading.Event(), time.monotonic()
 
-    def look() -> None:
+    def look():
         processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
         held = [process.memory_full_info() for process in processes]
         own = {name: round(sum(getattr(each, name) for each in held) / 2**20, 1) for name in ("rss", "uss")}
         found.append({"second": round(time.monotonic() - started, 1)} | own)
 
-    def run() -> None:
+    def run():
         while not stop.wait(10):
             look()
 
@@ -105,7 +101,7 @@ def memory_of(pid: int) -> Iterator[list[dict[str, float]]]:
         look()
 
 
-def swarm(profile: str, url: str, root: Path, html: Path, seconds: int | None, rate: float) -> int:
+def swarm(profile, url, root, html, seconds, rate):
     """Run locust until the profile has ended; 0 if no request failed."""
     here = Path(__file__).parent
     command = [sys.executable, "-m", "locust", "-f", str(here / "locustfile.py"), "--headless", "--only-summary"]
@@ -123,12 +119,12 @@ def swarm(profile: str, url: str, root: Path, html: Path, seconds: int | None, r
 
 
 @contextlib.contextmanager
-def training(url: str, path: Path) -> Iterator[dict[str, int]]:
+def training(url, path):
     """Trainings one after another, each with another seed so that nothing is found ready; yields their numbers."""
     counted = {"succeeded": 0, "failed": 0}
     stop = threading.Event()
 
-    def train() -> None:
+    def train():
         seed = 0
         with httpx.Client(base_url=url, timeout=30) as client:
             while not stop.is_set():
@@ -149,7 +145,7 @@ def training(url: str, path: Path) -> Iterator[dict[str, int]]:
         thread.join()
 
 
-def figures(entry: dict[str, Any], times_ms: list[float]) -> dict[str, Any]:
+def figures(entry, times_ms):
     """What a report says of one kind of request."""
     seconds = max(entry["last_request_timestamp"] - entry["start_time"], 1e-9)
     return {

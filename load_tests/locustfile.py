@@ -3,8 +3,6 @@
 Run by `python -m load_tests`, which starts a server on loopback; the profile comes from FEWPASS_LOAD_PROFILE.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -33,7 +31,7 @@ TIMES: dict[str, list[float]] = defaultdict(list)
 
 
 @events.quitting.add_listener
-def write_times(**_: object) -> None:
+def write_times(**_):
     """Leave the times for the report."""
     if "FEWPASS_LOAD_TIMES" in os.environ:
         Path(os.environ["FEWPASS_LOAD_TIMES"]).write_text(json.dumps(TIMES))
@@ -42,12 +40,12 @@ def write_times(**_: object) -> None:
 class Stages(LoadTestShape):
     """The stages of the chosen profile, one after another."""
 
-    def tick(self) -> tuple[int, int] | None:
+    def tick(self):
         """Users and spawn rate now; None ends the run."""
         return next(((users, rate) for end, users, rate in STAGES if self.get_run_time() < end), None)
 
 
-def timed(user: FastHttpUser, name: str, method: str, path: str, due: float | None = None, **arguments: object) -> None:
+def timed(user, name, method, path, due=None, **arguments):
     """Ask, and keep the time since it was due, by default since now."""
     started = time.perf_counter() if due is None else due
     user.client.request(method, path, name=name, **arguments)
@@ -60,17 +58,17 @@ class Client(FastHttpUser):
     wait_time = constant(0)
 
     @task(50)
-    def one_row(self) -> None:
+    def one_row(self):
         """One record."""
         timed(self, "predict 1 row", "POST", PREDICT, json={"records": [random.choice(RECORDS)]})
 
     @task(5)
-    def hundred_rows(self) -> None:
+    def hundred_rows(self):
         """A hundred records."""
         timed(self, "predict 100 rows", "POST", PREDICT, json={"records": random.choices(RECORDS, k=100)})
 
     @task(1)
-    def registry(self) -> None:
+    def registry(self):
         """The list of models."""
         timed(self, "list models", "GET", "/v1/models")
 
@@ -81,12 +79,12 @@ class Metronome(FastHttpUser):
     wait_time = constant(0)
     concurrency = 1000  # connections
 
-    def on_start(self) -> None:
+    def on_start(self):
         """Count beats from now."""
         self.started, self.n_beats, self.asking = time.perf_counter(), 0, Group()
 
     @task
-    def beat(self) -> None:
+    def beat(self):
         """Ask when it is time."""
         due = self.started + self.n_beats / RATE
         self.n_beats += 1
@@ -95,6 +93,6 @@ class Metronome(FastHttpUser):
             timed, self, "predict 1 row", "POST", PREDICT, due, json={"records": [random.choice(RECORDS)]}
         )
 
-    def on_stop(self) -> None:
+    def on_stop(self):
         """Wait for what was asked."""
         self.asking.join()

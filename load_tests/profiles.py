@@ -1,7 +1,5 @@
 """What each load profile is: stages of (until second, users, spawned per second)."""
 
-from __future__ import annotations
-
 # Requests at moments of their own: users who wait for an answer before they ask again hide how long others would wait.
 FIXED_RATE = "fixed-rate"
 PROFILES: dict[str, list[tuple[int, int, int]]] = {

@@ -7,8 +7,6 @@ asked and pruned. The slope of each process is that of a least-squares line thro
 that was replaced on purpose counts from its own beginning.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -17,7 +15,6 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -40,16 +37,16 @@ PER_HOUR = {"megabytes": 32.0, "descriptors": 4.0, "threads": 4.0}
 class Soak:
     """The traffic of a soak, and what was counted."""
 
-    def __init__(self, url: str, record: dict[str, object], data: Path, rate: float, pause_s: float) -> None:
+    def __init__(self, url, record, data, rate, pause_s):
         self.url, self.record, self.data, self.rate, self.pause_s = url, record, data, rate, pause_s
         self.asked: Counter[str] = Counter()
         self.errors: list[str] = []
         self.stop = threading.Event()
 
-    def client(self) -> httpx.Client:
+    def client(self):
         return httpx.Client(base_url=self.url, timeout=TIMEOUT_S)
 
-    def ask(self, what: str, call: Callable[[], httpx.Response]) -> httpx.Response | None:
+    def ask(self, what, call):
         try:
             response = call()
         except httpx.HTTPError as error:
@@ -60,7 +57,7 @@ class Soak:
             self.errors.append(f"{what}: {response.status_code} {response.text[:300]}")
         return response
 
-    def predict(self) -> None:
+    def predict(self):
         """One prediction every 1 / rate seconds; a new connection now and then, so that each serving process has its share."""
         due = time.monotonic()
         while not self.stop.is_set():
@@ -73,7 +70,7 @@ class Soak:
                     if self.stop.wait(max(0.0, due - time.monotonic())):
                         return
 
-    def change(self) -> None:
+    def change(self):
         """Train again and decide, query, prune; one after the other."""
         train = {"kind": "train", "uris": [str(self.data)], "target": "class", "learner": "nb", "model": "load"}
         refresh = {"kind": "refresh", "train": train | {"holdout": 0.1}, "promotion": {"beats_prior": False}}
@@ -87,7 +84,7 @@ class Soak:
                 self.ask("prune", lambda: client.post("/v1/models/load/prune?keep=3"))
                 self.ask("metrics", lambda: client.get("/metrics"))
 
-    def finish(self, client: httpx.Client, job_id: str) -> None:
+    def finish(self, client, job_id):
         while not self.stop.is_set():
             job = client.get(f"/v1/jobs/{job_id}").json()
             if job["state"] not in {"queued", "running"}:
@@ -98,7 +95,7 @@ class Soak:
             self.stop.wait(0.5)
 
 
-def usage_of(pid: int) -> dict[str, tuple[str, dict[str, float]]]:
+def usage_of(pid):
     """What each process of a server holds now, by its process id and when it was started."""
     found = {}
     parent = psutil.Process(pid)
@@ -115,7 +112,7 @@ def usage_of(pid: int) -> dict[str, tuple[str, dict[str, float]]]:
     return found
 
 
-def slopes(samples: list[tuple[float, dict[str, tuple[str, dict[str, float]]]]]) -> list[dict[str, object]]:
+def slopes(samples):
     """By process: its role, what it held at first and at last, and how much an hour adds to it."""
     of_process: dict[str, list[tuple[float, str, dict[str, float]]]] = defaultdict(list)
     begin = samples[0][0] + WARM * (samples[-1][0] - samples[0][0])
@@ -142,7 +139,7 @@ def slopes(samples: list[tuple[float, dict[str, tuple[str, dict[str, float]]]]])
     return told
 
 
-def soak(seconds: float, rate: float, n_rows: int, pause_s: float) -> dict[str, object]:
+def soak(seconds, rate, n_rows, pause_s):
     """Run it; what was asked, what failed, and the slopes."""
     with tempfile.TemporaryDirectory(prefix="fewpass-soak-") as directory:
         root = Path(directory)
@@ -172,7 +169,7 @@ def soak(seconds: float, rate: float, n_rows: int, pause_s: float) -> dict[str, 
     return {"seconds": seconds, "asked": asked, "errors": traffic.errors, "processes": found, "steep": steep}
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m load_tests.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--rate", type=float, default=50.0, help="predictions a second")

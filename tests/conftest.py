@@ -1,14 +1,11 @@
 """Settings of the whole test suite."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,7 +30,7 @@ YOUNG_OBJECTS = 20_000
 gc.disable()
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
@@ -52,7 +49,7 @@ def public_sets():
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
+def postgres():
     """The URL of a PostgreSQL server that lives as long as the tests do and listens on a socket only."""
     import psycopg
 
@@ -71,7 +68,7 @@ def postgres() -> Iterator[str]:
         server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **as_user)
     url = f"postgresql://fewpass@/postgres?host={folder}"
 
-    def has_started() -> bool:
+    def has_started():
         try:
             psycopg.connect(url).close()
         except psycopg.OperationalError:

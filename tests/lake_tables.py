@@ -1,7 +1,5 @@
 """Lake tables: histories of what can happen to one, and logs written by hand, with what delta-rs reads and does not write."""
 
-from __future__ import annotations
-
 import json
 import struct
 import uuid
@@ -54,11 +52,11 @@ class WrittenTable:
 
     def __init__(
         self,
-        root: Path,
-        schema: pa.Schema,
-        partition: str | None = None,
-        features: tuple[str, ...] = ("columnMapping", "deletionVectors"),
-    ) -> None:
+        root,
+        schema,
+        partition=None,
+        features=("columnMapping", "deletionVectors"),
+    ):
         self.root, self.schema, self.partition, self.version = root, schema, partition, -1
         self.adds: dict[str, dict] = {}
         (root / "_delta_log").mkdir(parents=True)
@@ -90,12 +88,12 @@ class WrittenTable:
             },
         )
 
-    def commit(self, *actions: dict) -> None:
+    def commit(self, *actions):
         self.version += 1
         lines = "\n".join(map(json.dumps, actions))
         (self.root / "_delta_log" / f"{self.version:020}.json").write_text(lines)
 
-    def append(self, name: str, rows: pa.Table, value: str | None = None) -> None:
+    def append(self, name, rows, value=None):
         """Add a file, whose name the log percent-encodes."""
         own = rows.rename_columns([self.physical[column] for column in rows.column_names])
         pq.write_table(own, self.root / name, row_group_size=64)
@@ -109,7 +107,7 @@ class WrittenTable:
         }
         self.commit({"add": self.adds[name]})
 
-    def delete(self, name: str, positions: list[int]) -> None:
+    def delete(self, name, positions):
         """Mark rows of a file as deleted; those that were marked before count no longer if they are not among these."""
         words = BitMap(positions).serialize()
         blob = struct.pack("<IQI", 1681511377, 1, 0) + words
@@ -133,7 +131,7 @@ class WrittenTable:
 VALUES = np.array(["a", "b", "c", "d", "e", "f", "g", "h"])
 
 
-def people(rng: np.random.Generator, n: int, more: tuple[str, ...] = ()) -> pa.Table:
+def people(rng, n, more=()):
     """Nominal rows; values of a batch are not those of all others."""
     y = rng.integers(0, 2, n)
     few = rng.choice(VALUES, 3, replace=False)
@@ -145,47 +143,47 @@ def people(rng: np.random.Generator, n: int, more: tuple[str, ...] = ()) -> pa.T
 class DeltaHistory:
     """A Delta Lake table and what can happen to it."""
 
-    def __init__(self, path: Path, rng: np.random.Generator) -> None:
+    def __init__(self, path, rng):
         self.path, self.rng, self.more = str(path), rng, ()
         write_deltalake(path, people(rng, 60), partition_by=["region"] if rng.random() < 0.5 else None)
 
     @property
-    def table(self) -> DeltaTable:
+    def table(self):
         return DeltaTable(self.path)
 
-    def append(self) -> None:
+    def append(self):
         write_deltalake(self.path, people(self.rng, 40, self.more), mode="append")
 
-    def overwrite(self) -> None:
+    def overwrite(self):
         write_deltalake(self.path, people(self.rng, 70, self.more), mode="overwrite")
 
-    def delete(self) -> None:
+    def delete(self):
         self.table.delete(f"person = {self.rng.integers(0, 12)}")
 
-    def merge(self) -> None:
+    def merge(self):
         rows = people(self.rng, 12, self.more).set_column(0, "person", pa.array(np.arange(12)))
         merging = self.table.merge(rows, "t.person = s.person AND t.a = s.b", source_alias="s", target_alias="t")
         merging.when_matched_update_all().when_not_matched_insert_all().execute()
 
-    def compact(self) -> None:
+    def compact(self):
         self.table.optimize.compact()
 
-    def vacuum(self) -> None:
+    def vacuum(self):
         self.table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
 
-    def grow(self) -> None:
+    def grow(self):
         self.more = (*self.more, f"more{len(self.more)}")
         rows = people(self.rng, 30, self.more)
         write_deltalake(self.path, rows, mode="append", schema_mode="merge")
 
-    def rows(self) -> pa.Table:
+    def rows(self):
         return pa.table(QueryBuilder().register("t", self.table).execute("SELECT * FROM t"))
 
 
 class IcebergHistory:
     """The same of an Iceberg table."""
 
-    def __init__(self, path: Path, rng: np.random.Generator) -> None:
+    def __init__(self, path, rng):
         self.rng, self.more = rng, ()
         self.catalog = InMemoryCatalog("tests", warehouse=f"file://{path}")
         self.catalog.create_namespace("lake")
@@ -197,40 +195,40 @@ class IcebergHistory:
         self.table.append(rows)
         self.path = self.table.location().removeprefix("file://")
 
-    def append(self) -> None:
+    def append(self):
         self.table.append(people(self.rng, 40, self.more))
 
-    def overwrite(self) -> None:
+    def overwrite(self):
         self.table.overwrite(people(self.rng, 70, self.more))
 
-    def delete(self) -> None:
+    def delete(self):
         self.table.delete(f"person == {self.rng.integers(0, 12)}")
 
-    def merge(self) -> None:
+    def merge(self):
         rows = people(self.rng, 12, self.more).set_column(0, "person", pa.array(np.arange(12)))
         left = [row for row in self.rows().to_pylist() if row["person"] > 11 or row["a"] != row["b"]]
         self.table.overwrite(pa.Table.from_pylist([*left, *rows.to_pylist()], schema=self.table.schema().as_arrow()))
 
-    def compact(self) -> None:
+    def compact(self):
         self.table.overwrite(self.rows())
 
-    def vacuum(self) -> None:
+    def vacuum(self):
         kept = {task.file.file_path.removeprefix("file://") for task in self.table.scan().plan_files()}
         for path in Path(self.path, "data").rglob("*.parquet"):
             if str(path) not in kept:
                 path.unlink()
 
-    def grow(self) -> None:
+    def grow(self):
         self.more = (*self.more, f"more{len(self.more)}")
         with self.table.update_schema() as schema:
             schema.add_column(self.more[-1], StringType())
         self.append()
 
-    def rows(self) -> pa.Table:
+    def rows(self):
         return self.table.scan().to_arrow()
 
 
-def anew(rows: pa.Table, folder: Path, kept=None, learner=("nb", {})):
+def anew(rows, folder, kept=None, learner=("nb", {})):
     """What training learns from a plain file of the rows: no log and no statistic has a part in it."""
     columns = [column.cast(pa.string()) if is_text(column.type) else column for column in rows.columns]
     pq.write_table(pa.table(columns, rows.column_names), folder / "rows.parquet")
@@ -238,22 +236,22 @@ def anew(rows: pa.Table, folder: Path, kept=None, learner=("nb", {})):
     return drive(asked, [Part(Source.open(folder / "rows.parquet"))], threads=1)
 
 
-def is_text(kind: pa.DataType) -> bool:
+def is_text(kind):
     return pa.types.is_string_view(kind) or pa.types.is_large_string(kind)
 
 
 class Deletes(ManifestWriterV2):
     """A manifest of files with deletes."""
 
-    def content(self) -> ManifestContent:
+    def content(self):
         return ManifestContent.DELETES
 
     @property
-    def _meta(self) -> dict[str, str]:
+    def _meta(self):
         return {**super()._meta, "content": "deletes"}
 
 
-def delete_by_file(table, path: str, content: DataFileContent, rows: pa.Table) -> None:
+def delete_by_file(table, path, content, rows):
     """Give an unpartitioned Iceberg table a snapshot with a file of deletes, which pyiceberg reads and does not write.
 
     Parameters

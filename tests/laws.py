@@ -1,7 +1,5 @@
 """What holds for every Statistic; `tests/counts/test_laws.py` runs these functions for all of them."""
 
-from __future__ import annotations
-
 import io
 import json
 from functools import reduce

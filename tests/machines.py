@@ -1,14 +1,12 @@
 """How the tests run hypothesis' state machines."""
 
-from __future__ import annotations
-
 import os
 
 from hypothesis import HealthCheck, Phase, seed, settings
-from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+from hypothesis.stateful import run_state_machine_as_test
 
 
-def run_machine(machine: type[RuleBasedStateMachine], n_examples: int, n_steps: int, number: int) -> None:
+def run_machine(machine, n_examples, n_steps, number):
     """So many runs of so many steps, the same for the same number; a failure is shrunk if FEWPASS_TEST_SHRINK is set."""
     how = settings(
         max_examples=n_examples,

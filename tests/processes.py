@@ -1,11 +1,7 @@
 """Processes that tests start, kill and wait for: a process may end between any two looks at it."""
 
-from __future__ import annotations
-
 import contextlib
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TypeVar
 
 import psutil
@@ -13,7 +9,7 @@ import psutil
 Found = TypeVar("Found")
 
 
-def wait_for(look: Callable[[], Found], seconds: float = 240) -> Found:
+def wait_for(look, seconds=240):
     """The first answer of `look` that is true; long enough for a machine that does much else."""
     deadline = time.monotonic() + seconds
     while not (found := look()):
@@ -22,7 +18,7 @@ def wait_for(look: Callable[[], Found], seconds: float = 240) -> Found:
     return found
 
 
-def runs(pid: int) -> bool:
+def runs(pid):
     """Whether it still does anything: neither gone nor a zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
@@ -30,11 +26,11 @@ def runs(pid: int) -> bool:
         return False
 
 
-def ended(pids: Iterable[int]) -> bool:
+def ended(pids):
     return not any(map(runs, pids))
 
 
-def children_of(pid: int, argument: str = "") -> list[psutil.Process]:
+def children_of(pid, argument=""):
     """All below it that run, those with `argument` on their command lines."""
     found = []
     for child in psutil.Process(pid).children(recursive=True):
@@ -44,12 +40,12 @@ def children_of(pid: int, argument: str = "") -> list[psutil.Process]:
     return found
 
 
-def whole_lines(log: Path) -> list[str]:
+def whole_lines(log):
     """The lines of a file that is being written; the last one may be there by half, and is left out then."""
     return log.read_text(errors="replace").rpartition("\n")[0].splitlines()
 
 
-def meet(own: Path, other: Path) -> None:
+def meet(own, other):
     """Leave a file, and wait for that of another task: one that runs at the same time. Here, where nothing else is imported."""
     own.touch()
     with contextlib.suppress(AssertionError):

@@ -1,7 +1,5 @@
 """Hypothesis strategies: schemas, chunks of codes, and small Arrow tables."""
 
-from __future__ import annotations
-
 import datetime
 from dataclasses import replace
 

@@ -1,12 +1,9 @@
 """The examples of CONTRIBUTING.md are a statistic and a learner as all others."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 
 from learners import Source, drive, encode
@@ -31,7 +28,7 @@ def test_the_statistic_obeys_the_laws(drawn):
     laws.it_says_what_it_can(empty, parts)
 
 
-def test_the_learner_trains_by_its_name(monkeypatch: pytest.MonkeyPatch):
+def test_the_learner_trains_by_its_name(monkeypatch):
     monkeypatch.setattr(recipes, "LEARNERS", dict(recipes.LEARNERS))
     names = vars(recipes).copy()
     exec(compile(LEARNER + ENTRY, "CONTRIBUTING.md", "exec"), names)

@@ -1,7 +1,5 @@
 """What stands in deploy/: manifests that Kubernetes takes, of settings, commands and probes that there are."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What the documentation shows works: its Python runs, its commands parse, and the tutorial runs from end to end."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -29,12 +27,12 @@ COMMANDS = typer.main.get_command(command_line)
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 
 
-def blocks(text: str, language: str) -> list[str]:
+def blocks(text, language):
     """Every code block of a language, in order."""
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def shown_commands() -> list[tuple[str, str]]:
+def shown_commands():
     """(page, command line) of each `fewpass` command that stands in a shell block."""
     found = []
     for page in PAGES:
@@ -45,14 +43,14 @@ def shown_commands() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("page", "line"), shown_commands())
-def test_commands_parse(page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_parse(page, line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for file in ("income-3.tar", "asia.bif", "job.json"):
         Path(file).touch()
     parse(line)
 
 
-def parse(line: str) -> None:
+def parse(line):
     """Parse each command of a line as the command line would, and run none."""
     for part in re.split(r" && | \|\| | ; |; ", line):
         name, *arguments = shlex.split(part, comments=True)
@@ -64,13 +62,13 @@ def parse(line: str) -> None:
             command.make_context(" ".join(words), arguments or ["--help"], resilient_parsing=not arguments)
 
 
-def test_commands_that_do_not_parse_are_noticed() -> None:
+def test_commands_that_do_not_parse_are_noticed():
     with pytest.raises(Exception, match="No such option: --tagret"):
         parse("fewpass train a.parquet --tagret b")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Tables with the columns that the pages name."""
     folder = tmp_path_factory.mktemp("docs")
     rng = np.random.default_rng(0)
@@ -86,7 +84,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("page", ALONE)
-def test_python_runs(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_runs(page, folder, monkeypatch):
     monkeypatch.chdir(folder)
     names: dict[str, object] = {"table": pq.read_table("new.parquet")}
     for block in blocks((ROOT / "docs" / page).read_text(), "python"):
@@ -95,7 +93,7 @@ def test_python_runs(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not (shutil.which("bash") and shutil.which("curl")), reason="bash and curl are needed")
-def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tutorial_runs(tmp_path, monkeypatch):
     (script,) = blocks(TUTORIAL, "python")
     (tmp_path / "make_deliveries.py").write_text(script)
     *commands, serve, ask = blocks(TUTORIAL, "sh")

@@ -3,8 +3,6 @@
 Its answers are distributions, and not much worse than those of simple references made in the same test.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 from functools import cache

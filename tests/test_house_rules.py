@@ -1,7 +1,5 @@
 """Rules of shared/STYLE.md that no linter knows."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

@@ -1,7 +1,5 @@
 """What an installation brings."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,10 +1,7 @@
 """Models that somebody else has made: refused in words, or they answer; never do kernels read beyond their arrays."""
 
-from __future__ import annotations
-
 import json
 import random
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -40,7 +37,7 @@ N_CHANGES = 20
 
 
 @cache
-def written(kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def written(kind):
     """Header and arrays as they are stored."""
     with pytest.MonkeyPatch.context() as patch:
         if kind == "lookup":  # some attributes by hash tables too
@@ -50,7 +47,7 @@ def written(kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return json.loads(json.dumps(header)), dict(arrays)
 
 
-def answers(header: dict[str, Any], arrays: dict[str, Any]) -> None:
+def answers(header, arrays):
     """Let it answer everything that kernels answer, unless it is refused."""
     try:
         model: Any = load_model(header, arrays, is_trusted=False)
@@ -67,14 +64,14 @@ def answers(header: dict[str, Any], arrays: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", RUNS)
-def test_what_was_written_is_taken_and_answers_as_before(kind: str) -> None:
+def test_what_was_written_is_taken_and_answers_as_before(kind):
     header, arrays = written(kind)
     ours, theirs = load_model(header, arrays), load_model(header, arrays, is_trusted=False)
     chunk = encode(TABLE, ours.schema)
     np.testing.assert_array_equal(ours.predict_proba(chunk), theirs.predict_proba(chunk))
 
 
-def changed(array: np.ndarray, rng: random.Random) -> np.ndarray:
+def changed(array, rng):
     """The array with one thing wrong."""
     how = rng.choice(["value", "value", "value", "next", "next", "shorter", "longer", "type", "shape"])
     if how in {"value", "next"} and array.size:
@@ -96,7 +93,7 @@ def changed(array: np.ndarray, rng: random.Random) -> np.ndarray:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("kind", RUNS)
-def test_no_change_of_an_array_leads_kernels_astray(kind: str) -> None:
+def test_no_change_of_an_array_leads_kernels_astray(kind):
     header, arrays = written(kind)
     rng = random.Random(0)
     # XGBoost's own bytes are read in a process that may die: tests/classifiers/baselines/test_untrusted_boosters.py.
@@ -107,7 +104,7 @@ def test_no_change_of_an_array_leads_kernels_astray(kind: str) -> None:
             answers(header, arrays | {name: array})
 
 
-def test_variances_that_are_no_numbers_are_refused() -> None:
+def test_variances_that_are_no_numbers_are_refused():
     header, arrays = written("lookup")
     infinite = arrays | {"estimate_variance": arrays["estimate_variance"] | np.uint16(0x7F80)}
     with pytest.raises(InvalidArray, match="Array 'estimate_variance' of the model holds what is no variance"):
@@ -144,9 +141,7 @@ def test_variances_that_are_no_numbers_are_refused() -> None:
         ("class_counts", lambda a: -a - 1, "holds what is no number of rows"),
     ],
 )
-def test_what_is_wrong_with_an_array_is_told_by_its_name(
-    name: str, change: Callable[[np.ndarray], np.ndarray], words: str
-) -> None:
+def test_what_is_wrong_with_an_array_is_told_by_its_name(name, change, words):
     header, arrays = written("lookup")
     with pytest.raises(InvalidArray, match=f"Array '{name}' of the model .*{words}"):
         load_model(header, arrays | {name: change(np.array(arrays[name]))}, is_trusted=False)
@@ -170,7 +165,7 @@ def test_what_is_wrong_with_an_array_is_told_by_its_name(
     ],
 )
 @pytest.mark.parametrize("kind", RUNS)
-def test_what_is_wrong_with_the_schema_is_told_by_the_column(kind: str, member: str, value: object, words: str) -> None:
+def test_what_is_wrong_with_the_schema_is_told_by_the_column(kind, member, value, words):
     header, arrays = written(kind)
     schema = json.loads(header["schema"])
     schema["attributes"][2][member] = value
@@ -180,7 +175,7 @@ def test_what_is_wrong_with_the_schema_is_told_by_the_column(kind: str, member: 
         load_model(header | {"schema": json.dumps(schema)}, arrays, is_trusted=False)
 
 
-def test_a_schema_with_half_a_character_is_refused() -> None:
+def test_a_schema_with_half_a_character_is_refused():
     header, arrays = written("lookup")
     schema = json.loads(header["schema"])
     schema["classes"][0] = "\ud800"
@@ -189,7 +184,7 @@ def test_a_schema_with_half_a_character_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", RUNS)
-def test_a_structure_is_what_json_holds(kind: str) -> None:
+def test_a_structure_is_what_json_holds(kind):
     header, arrays = written(kind)
     structure = load_model(header, arrays).structure()
     assert json.loads(json.dumps(structure)) == structure

@@ -1,7 +1,5 @@
 """What every benchmark relies on: tasks in fresh processes, in turn."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -14,7 +12,7 @@ import pytest
 from benchmarks.measuring import Figure, alternated_apart, apart, report
 
 
-def killed() -> None:
+def killed():
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -1,7 +1,5 @@
 """The generated table of orders has the shape that benchmarks say it has."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc

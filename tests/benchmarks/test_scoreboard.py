@@ -1,7 +1,5 @@
 """The scoreboard on one tiny table: real processes, every column of the page, and the page before."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

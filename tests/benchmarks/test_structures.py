@@ -1,7 +1,5 @@
 """The benchmark of structures draws its problems as the paper does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

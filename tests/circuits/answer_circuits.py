@@ -1,7 +1,5 @@
 """Small random circuits with numeric leaves among the discrete ones, and rows with missing values."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

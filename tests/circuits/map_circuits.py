@@ -1,7 +1,5 @@
 """Small random circuits: DAGs whose nodes are shared, with zeros."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

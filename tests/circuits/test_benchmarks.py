@@ -1,7 +1,5 @@
 """What the benchmark of density estimation keeps and writes."""
 
-from __future__ import annotations
-
 from benchmarks import density
 from benchmarks.measuring import keep, read_kept
 

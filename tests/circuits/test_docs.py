@@ -1,7 +1,5 @@
 """The examples of docs/explanation/circuits.md run, and say what is true."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

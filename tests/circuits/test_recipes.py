@@ -1,7 +1,5 @@
 """Circuits learned by passes over Parquet, stored, read back, asked."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

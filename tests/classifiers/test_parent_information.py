@@ -1,7 +1,5 @@
 """What parents tell, and the tables behind an attribute, against their definitions."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

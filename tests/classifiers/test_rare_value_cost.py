@@ -1,7 +1,5 @@
 """What folding cost: the share of rows, and a bound on the information about the class, against raw rows."""
 
-from __future__ import annotations
-
 from collections import Counter
 from math import log
 
@@ -18,19 +16,19 @@ from learners.registry import recipes
 from learners.schema.discarded_columns import FoldingCost, losses
 
 
-def information(pairs: list[tuple[str, str]]) -> float:
+def information(pairs):
     """Mutual information of pairs, in nats."""
     both, first, second = Counter(pairs), Counter(a for a, _ in pairs), Counter(b for _, b in pairs)
     n = len(pairs)
     return sum(c / n * log(c * n / (first[a] * second[b])) for (a, b), c in both.items())
 
 
-def entropy(values: list[str]) -> float:
+def entropy(values):
     counts = Counter(values)
     return -sum(c / len(values) * log(c / len(values)) for c in counts.values())
 
 
-def learned(table: pa.Table, max_values: int) -> LookupModel:
+def learned(table, max_values):
     model = drive(
         recipes.learner("nb", {"max_values": max_values, "m": 1.0}, "class"), Source.of_table(table), threads=1
     )
@@ -39,7 +37,7 @@ def learned(table: pa.Table, max_values: int) -> LookupModel:
 
 
 @given(seed=st.integers(0, 10**6), max_values=st.integers(2, 12))
-def test_costs_are_those_of_raw_rows_and_bound_what_is_lost(seed: int, max_values: int) -> None:
+def test_costs_are_those_of_raw_rows_and_bound_what_is_lost(seed, max_values):
     rng = np.random.default_rng(seed)
     x = np.minimum(rng.geometric(0.15, 300), 25)
     y = (x * 7 + rng.integers(0, 3, 300)) % 3
@@ -58,7 +56,7 @@ def test_costs_are_those_of_raw_rows_and_bound_what_is_lost(seed: int, max_value
     assert -1e-9 <= lost <= found["shop"].most_nats + 1e-9
 
 
-def test_the_cost_is_told() -> None:
+def test_the_cost_is_told():
     model = learned(pa.table({"x": list("aaabbbcdef") * 10, "class": list("uvuvuvuvuv") * 10}), 2)
     assert losses(model.schema, {"x": FoldingCost(0.4, 0.27725)}) == [
         "Column 'x' keeps 2 values; 4 rarer ones share one code, in 40.0% of the rows: told apart, they could lower the "

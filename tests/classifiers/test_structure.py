@@ -1,7 +1,5 @@
 """Structures against a naive reference, on random chunks and on every public set."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What training tells of a table: saved indices, columns that tell all of the class, tables that tell nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -9,7 +9,7 @@ import urllib.request
 PORT = int(sys.argv[1])
 
 
-def ask(method: str, path: str, body: object = None) -> object:
+def ask(method, path, body=None):
     request = urllib.request.Request(
         f"http://127.0.0.1:{PORT}{path}",
         data=None if body is None else json.dumps(body).encode(),
@@ -20,7 +20,7 @@ def ask(method: str, path: str, body: object = None) -> object:
         return json.loads(response.read() or b"null")
 
 
-def wait_until_ready() -> float:
+def wait_until_ready():
     started = time.monotonic()
     while time.monotonic() - started < 120:
         try:
@@ -32,7 +32,7 @@ def wait_until_ready() -> float:
     raise SystemExit("the server was not ready after two minutes")
 
 
-def main() -> None:
+def main():
     print(f"         ready after {wait_until_ready():.1f} s")
     parameters = {"k": 2, "estimator": "hdp-map"}
     uris = ["/data/train.parquet"]

@@ -1,7 +1,5 @@
 """Counts that no rows have are refused where a pass ends, and where they are read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """(Conditional) mutual information against its definition."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The laws of `tests/laws.py` for every Statistic."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

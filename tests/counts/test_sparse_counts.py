@@ -1,7 +1,5 @@
 """Counts beyond memory: the same cells and counts as a dictionary has."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

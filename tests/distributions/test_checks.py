@@ -1,7 +1,5 @@
 """An answer that is no distribution is an error that names the row, in every way out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

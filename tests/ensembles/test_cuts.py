@@ -1,7 +1,5 @@
 """Cut points of many members in one schema."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 

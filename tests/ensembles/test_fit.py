@@ -1,7 +1,5 @@
 """Members fitted to drawn rows, and what they say of rows that are left out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

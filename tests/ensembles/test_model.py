@@ -1,7 +1,5 @@
 """Ensembles from rows to answers."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from functools import cache

@@ -1,7 +1,5 @@
 """What an ensemble answers, from the definition: its rows, its weights, its trees, and the joint member summed by brute force."""
 
-from __future__ import annotations
-
 import json
 from functools import cache, partial
 from itertools import product

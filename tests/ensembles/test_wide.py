@@ -1,7 +1,5 @@
 """More cut points than a byte tells apart: however a model comes about, it is the same bit for bit."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pyarrow as pa

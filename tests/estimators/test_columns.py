@@ -1,7 +1,5 @@
 """Nothing is silent: what cannot be meant is refused, what is dropped is told once."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -15,7 +13,7 @@ from learners.errors import ColumnWarning, SchemaError
 
 
 @pytest.fixture
-def frame() -> pd.DataFrame:
+def frame():
     rng = np.random.default_rng(4)
     y = rng.integers(0, 2, 400)
     return pd.DataFrame(
@@ -28,11 +26,11 @@ def frame() -> pd.DataFrame:
 
 
 @pytest.fixture
-def model(frame) -> NB:
+def model(frame):
     return NB(m=1.0).fit(frame, "class")
 
 
-def told(call) -> list[str]:
+def told(call):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         call()

@@ -19,14 +19,14 @@ from learners.schema import Schema
 
 
 @pytest.fixture
-def table() -> pa.Table:
+def table():
     rng = np.random.default_rng(3)
     y = rng.integers(0, 2, 400)
     columns = {f"a{i}": np.array(["u", "v", "w"])[(rng.integers(0, 3, 400) + y * (i % 2)) % 3] for i in range(5)}
     return pa.table(columns | {"size": rng.normal(y, 1.0), "class": np.array(["no", "yes"])[y]})
 
 
-def equal(one, other) -> bool:
+def equal(one, other):
     (header_a, arrays_a), (header_b, arrays_b) = one.model_.to_arrays(), other.model_.to_arrays()
     return header_a["parents"] == header_b["parents"] and all(
         np.array_equal(arrays_a[name], arrays_b[name], equal_nan=arrays_a[name].dtype.kind == "f") for name in arrays_a

@@ -1,7 +1,5 @@
 """Every form in which a table may be given, made by the library whose form it is."""
 
-from __future__ import annotations
-
 import decimal
 
 import duckdb
@@ -19,7 +17,7 @@ from learners.passes.sources.streams import source_of_stream
 
 
 @pytest.fixture
-def table() -> pa.Table:
+def table():
     rng = np.random.default_rng(11)
     y = rng.integers(0, 2, 500)
     word = np.array(["u", "v", "w"])[(rng.integers(0, 2, 500) + y) % 3]

@@ -1,7 +1,5 @@
 """scikit-learn's own checks, weights, learning in parts."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
@@ -25,7 +23,7 @@ def test_scikit_learn_finds_nothing_wrong(estimator, check):
 
 
 @pytest.fixture
-def table() -> pa.Table:
+def table():
     rng = np.random.default_rng(5)
     y = rng.integers(0, 3, 300)
     words = np.array(["u", "v", "w", "x"])

@@ -1,7 +1,5 @@
 """One row at a time: the answers of the fast way are those of the table."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 
@@ -16,7 +14,7 @@ from learners.errors import SchemaError
 
 
 @pytest.fixture(scope="module")
-def table() -> pa.Table:
+def table():
     rng = np.random.default_rng(8)
     y = rng.integers(0, 2, 600)
     day = [

@@ -1,16 +1,12 @@
 """Small data sets as Parquet files."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 
-def table(n_rows: int, n_classes: int, seed: int) -> pa.Table:
+def table(n_rows, n_classes, seed):
     """A nominal and a numeric column that tell something of the class, with missing values."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, n_classes, n_rows)
@@ -22,7 +18,7 @@ def table(n_rows: int, n_classes: int, seed: int) -> pa.Table:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Two data sets, one with a class of a single row."""
     place = tmp_path / "data"
     place.mkdir()

@@ -1,17 +1,14 @@
 """`fewpass compare` as a user runs it."""
 
-from __future__ import annotations
-
 import json
 import sys
-from pathlib import Path
 
 from typer.testing import CliRunner
 
 from service.cli import app
 
 
-def test_compare_prints_and_writes(folder: Path, tmp_path: Path, monkeypatch):
+def test_compare_prints_and_writes(folder, tmp_path, monkeypatch):
     arguments = ["compare", str(folder), "-l", "nb:m=1", "-l", "kdb:k=1,m=1", "-r", "1", "--out", str(tmp_path / "out")]
     monkeypatch.setattr(sys, "argv", ["fewpass", *arguments])
     result = CliRunner().invoke(app, [*arguments, "--json"])
@@ -27,7 +24,7 @@ def test_compare_prints_and_writes(folder: Path, tmp_path: Path, monkeypatch):
     assert (tmp_path / "out/rmse-nb-m-1-against-kdb-k-1-m-1.svg").exists()
 
 
-def test_a_picture_needs_two_learners(folder: Path):
+def test_a_picture_needs_two_learners(folder):
     result = CliRunner().invoke(app, ["compare", str(folder), "--picture", "nb"])
     assert result.exit_code == 2
     assert "is not 'A against B'" in result.output

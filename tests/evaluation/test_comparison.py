@@ -1,11 +1,8 @@
 """Means, wins and losses, sign tests, ratios, and the files they go to."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,14 +20,14 @@ from learners.evaluation.trial import Outcome
 RMSE = {"w": (0.1, 0.2, 0.3), "x": (0.2, 0.2, 0.1), "y": (0.3, 0.30001, 0.2), "z": (0.4, 0.8, 0.0)}
 
 
-def outcome(data: str, learner: str, fold: int, rmse: float, **more) -> Outcome:
+def outcome(data, learner, fold, rmse, **more):
     scores = dict.fromkeys(SCORES, rmse)
     measured = {"n_train": 5, "n_test": 5, "scores": scores} | more
     return Outcome(data, "0", "class", learner, "0", 0, fold, 2, **measured)
 
 
 @pytest.fixture
-def outcomes() -> list[Outcome]:
+def outcomes():
     return [
         outcome(data, learner, fold, value + (0.02 * fold - 0.01 if learner == "a" else 0))
         for data, values in RMSE.items()
@@ -40,7 +37,7 @@ def outcomes() -> list[Outcome]:
 
 
 @given(st.integers(0, 80), st.integers(0, 80))
-def test_the_sign_test_is_scipys_binomial_test(wins: int, losses: int):
+def test_the_sign_test_is_scipys_binomial_test(wins, losses):
     expected = binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
     assert sign_test(wins, losses) == pytest.approx(expected, rel=1e-9)
 
@@ -95,7 +92,7 @@ def test_learning_curves_ascend_in_rows():
     np.testing.assert_allclose(curve.means, [0.1, 0.025, 0.001])
 
 
-def test_the_report_says_the_same_in_every_format(outcomes, tmp_path: Path):
+def test_the_report_says_the_same_in_every_format(outcomes, tmp_path):
     compared = compare([*outcomes, outcome("w", "a", 0, 0.5, limit=3)])
     curves = learning_curves([outcome("w", "a", 0, 0.5, n_train=3, limit=3), outcome("w", "a", 0, 0.4)])
     files = write_report(
@@ -121,7 +118,7 @@ def test_the_report_says_the_same_in_every_format(outcomes, tmp_path: Path):
     assert found["data_sets"][0]["scores"]["a"]["rmse"] == [0.1, 0.0141421]
 
 
-def test_pictures_repeat_themselves_byte_for_byte(outcomes, tmp_path: Path):
+def test_pictures_repeat_themselves_byte_for_byte(outcomes, tmp_path):
     compared = compare(outcomes)
     for name in ("one.svg", "two.svg", "log.png"):
         draw_scatter(compared, "rmse", "a", "c", tmp_path / name, scale="log" if "log" in name else "linear")

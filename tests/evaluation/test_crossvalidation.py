@@ -1,10 +1,7 @@
 """The cross-validation harness: resumes, repeats itself, copes with rare classes."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +30,7 @@ def losses(outcomes):
     ]
 
 
-def test_outcomes_are_those_of_training_on_the_fold_by_hand(folder: Path):
+def test_outcomes_are_those_of_training_on_the_fold_by_hand(folder):
     outcomes = cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=2, seed=4)
     table = pq.read_table(folder / "two.parquet")
     y = np.array([int(name[1:]) for name in table["class"].to_pylist()])
@@ -50,7 +47,7 @@ def test_outcomes_are_those_of_training_on_the_fold_by_hand(folder: Path):
 
 
 @pytest.mark.parametrize("name", ["random-forest", "random-forest:discretised=true", "xgboost-raw:rounds=2"])
-def test_peers_are_warm_before_their_first_time_is_taken(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+def test_peers_are_warm_before_their_first_time_is_taken(folder, monkeypatch, name):
     peer = PEERS[LearnerSpec.parse(name).name]
     fitted = []
 
@@ -65,7 +62,7 @@ def test_peers_are_warm_before_their_first_time_is_taken(folder: Path, monkeypat
     assert fitted == [["x", "z", "number"], ["word", "number"], ["word", "number"]]
 
 
-def test_a_class_that_the_training_fold_lacks_gets_probability_zero(folder: Path):
+def test_a_class_that_the_training_fold_lacks_gets_probability_zero(folder):
     outcomes = cross_validate(
         [folder / "rare.parquet"],
         ["nb:m=1", "random-forest:trees=5", "random-forest:trees=5,discretised=true"],
@@ -76,7 +73,7 @@ def test_a_class_that_the_training_fold_lacks_gets_probability_zero(folder: Path
     assert max(o.scores["log_loss"] for o in outcomes if o.learner == "nb:m=1") > 0.77
 
 
-def test_one_class_and_no_informative_column_have_an_answer_that_says_so(tmp_path: Path):
+def test_one_class_and_no_informative_column_have_an_answer_that_says_so(tmp_path):
     path = tmp_path / "odd.parquet"
     pq.write_table(pa.table({"x": [1.0, 2.0, 3.0], "class": ["a", "a", "b"]}), path)
     notes = {o.note for o in cross_validate([path], ["nb"], repetitions=3)}
@@ -88,7 +85,7 @@ def test_one_class_and_no_informative_column_have_an_answer_that_says_so(tmp_pat
     assert first.scores["rmse"] == pytest.approx(0.5)
 
 
-def test_a_run_goes_on_where_it_stopped(folder: Path, tmp_path: Path):
+def test_a_run_goes_on_where_it_stopped(folder, tmp_path):
     log = tmp_path / "outcomes.jsonl"
     whole = cross_validate([folder], LEARNERS, repetitions=2)
 
@@ -111,7 +108,7 @@ def test_a_run_goes_on_where_it_stopped(folder: Path, tmp_path: Path):
     assert losses(again) == losses(whole)
 
 
-def test_a_half_written_last_line_is_done_again(folder: Path, tmp_path: Path):
+def test_a_half_written_last_line_is_done_again(folder, tmp_path):
     log = tmp_path / "outcomes.jsonl"
     first = cross_validate([folder], ["nb:m=1"], repetitions=1, log=log)
     text = log.read_bytes()
@@ -121,14 +118,14 @@ def test_a_half_written_last_line_is_done_again(folder: Path, tmp_path: Path):
     assert len([json.loads(line) for line in log.read_text().splitlines()]) == 4
 
 
-def test_a_damaged_line_is_named(folder: Path, tmp_path: Path):
+def test_a_damaged_line_is_named(folder, tmp_path):
     log = tmp_path / "outcomes.jsonl"
     log.write_text("{}\n")
     with pytest.raises(SourceError, match=r"line 1: is not an outcome .* Remove the line"):
         cross_validate([folder], ["nb"], repetitions=1, log=log)
 
 
-def test_other_data_and_other_code_are_measured_anew(folder: Path, tmp_path: Path, monkeypatch):
+def test_other_data_and_other_code_are_measured_anew(folder, tmp_path, monkeypatch):
     log = tmp_path / "outcomes.jsonl"
     cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=1, log=log)
     monkeypatch.setattr(LearnerSpec, "code_version", lambda self: "another")
@@ -143,13 +140,13 @@ def test_other_data_and_other_code_are_measured_anew(folder: Path, tmp_path: Pat
     assert seen[-1].n_found == 0
 
 
-def test_processes_give_the_outcomes_of_one(folder: Path, tmp_path: Path):
+def test_processes_give_the_outcomes_of_one(folder, tmp_path):
     one = cross_validate([folder], LEARNERS, repetitions=1)
     two = cross_validate([folder], LEARNERS, repetitions=1, jobs=2, log=tmp_path / "outcomes.jsonl")
     assert losses(one) == losses(two)
 
 
-def test_a_failure_is_an_outcome_and_is_tried_again(folder: Path, tmp_path: Path, monkeypatch):
+def test_a_failure_is_an_outcome_and_is_tried_again(folder, tmp_path, monkeypatch):
     pq.write_table(pa.table({"x": [[1], [2]] * 10, "class": ["a", "b"] * 10}), tmp_path / "lists.parquet")
     log = tmp_path / "outcomes.jsonl"
     outcomes = cross_validate([tmp_path / "lists.parquet"], ["random-forest"], repetitions=1, log=log)
@@ -159,7 +156,7 @@ def test_a_failure_is_an_outcome_and_is_tried_again(folder: Path, tmp_path: Path
     assert seen[0].n_found == 0
 
 
-def test_learners_are_named_as_given_and_found_in_any_spelling(folder: Path, tmp_path: Path):
+def test_learners_are_named_as_given_and_found_in_any_spelling(folder, tmp_path):
     log, seen = tmp_path / "outcomes.jsonl", []
     first = cross_validate([folder], ["kdb:m=1,k=2", "kdb:k=2,m=1"], repetitions=1, log=log)
     assert {o.learner for o in first} == {"kdb:m=1,k=2"}
@@ -168,7 +165,7 @@ def test_learners_are_named_as_given_and_found_in_any_spelling(folder: Path, tmp
     assert {o.learner for o in again} == {"kdb:k=2,m=1"}
 
 
-def test_limits_shrink_the_training_rows_only(folder: Path):
+def test_limits_shrink_the_training_rows_only(folder):
     outcomes = cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=1, limits=[20, 60, 500, None])
     # 60 is the whole training fold: no point of its own.
     assert [(o.limit, o.n_train, o.n_test) for o in outcomes] == [(20, 20, 60), (None, 60, 60)] * 2
@@ -202,7 +199,7 @@ def test_the_code_of_a_learner_is_what_it_imports():
     assert not any(name.startswith(("learners.evaluation", "learners.classifiers.baselines")) for name in names)
 
 
-def test_data_sets_are_found_and_refused_by_name(folder: Path, tmp_path: Path):
+def test_data_sets_are_found_and_refused_by_name(folder, tmp_path):
     assert [(d.name, d.target, d.n_rows) for d in find_data_sets([folder])] == [
         ("rare", "class", 90),
         ("two", "class", 120),

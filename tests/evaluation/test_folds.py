@@ -1,7 +1,5 @@
 """Splitting rows into folds."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

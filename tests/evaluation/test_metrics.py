@@ -1,7 +1,5 @@
 """Losses against their definitions, row by row."""
 
-from __future__ import annotations
-
 from math import log, sqrt
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The face of `tests.faults.forker`, which runs small pieces of the product in forked processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -15,7 +13,7 @@ SOURCE = Path(__file__).parent / "failing_calls.c"
 class Forker:
     """The process that forks runs; see `tests.faults.forker`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder, self.run = folder, folder / "run"
         library = folder / "failing_calls.so"
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE, "-ldl"], check=True)
@@ -32,20 +30,20 @@ class Forker:
         )
         assert self._answer()["ready"]
 
-    def _answer(self) -> dict:
+    def _answer(self):
         line = self.process.stdout.readline()
         assert line, (self.folder / "forker.log").read_text()[-3000:]
         return json.loads(line)
 
     def ask(
         self,
-        do: str,
-        at: int = 0,
-        kind: str = "none",
-        error: int = 0,
-        log: str | Path = "/dev/null",
-        keep: str | Path = "",
-    ) -> dict:
+        do,
+        at=0,
+        kind="none",
+        error=0,
+        log="/dev/null",
+        keep="",
+    ):
         """Run one operation in a forked process, whose system call number `at` fails with `error`, or kills it.
 
         Calls are written to `log`, and what a call syncs is kept in the folder `keep`.
@@ -56,12 +54,12 @@ class Forker:
         self.process.stdin.flush()
         return self._answer()
 
-    def reset(self) -> None:
+    def reset(self):
         """The workspace as it was at first."""
         shutil.rmtree(self.run)
         shutil.copytree(self.folder / "base", self.run)
 
-    def close(self) -> None:
+    def close(self):
         self.process.stdin.close()
         self.process.wait(60)
         self.log.close()

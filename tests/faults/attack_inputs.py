@@ -1,9 +1,7 @@
 """Hostile inputs: files for jobs and data sets, and models to import, from a seed."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +11,6 @@ import pyarrow.parquet as pq
 
 from service import product
 from service.requests.requests import TrainRequest
-from service.workspace import Workspace
 from storage.models.model_file import read_model, write_model
 from tests.classifiers.baselines.booster_mutants import change
 from tests.passes.hostile import MB, REPEATING, long_texts, written
@@ -43,7 +40,7 @@ class Hostile:
     is_model: bool = False
 
 
-def table() -> pa.Table:
+def table():
     rng = np.random.default_rng(0)
     return pa.table(
         {
@@ -56,7 +53,7 @@ def table() -> pa.Table:
     )
 
 
-def parquet(path: Path, encoding: str, compression: str) -> bytes:
+def parquet(path, encoding, compression):
     """A sound file of which some columns have an encoding."""
     how: dict[str, object] = {"compression": compression, "row_group_size": N_ROWS // 4, "data_page_version": "2.0"}
     if encoding == "RLE_DICTIONARY":
@@ -67,7 +64,7 @@ def parquet(path: Path, encoding: str, compression: str) -> bytes:
     return path.read_bytes()
 
 
-def damaged(whole: bytes, rng: random.Random) -> bytes:
+def damaged(whole, rng):
     """Bytes changed in the pages or in the footer, a stretch of zeros or of ones, or the end cut off with a footer that stays."""
     content, footer = bytearray(whole), len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     how = rng.choice(["pages", "pages", "footer", "footer", "zeros", "ones", "cut"])
@@ -83,7 +80,7 @@ def damaged(whole: bytes, rng: random.Random) -> bytes:
     return bytes(content)
 
 
-def damaged_files(folder: Path, rng: random.Random) -> Iterator[Hostile]:
+def damaged_files(folder, rng):
     """Endless: every encoding in turn."""
     number = 0
     while True:
@@ -95,7 +92,7 @@ def damaged_files(folder: Path, rng: random.Random) -> Iterator[Hostile]:
             yield Hostile(f"damaged {encoding}", path, {})
 
 
-def bombs(folder: Path, rng: random.Random) -> Iterator[Hostile]:
+def bombs(folder, rng):
     """Endless: small files that unpack to much."""
     number = 0
     while True:
@@ -111,7 +108,7 @@ def bombs(folder: Path, rng: random.Random) -> Iterator[Hostile]:
             number += 1
 
 
-def endless_csv(folder: Path, rng: random.Random) -> Iterator[Hostile]:
+def endless_csv(folder, rng):
     """Endless: lines, texts, headers and files without an end."""
     number = 0
     while True:
@@ -134,7 +131,7 @@ def endless_csv(folder: Path, rng: random.Random) -> Iterator[Hostile]:
             number += 1
 
 
-def weights(folder: Path, rng: random.Random) -> Iterator[Hostile]:
+def weights(folder, rng):
     """Endless: rows that count 2^40 times and more."""
     number = 0
     while True:
@@ -145,7 +142,7 @@ def weights(folder: Path, rng: random.Random) -> Iterator[Hostile]:
         number += 1
 
 
-def models(folder: Path, rng: random.Random, workspace: Workspace) -> Iterator[Hostile]:
+def models(folder, rng, workspace):
     """Endless: exports with a changed booster or other arrays, whose checksums are right; each third is a damaged file."""
     source = folder / "models.parquet"
     pq.write_table(table(), source)
@@ -172,7 +169,7 @@ def models(folder: Path, rng: random.Random, workspace: Workspace) -> Iterator[H
         number += 1
 
 
-def hostile_inputs(folder: Path, workspace: Workspace, n: int, seed: int) -> list[Hostile]:
+def hostile_inputs(folder, workspace, n, seed):
     """So many inputs; of ten, five are damaged Parquet, and each other kind is among them."""
     rng = random.Random(seed)
     makers: list[Callable[[], Hostile]] = [

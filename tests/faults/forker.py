@@ -4,8 +4,6 @@
 with a line. It has run everything once, so that a forked run costs what its own work costs.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import hashlib
@@ -15,7 +13,7 @@ import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -42,51 +40,51 @@ RUN_S = 240
 library: ctypes.CDLL | None = None  # once the process is armed
 
 
-def acknowledge() -> None:
+def acknowledge():
     """Say in the log of calls that the caller has his answer now; a server closes nothing after that."""
     if library is not None:
         library.fault_note(b"acknowledged")
 
 
-def settings_of(folder: Path) -> Settings:
+def settings_of(folder):
     return Settings(workspace=folder / "workspace", threads=1)
 
 
-def asked(folder: Path, model: str, **given: object) -> TrainRequest:
+def asked(folder, model, **given):
     plain = {"learner": "nb", "target": "class", "parameters": {"m": 1.0}, "holdout": 0}
     return TrainRequest(uris=[str(folder / "data")], model=model, **(plain | given))
 
 
-def train(folder: Path) -> None:
+def train(folder):
     with Workspace(settings_of(folder)) as workspace:
         product.train(workspace, asked(folder, "fresh", aliases=["champion"]))
         acknowledge()
 
 
-def update(folder: Path) -> None:
+def update(folder):
     with Workspace(settings_of(folder)) as workspace:
         product.train(workspace, asked(folder, "m", update=True, aliases=["champion"]))
         acknowledge()
 
 
-def forget(folder: Path) -> None:
+def forget(folder):
     with Workspace(settings_of(folder)) as workspace:
         product.forget(workspace, ForgetRequest(model="m", where="outlook = 'rain' AND windy"))
 
 
-def alias(folder: Path) -> None:
+def alias(folder):
     with Workspace(settings_of(folder)) as workspace:
         product.set_alias(workspace, "m", "other", 1)
         acknowledge()
 
 
-def publish(folder: Path) -> None:
+def publish(folder):
     with Workspace(settings_of(folder)) as workspace:
         product.import_version(workspace, folder / "m.tar", "imported")
         acknowledge()
 
 
-def delete(folder: Path) -> None:
+def delete(folder):
     with Workspace(settings_of(folder)) as workspace:
         try:
             product.delete_version(workspace, "old", 1)
@@ -94,7 +92,7 @@ def delete(folder: Path) -> None:
             return
 
 
-def copy(folder: Path) -> None:
+def copy(folder):
     target = folder / "copy"
     if target.exists():  # of an earlier start, whose answer was lost: it must be whole
         backup.restore(target, folder / "looked-at")
@@ -104,7 +102,7 @@ def copy(folder: Path) -> None:
         backup.back_up(workspace, target)
 
 
-def restore(folder: Path) -> None:
+def restore(folder):
     if not (folder / "restored").exists():
         backup.restore(folder / "kept", folder / "restored")
     with Workspace(Settings(workspace=folder / "restored")) as workspace:
@@ -123,7 +121,7 @@ OPERATIONS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder):
     """A workspace with a model of one file, one that nobody needs, an export, a backup, and a second file to learn."""
     (folder / "data").mkdir(parents=True)
     table = weather(240, 1)
@@ -137,7 +135,7 @@ def prepare(folder: Path) -> None:
     pq.write_table(pa.concat_tables([weather(120, 2)]), folder / "data" / "b.parquet")
 
 
-def facts(folder: Path) -> dict[str, object]:
+def facts(folder):
     """What others see of a workspace: each version's bits, the aliases, the rules; and what doctor says."""
     settings = settings_of(folder)
     with Workspace(settings) as workspace:
@@ -155,7 +153,7 @@ def facts(folder: Path) -> dict[str, object]:
     return {"versions": versions, "aliases": aliases, "rules": rules, "doctor": complaints(settings)}
 
 
-def complaints(settings: Settings) -> list[str]:
+def complaints(settings):
     ignored = {"disk space", "compiled kernels", "workers"}
     return [
         f"{found.check}: {found.state}: {found.detail}"
@@ -164,13 +162,13 @@ def complaints(settings: Settings) -> list[str]:
     ]
 
 
-def repair(folder: Path) -> dict[str, object]:
+def repair(folder):
     doctor.examine(settings_of(folder), is_repairing=True)
     hidden = [str(path) for path in (folder / "workspace").rglob(".*.partial")]
     return {"doctor": complaints(settings_of(folder)), "hidden": hidden}
 
 
-def served(folder: Path) -> dict[str, object]:
+def served(folder):
     """What `m` answers when it is served, with which arrays, and which number it has."""
     with Workspace(settings_of(folder)) as workspace:
         version = product.find_version(workspace, "m")
@@ -180,7 +178,7 @@ def served(folder: Path) -> dict[str, object]:
     return {"version": model.version, "answers": answers, "digest": digest(version.arrow_path)}
 
 
-def read(folder: Path) -> dict[str, object]:
+def read(folder):
     """What the DuckDB file of `m` holds, as exports and rebuilt serving files have it."""
     with Workspace(settings_of(folder)) as workspace:
         path = product.find_version(workspace, "m").duckdb_path
@@ -188,13 +186,13 @@ def read(folder: Path) -> dict[str, object]:
     return {"digest": digest_of(header, arrays), "provenance": read_pairs(path, "provenance").get("request")}
 
 
-def learned(folder: Path) -> dict[str, object]:
+def learned(folder):
     """What the next training makes of all that is kept of the data."""
     update(folder)
     return served(folder)
 
 
-def registered(folder: Path) -> dict[str, object]:
+def registered(folder):
     """Register the data, and learn from it once all its bytes were read."""
     with Workspace(settings_of(folder)) as workspace:
         request = DatasetRequest(name="d", uris=[str(folder / "data")], target="class")
@@ -202,19 +200,19 @@ def registered(folder: Path) -> dict[str, object]:
     return learned_from_dataset(folder, verify=True)
 
 
-def learned_from_dataset(folder: Path, *, verify: bool = False) -> dict[str, object]:
+def learned_from_dataset(folder, *, verify=False):
     plain = {"learner": "nb", "parameters": {"m": 1.0}, "holdout": 0, "verify": verify}
     with Workspace(settings_of(folder)) as workspace:
         version = product.train(workspace, TrainRequest(dataset="d", model="of-d", **plain))
         return {"digest": digest(version.arrow_path)}
 
 
-def imported(folder: Path) -> dict[str, object]:
+def imported(folder):
     with Workspace(settings_of(folder)) as workspace:
         return {"digest": digest(product.import_version(workspace, folder / "m.tar", "imported").arrow_path)}
 
 
-def restored(folder: Path) -> dict[str, object]:
+def restored(folder):
     backup.restore(folder / "kept", folder / "restored")
     with Workspace(Settings(workspace=folder / "restored")) as workspace:
         return {"digest": digest(product.find_version(workspace, "m").arrow_path)}
@@ -231,12 +229,12 @@ ANSWERS: dict[str, Callable[[Path], dict[str, object]]] = {
 }
 
 
-def digest(path: Path) -> str:
+def digest(path):
     """Of all that a model answers by; not of how long its training took."""
     return digest_of(*map_compiled(path))
 
 
-def digest_of(header: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> str:
+def digest_of(header, arrays):
     told = {name: value for name, value in header.items() if name != "facts"}
     found = hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode())
     for name in sorted(arrays):
@@ -244,7 +242,7 @@ def digest_of(header: Mapping[str, object], arrays: Mapping[str, np.ndarray]) ->
     return found.hexdigest()[:16]
 
 
-def ran(armed: ctypes.CDLL, command: dict) -> dict[str, object]:
+def ran(armed, command):
     folder = Path(command["folder"])
     if command["do"] == "facts":
         return facts(folder)
@@ -269,12 +267,12 @@ def ran(armed: ctypes.CDLL, command: dict) -> dict[str, object]:
     return {"calls": armed.fault_disarm()}
 
 
-def told(error: BaseException) -> dict[str, object]:
+def told(error):
     text = "".join(traceback.format_exception(error))[-3000:]
     return {"error": problem_of(error).title, "is_expected": is_expected(error), "text": text}
 
 
-def forked(library: ctypes.CDLL, command: dict) -> dict[str, object]:
+def forked(library, command):
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -294,7 +292,7 @@ def forked(library: ctypes.CDLL, command: dict) -> dict[str, object]:
     return {"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, **answer}
 
 
-def main(path: str, folder: Path) -> None:
+def main(path, folder):
     library = ctypes.CDLL(path)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries and logs may print

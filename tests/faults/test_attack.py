@@ -5,16 +5,12 @@ process was kept waiting for a processor itself, and FEWPASS_TEST_ALLOWANCE_MS: 
 waits for its turn. What was measured is printed (`pytest -s`).
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import httpx
 import psutil
@@ -23,11 +19,11 @@ import pytest
 
 from service import product
 from service.jobs.limits import used_bytes
-from service.processes.local_server import LocalServer, local_server
+from service.processes.local_server import local_server
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.faults.attack_inputs import Hostile, hostile_inputs
+from tests.faults.attack_inputs import hostile_inputs
 from tests.processes import children_of, wait_for, whole_lines
 from tests.service.asking import ENDS, client_of
 from tests.service.conftest import weather
@@ -46,7 +42,7 @@ ROWS = {"records": [{"outlook": "rain", "humidity": 71.5}]}
 class Steady:
     """Asks for predictions at a steady rate, from as many threads as are needed; one more looks how long this process waits for its turn."""
 
-    def __init__(self, server: LocalServer) -> None:
+    def __init__(self, server):
         self.server, self.stop = server, threading.Event()
         self.waits: list[float] = []
         self.own: list[float] = []
@@ -54,7 +50,7 @@ class Steady:
         self.threads = [threading.Thread(target=self._ask, args=(i,)) for i in range(N_CLIENTS)]
         self.threads.append(threading.Thread(target=self._look))
 
-    def _ask(self, number: int) -> None:
+    def _ask(self, number):
         period = N_CLIENTS / PER_SECOND
         due = time.monotonic() + number / PER_SECOND
         with client_of(self.server) as client:
@@ -69,23 +65,23 @@ class Steady:
                 self.waits.append(time.monotonic() - begin)
                 due = max(due + period, time.monotonic())
 
-    def _look(self) -> None:
+    def _look(self):
         while not self.stop.is_set():
             begin = time.monotonic()
             time.sleep(0.005)
             self.own.append(time.monotonic() - begin - 0.005)
 
-    def __enter__(self) -> Steady:
+    def __enter__(self):
         for thread in self.threads:
             thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.stop.set()
         for thread in self.threads:
             thread.join()
 
-    def told(self) -> str:
+    def told(self):
         waits = sorted(self.waits)
         places = {f"{share:.1%}": waits[min(len(waits) - 1, int(share * len(waits)))] for share in (0.5, 0.99, 0.999)}
         told = ", ".join(f"{name} {1000 * wait:.0f} ms" for name, wait in places.items())
@@ -95,7 +91,7 @@ class Steady:
 class Watch:
     """What becomes of the processes of a server: which end, how much each grows."""
 
-    def __init__(self, server: LocalServer) -> None:
+    def __init__(self, server):
         kept = [psutil.Process(server.pid), *children_of(server.pid)]
         named = [(process, _name(process)) for process in kept]
         forks = {process.pid for process, name in named if name == FORK_SERVER}
@@ -114,7 +110,7 @@ class Watch:
         self.thread = threading.Thread(target=self._look)
         self.thread.start()
 
-    def _look(self) -> None:
+    def _look(self):
         while not self.stop.wait(0.1):
             with suppress(psutil.NoSuchProcess):
                 for process in [psutil.Process(self.server.pid), *children_of(self.server.pid)]:
@@ -125,7 +121,7 @@ class Watch:
                         else:
                             self.job_mb = max(self.job_mb, used_bytes(process.pid) / 2**20)
 
-    def at_work(self) -> list[psutil.Process]:
+    def at_work(self):
         """Processes that have come since and take a processor."""
         found = []
         for process in children_of(self.server.pid):
@@ -134,7 +130,7 @@ class Watch:
                     found.append(process)
         return found
 
-    def end(self) -> tuple[list[str], dict[str, float]]:
+    def end(self):
         """The processes that have ended, and how much the others have grown, in MB."""
         self.stop.set()
         self.thread.join()
@@ -147,7 +143,7 @@ class Watch:
         return ended, grown
 
 
-def _name(process: psutil.Process) -> str:
+def _name(process):
     words = process.cmdline()
     if any(FORK_SERVER in word for word in words):
         return FORK_SERVER
@@ -156,7 +152,7 @@ def _name(process: psutil.Process) -> str:
     )
 
 
-def send(client: httpx.Client, hostile: Hostile, number: int) -> tuple[str, dict]:
+def send(client, hostile, number):
     """How an input ended: with a job, or with an answer."""
     if hostile.is_model:
         answer = client.post(
@@ -176,7 +172,7 @@ def send(client: httpx.Client, hostile: Hostile, number: int) -> tuple[str, dict
 
 
 @contextmanager
-def prepared(folder: Path, n: int) -> Iterator[tuple[LocalServer, list[Hostile]]]:
+def prepared(folder, n):
     data = folder / "weather.parquet"
     pq.write_table(weather(500, 2), data)
     settings = Settings(
@@ -202,7 +198,7 @@ def prepared(folder: Path, n: int) -> Iterator[tuple[LocalServer, list[Hostile]]
         assert not os.listdir(temporary), "what a server has in there it removes"
 
 
-def attack(folder: Path, n: int) -> None:
+def attack(folder, n):
     """Raises if a promise was broken; prints what was measured."""
     with prepared(folder, n) as (server, inputs), client_of(server) as client:
         wait_for(lambda: client.get("/readyz").json().get("status") == "ok")
@@ -211,7 +207,7 @@ def attack(folder: Path, n: int) -> None:
         watch, ends, bare = Watch(server), Counter(), []
         lock, left = threading.Lock(), list(enumerate(inputs))
 
-        def run() -> None:
+        def run():
             with client_of(server) as own:
                 while True:
                     with lock:
@@ -253,7 +249,7 @@ def attack(folder: Path, n: int) -> None:
     assert 1000 * (max(steady.waits) - max(steady.own)) < WAIT_MS, steady.told()
 
 
-def is_sentence(how: str, told: dict) -> bool:
+def is_sentence(how, told):
     """Whether an input ended as it may: it did no harm, or one sentence says what is wrong with it."""
     if how in ("taken", "succeeded"):
         return True
@@ -261,10 +257,10 @@ def is_sentence(how: str, told: dict) -> bool:
     return how in ("failed", "refused 422", "refused 503") and detail.endswith(".") and "Traceback" not in detail
 
 
-def test_ten_hostile_inputs_harm_nobody(tmp_path: Path) -> None:
+def test_ten_hostile_inputs_harm_nobody(tmp_path):
     attack(tmp_path, 10)
 
 
 @pytest.mark.faults
-def test_two_hundred_hostile_inputs_harm_nobody(tmp_path: Path) -> None:
+def test_two_hundred_hostile_inputs_harm_nobody(tmp_path):
     attack(tmp_path, int(os.environ.get("FEWPASS_TEST_ATTACKS", "200")))

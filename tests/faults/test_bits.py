@@ -3,8 +3,6 @@
 `make test` flips a few, `make faults` at least 2,000.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -13,8 +11,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from tests.faults.asking import Forker
 
 # Files by what they are: where they lie, what is asked of them, and of 2,000 flips how many.
 FILES = {
@@ -35,7 +31,7 @@ FLIPS = sum(n for _, _, n in FILES.values())
 
 
 @pytest.fixture(scope="module")
-def forgotten(forker: Forker) -> Forker:
+def forgotten(forker):
     """The workspace after rows were forgotten and data was registered, so that there are rules and notes to damage."""
     forker.reset()
     assert "error" not in forker.ask("forget")
@@ -44,7 +40,7 @@ def forgotten(forker: Forker) -> Forker:
     return forker
 
 
-def flip(path: Path, offset: int, bit: int) -> None:
+def flip(path, offset, bit):
     path.chmod(0o644)
     with path.open("r+b") as file:
         file.seek(offset)
@@ -53,7 +49,7 @@ def flip(path: Path, offset: int, bit: int) -> None:
         file.write(bytes([byte ^ (1 << bit)]))
 
 
-def ended(answer: dict, expected: dict) -> str:
+def ended(answer, expected):
     if answer["signal"]:
         return "crash"
     if "error" in answer:
@@ -61,13 +57,13 @@ def ended(answer: dict, expected: dict) -> str:
     return "same" if answer == expected else "other"
 
 
-def flips(forker: Forker, kind: str, n: int, seed: int) -> tuple[Counter, list[str]]:
+def flips(forker, kind, n, seed):
     """What `n` flips in files of a kind did, and the places of those that broke the promise."""
     pattern, question, _ = FILES[kind]
     rng, found, broken = random.Random(f"{kind} {seed}"), Counter(), []
     is_read_only = question in {"served", "read"}
 
-    def reset() -> None:
+    def reset():
         shutil.rmtree(forker.run)
         shutil.copytree(forker.folder / "ruled", forker.run)
 
@@ -90,7 +86,7 @@ def flips(forker: Forker, kind: str, n: int, seed: int) -> tuple[Counter, list[s
 
 
 @pytest.mark.parametrize("kind", [kind for kind, (_, question, _) in FILES.items() if question in {"served", "read"}])
-def test_a_few_flips(forgotten: Forker, kind: str) -> None:
+def test_a_few_flips(forgotten, kind):
     found, broken = flips(forgotten, kind, 4, int(os.environ.get("FEWPASS_TEST_SEED", "0")))
     assert found.keys() <= {"same", "refused"}, broken
 
@@ -98,7 +94,7 @@ def test_a_few_flips(forgotten: Forker, kind: str) -> None:
 @pytest.mark.faults
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", FILES)
-def test_many_flips(forgotten: Forker, kind: str) -> None:
+def test_many_flips(forgotten, kind):
     found, broken = flips(forgotten, kind, FILES[kind][2], 1)
     line = json.dumps({"file": kind, "flips": FILES[kind][2], **found})
     print(line)
@@ -108,5 +104,5 @@ def test_many_flips(forgotten: Forker, kind: str) -> None:
     assert found.keys() <= {"same", "refused"}, "\n".join(broken[:20])
 
 
-def test_the_full_run_flips_two_thousand_bits() -> None:
+def test_the_full_run_flips_two_thousand_bits():
     assert FLIPS >= 2_000

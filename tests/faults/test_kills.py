@@ -3,8 +3,6 @@
 `make faults` kills two hundred times (FEWPASS_TEST_KILLS). `make test` has single kills in tests/service/processes/test_faults.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -47,7 +45,7 @@ FORKING = "service.processes.forking"
 class Server:
     """A server with two serving processes and a worker; one that was killed as a whole is started again meanwhile."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings):
         self.settings = settings
         self.running: LocalServer | None = None
         self.errors: list[BaseException] = []
@@ -55,11 +53,11 @@ class Server:
         self._starting: threading.Thread | None = None
         self.start()
 
-    def start(self) -> None:
+    def start(self):
         self._starting = threading.Thread(target=self._start)
         self._starting.start()
 
-    def _start(self) -> None:
+    def _start(self):
         self._stack.close()
         for _ in range(STARTS if self.settings.control_url else 1):
             try:
@@ -70,14 +68,14 @@ class Server:
             else:
                 return
 
-    def started(self) -> LocalServer:
+    def started(self):
         """Waits for its start."""
         assert self._starting is not None
         self._starting.join()
         assert self.running is not None, self.errors
         return self.running
 
-    def victims(self, what: str) -> list[psutil.Process]:
+    def victims(self, what):
         """The processes that one kill ends; none if there is no such process just now."""
         assert self.running is not None
         pid = self.running.pid
@@ -91,7 +89,7 @@ class Server:
         of_server = [process for process in forking if process.ppid() == pid]
         return of_server if what == "process that forks" else [one for one in forking if one not in of_server]
 
-    def close(self) -> None:
+    def close(self):
         if self._starting is not None:
             self._starting.join()
         self._stack.close()
@@ -100,18 +98,18 @@ class Server:
 class Pair:
     """Two servers on one workspace."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings):
         self.settings = settings
         self.servers = [Server(settings) for _ in range(2)]
         self.kills: Counter[str] = Counter()
         for server in self.servers:
             server.started()
 
-    def up(self) -> list[LocalServer]:
+    def up(self):
         """The servers that were not killed as a whole."""
         return [server.running for server in self.servers if server.running is not None]
 
-    def kill(self, rng: random.Random) -> None:
+    def kill(self, rng):
         server = wait_for(lambda: [one for one in self.servers if one.running is not None], 600)[-1]
         if rng.random() < 0.5 and self.servers[0].running is not None:
             server = self.servers[0]
@@ -132,7 +130,7 @@ class Pair:
         if what == "whole server":
             server.start()
 
-    def close(self) -> None:
+    def close(self):
         for server in self.servers:
             server.close()
 
@@ -143,7 +141,7 @@ Action = Callable[[httpx.Client, int], httpx.Response | None]
 class Client:
     """Asks for everything that changes a workspace, and remembers what was acknowledged."""
 
-    def __init__(self, pair: Pair, data: Path, bundle: bytes, seed: int, *, is_disturbed: bool) -> None:
+    def __init__(self, pair, data, bundle, seed, *, is_disturbed):
         self.pair, self.data, self.bundle, self.is_disturbed = pair, data, bundle, is_disturbed
         self.rng = random.Random(seed)
         self.jobs: list[str] = []
@@ -154,7 +152,7 @@ class Client:
         self.stop = threading.Event()
         self.errors: list[str] = []
 
-    def run(self) -> None:
+    def run(self):
         actions = [self.refresh, self.forget, self.take, self.delete, self.prune, self.export, self.back_up]
         number = 0
         while not self.stop.is_set():
@@ -169,7 +167,7 @@ class Client:
                 self.errors.append(f"{action.__name__}: {error!r}")
             self.stop.wait(0.3)
 
-    def _ask(self, action: Action, server: LocalServer, number: int) -> None:
+    def _ask(self, action, server, number):
         with client_of(server) as client:
             response = action(client, number)
         self.asked[action.__name__] += 1
@@ -178,7 +176,7 @@ class Client:
         elif response is not None and response.status_code >= 500:
             self.errors.append(f"{action.__name__}: {response.text[:500]}")
 
-    def _job(self, client: httpx.Client, body: dict) -> httpx.Response | None:
+    def _job(self, client, body):
         if len(client.get("/v1/jobs?state=queued").json().get("items", [])) >= MOST_WAITING:
             return None
         response = client.post("/v1/jobs", json=body)
@@ -186,37 +184,37 @@ class Client:
             self.jobs.append(response.json()["id"])
         return response
 
-    def refresh(self, client: httpx.Client, _: int) -> httpx.Response | None:
+    def refresh(self, client, _):
         train = PLAIN | {"kind": "train", "uris": [str(self.data)], "model": "fresh", "holdout": 0.2}
         return self._job(client, {"kind": "refresh", "train": train})
 
-    def forget(self, client: httpx.Client, number: int) -> httpx.Response | None:
+    def forget(self, client, number):
         where = f"humidity BETWEEN {40 + number % 40} AND {40.02 + number % 40}"
         return self._job(client, {"kind": "forget", "model": "kept", "where": where})
 
-    def take(self, client: httpx.Client, _: int) -> httpx.Response:
+    def take(self, client, _):
         response = client.post("/v1/models/in/import", content=self.bundle)
         if response.status_code == 201:
             self.imported.add(response.json()["version"])
         return response
 
-    def delete(self, client: httpx.Client, _: int) -> httpx.Response | None:
+    def delete(self, client, _):
         if not (left := sorted(self.imported - self.removed)):
             return None
         self.removed.add(left[0])  # from now on it may be gone, whatever the answer is
         return client.delete(f"/v1/models/in/versions/{left[0]}")
 
-    def prune(self, client: httpx.Client, _: int) -> httpx.Response:
+    def prune(self, client, _):
         self.removed |= set(sorted(self.imported)[:-3])
         return client.post("/v1/models/in/prune?keep=3")
 
-    def export(self, client: httpx.Client, _: int) -> httpx.Response:
+    def export(self, client, _):
         response = client.get("/v1/models/kept@1/export")
         if response.status_code == 200:
             assert response.content == self.bundle
         return response
 
-    def back_up(self, _client: httpx.Client, _: int) -> None:
+    def back_up(self, _client, _):
         """In this process, while the servers die: what is in the backup is whole."""
         if self.backups < MOST_BACKUPS and not self.is_disturbed:  # a backup of its own would fail as well
             with Workspace(self.pair.settings) as workspace:
@@ -225,17 +223,17 @@ class Client:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     pq.write_table(weather(500, 2), tmp_path / "weather.parquet")
     return tmp_path / "weather.parquet"
 
 
 @pytest.fixture
-def settings(tmp_path: Path, data: Path) -> Settings:
+def settings(tmp_path, data):
     return prepared(tmp_path, data)
 
 
-def prepared(folder: Path, data: Path, **given: object) -> Settings:
+def prepared(folder, data, **given):
     """A workspace with a model, and its export beside it."""
     made = Settings(
         workspace=folder / "workspace",
@@ -256,9 +254,7 @@ def prepared(folder: Path, data: Path, **given: object) -> Settings:
     return made
 
 
-def survive(
-    settings: Settings, data: Path, n_kills: int, seed: int, between: Callable[[], None] | None = None
-) -> dict[str, object]:
+def survive(settings, data, n_kills, seed, between=None):
     """What was asked and killed; raises if a promise was broken.
 
     `between` is called between some kills, and takes away for a moment what servers need: they answer 503 meanwhile.
@@ -303,7 +299,7 @@ def survive(
     return {"kills": dict(pair.kills), "asked": asked_for, "jobs": dict(ends)}
 
 
-def ends_of(asked: httpx.Client, client: Client) -> Counter[str]:
+def ends_of(asked, client):
     """How the jobs ended that were accepted, and those of the schedule; all must have succeeded."""
     assert asked.post("/v1/schedules/minutely/pause").status_code == 200
     runs = asked.get("/v1/schedules/minutely/runs?limit=500").json()["items"]
@@ -319,7 +315,7 @@ def ends_of(asked: httpx.Client, client: Client) -> Counter[str]:
     return ends
 
 
-def check_versions(asked: httpx.Client, client: Client) -> None:
+def check_versions(asked, client):
     """All that were acknowledged and not removed are there, and all that are there answer."""
     found = asked.get("/v1/models/in/versions?limit=500").json().get("items", [])
     versions = {item["version"] for item in found}
@@ -328,7 +324,7 @@ def check_versions(asked: httpx.Client, client: Client) -> None:
         assert asked.post(f"/v1/models/in@{version}/predict", json={"records": [{}]}).status_code == 200
 
 
-def check_whole(settings: Settings) -> None:
+def check_whole(settings):
     """Doctor finds nothing once it has repaired what kills leave."""
     doctor.examine(settings, is_repairing=True)
     ignored = {"disk space", "workers", "jobs"}  # no server runs any more, and a backup holds jobs that ran
@@ -338,7 +334,7 @@ def check_whole(settings: Settings) -> None:
 
 @pytest.mark.faults
 @pytest.mark.timeout(7200)
-def test_many_kills(settings: Settings, data: Path) -> None:
+def test_many_kills(settings, data):
     told = survive(settings, data, int(os.environ.get("FEWPASS_TEST_KILLS", "200")), 1)
     print(json.dumps(told))
     if record := os.environ.get("FEWPASS_TEST_RECORD"):

@@ -4,15 +4,11 @@ Nothing here is timed. Each answer is taken twice, from a workspace that fills a
 must cost the same number of statements and of opened files; `doctor` reads each version, and each as often.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -59,13 +55,13 @@ class Cost:
 COST = Cost()
 
 
-def _opened(event: str, arguments: tuple[object, ...]) -> None:
+def _opened(event, arguments):
     if event == "open" and COST.is_counting and isinstance(arguments[0], str | bytes):
         COST.files += 1
 
 
 @contextmanager
-def cost() -> Iterator[Cost]:
+def cost():
     COST.statements, COST.files, COST.is_counting = 0, 0, True
     try:
         yield COST
@@ -74,8 +70,8 @@ def cost() -> Iterator[Cost]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def counting() -> Iterator[None]:
-    def executed(*_: object) -> None:
+def counting():
+    def executed(*_):
         COST.statements += COST.is_counting
 
     sys.addaudithook(_opened)
@@ -85,7 +81,7 @@ def counting() -> Iterator[None]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tmp_path):
     """A workspace with one model and one job that waits."""
     pq.write_table(weather(200, 1), tmp_path / "a.parquet")
     made = Settings(workspace=tmp_path / "workspace", threads=1, warm_up=False, monitoring="off", generation_poll_s=60)
@@ -96,7 +92,7 @@ def settings(tmp_path: Path) -> Settings:
     return made
 
 
-def crowd(settings: Settings, n_models: int, n_jobs: int) -> None:
+def crowd(settings, n_models, n_jobs):
     """So many models and jobs like the first: made by themselves they would take an hour."""
     root = settings.workspace
     with sqlite3.connect(root / "control.sqlite") as database:
@@ -118,7 +114,7 @@ def crowd(settings: Settings, n_models: int, n_jobs: int) -> None:
                 os.link(path, root / "models" / name / path.name)
 
 
-def _repeat(database: sqlite3.Connection, table: str, where: str, changes: list[dict[str, str]]) -> None:
+def _repeat(database, table, where, changes):
     """One row again, with other names in it."""
     cursor = database.execute(f"SELECT * FROM {table} WHERE {where}")
     columns = [each[0] for each in cursor.description]
@@ -133,7 +129,7 @@ def _repeat(database: sqlite3.Connection, table: str, where: str, changes: list[
     database.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", rows)
 
 
-def costs(settings: Settings, paths: list[str]) -> dict[str, tuple[int, int, int]]:
+def costs(settings, paths):
     """Statements, opened files and bytes of each answer, when it is given for the second time."""
     found = {}
     with TestClient(create_app(settings), base_url="http://localhost") as client:
@@ -152,14 +148,14 @@ def costs(settings: Settings, paths: list[str]) -> dict[str, tuple[int, int, int
     return found
 
 
-def doctors_costs(settings: Settings) -> tuple[int, int]:
+def doctors_costs(settings):
     with cost() as spent:
         found = doctor.examine(settings)
     assert not [item for item in found if item.state == "failed"], found
     return spent.statements, spent.files
 
 
-def look_at(settings: Settings, page: int, n_models: int, n_jobs: int) -> None:
+def look_at(settings, page, n_models, n_jobs):
     """Compare so many models and jobs as fill the longest page with many more."""
     crowd(settings, page, page)
     paths = PATHS + LONG_PATHS * (page >= 500)
@@ -175,10 +171,10 @@ def look_at(settings: Settings, page: int, n_models: int, n_jobs: int) -> None:
         assert after / n_models <= before / page, "doctor looks at each version as often, however many there are"
 
 
-def test_several_pages_of_models_and_jobs_cost_what_one_does(settings: Settings) -> None:
+def test_several_pages_of_models_and_jobs_cost_what_one_does(settings):
     look_at(settings, 100, 140, 600)
 
 
 @pytest.mark.faults
-def test_a_thousand_models_and_ten_thousand_jobs_cost_what_a_page_does(settings: Settings) -> None:
+def test_a_thousand_models_and_ten_thousand_jobs_cost_what_a_page_does(settings):
     look_at(settings, 500, 1_000, 10_000)

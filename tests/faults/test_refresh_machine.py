@@ -4,8 +4,6 @@ The twin reads every file anew, chooses rows by NumPy and knows no statistic, no
 takes a few hundred steps, `make faults` some thousand (FEWPASS_TEST_STEPS).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
@@ -22,7 +20,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from learners import Source, load_model
 from learners.errors import LearnerError
-from learners.models.model import Model
 from learners.passes.learner import Part, drive
 from learners.registry import recipes
 from learners.schema import Kept
@@ -59,13 +56,13 @@ changes = st.fixed_dictionaries(
 )
 
 
-def rows_of(day: int, change: dict, *, is_zoned: bool) -> pa.Table:
+def rows_of(day, change, *, is_zoned):
     """The rows of a file: attributes, a user, a time on its day, and a class."""
     rng, n = np.random.default_rng([change["seed"], day]), change["n"]
     classes, values = change["classes"], change["values"]
     y = np.concatenate([[0, len(classes) - 1], rng.integers(0, len(classes), n - 2)])
 
-    def masked(filled: np.ndarray) -> np.ndarray | None:
+    def masked(filled):
         return rng.random(filled.size) < 0.1 if change["nulls"] else None
 
     columns: dict[str, pa.Array] = {}
@@ -87,7 +84,7 @@ def rows_of(day: int, change: dict, *, is_zoned: bool) -> pa.Table:
     return pa.table({name: columns[name] for name in turned})
 
 
-def seconds_of(table: pa.Table) -> np.ndarray:
+def seconds_of(table):
     """Seconds since 1970 as float64; NaN for null."""
     unit = {"ms": 10**3, "us": 10**6, "ns": 10**9}[table["time"].type.unit]
     counted = table["time"].combine_chunks().cast(pa.int64())
@@ -99,7 +96,7 @@ class Refreshes(RuleBasedStateMachine):
 
     counted: ClassVar[Counter[str]] = Counter()
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="fewpass-refreshes-"))
         self.data = self.root / "data"
@@ -110,33 +107,33 @@ class Refreshes(RuleBasedStateMachine):
         self.kept: dict[frozenset[str], Kept] = {}
         self.has_model = False
 
-    def teardown(self) -> None:
+    def teardown(self):
         self.workspace.close()
         shutil.rmtree(self.root)
 
     @initialize(learner=st.sampled_from(LEARNERS), is_zoned=st.booleans(), first=changes, second=changes)
-    def begin(self, learner: tuple[str, dict], is_zoned: bool, first: dict, second: dict) -> None:
+    def begin(self, learner, is_zoned, first, second):
         self.learner, self.is_zoned = learner, is_zoned
         self._write("00", first)
         self._write("01", second)
 
-    def _path(self, name: str) -> Path:
+    def _path(self, name):
         return self.data / f"{name}.parquet"
 
-    def _write(self, name: str, change: dict) -> None:
+    def _write(self, name, change):
         pq.write_table(rows_of(NAMES.index(name), change, is_zoned=self.is_zoned), self._path(name), **HOW)
 
     @property
-    def files(self) -> list[str]:
+    def files(self):
         return sorted(path.stem for path in self.data.glob("*.parquet"))
 
     @rule(name=st.sampled_from(NAMES), change=changes)
-    def add_or_replace(self, name: str, change: dict) -> None:
+    def add_or_replace(self, name, change):
         self.counted["replace" if name in self.files else "add"] += 1
         self._write(name, change)
 
     @rule(draw=st.data())
-    def change_in_place(self, draw: st.DataObject) -> None:
+    def change_in_place(self, draw):
         """Two rows change their classes; size, time of change and footer stay."""
         path = self._path(draw.draw(st.sampled_from(self.files)))
         before, status, table = path.read_bytes(), path.stat(), pq.read_table(path)
@@ -152,25 +149,25 @@ class Refreshes(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.files) > 1)
     @rule(draw=st.data())
-    def remove(self, draw: st.DataObject) -> None:
+    def remove(self, draw):
         self._path(draw.draw(st.sampled_from(self.files))).unlink()
         self.counted["remove"] += 1
 
     @rule(column=st.sampled_from(DROPPABLE))
-    def drop_or_take_back(self, column: str) -> None:
+    def drop_or_take_back(self, column):
         self.dropped ^= {column}
         self.counted["drop columns"] += 1
 
     @precondition(lambda self: self.has_model and len(self.users) < 3)
     @rule(user=st.integers(0, 4))
-    def forget(self, user: int) -> None:
+    def forget(self, user):
         product.forget(self.workspace, ForgetRequest(model="m", where=f"user = {user}", retrain=False, prove=False))
         self.users.add(user)
         self.counted["forget"] += 1
 
     @precondition(lambda self: self.has_model)
     @rule()
-    def lose_the_schemas(self) -> None:
+    def lose_the_schemas(self):
         """Which anybody may: the next training finds cut points and order anew."""
         shutil.rmtree(self.workspace.layout.model_directory("m") / "data" / "schemas", ignore_errors=True)
         self.kept = {}
@@ -180,10 +177,10 @@ class Refreshes(RuleBasedStateMachine):
         window=st.sampled_from([None, None, "1f", "2f", "1d", "30h", "3d"]),
         verify=st.sampled_from([False, False, True]),
     )
-    def train(self, window: str | None, verify: bool) -> None:
+    def train(self, window, verify):
         self._compare(window, verify)
 
-    def _compare(self, window: str | None, verify: bool) -> None:
+    def _compare(self, window, verify):
         (name, parameters), columns = self.learner, dict.fromkeys({"user", "time", *self.dropped}, "drop")
         asked = {"uris": [str(self.data)], "target": "class", "learner": name, "parameters": parameters, "model": "m"}
         # An update keeps what an earlier one said of a column: an empty entry takes it back.
@@ -210,7 +207,7 @@ class Refreshes(RuleBasedStateMachine):
         self.counted["equal"] += 1
         self.counted[f"equal with window {window[-1]}" if window else "equal without a window"] += 1
 
-    def _from_scratch(self, window: str | None, columns: dict[str, str], kept: Kept | None) -> Model:
+    def _from_scratch(self, window, columns, kept):
         text = ["x0", "x1", "x2", "class"]  # read as dictionaries, as their kinds are told so
         files = {name: pq.read_table(self._path(name), read_dictionary=text) for name in self.files}
         orders = Counter(tuple(table.column_names) for table in files.values())
@@ -232,20 +229,20 @@ class Refreshes(RuleBasedStateMachine):
         return drive(recipes.learner(*self.learner, "class", kept, columns), parts, threads=1)
 
 
-def run(n_examples: int, n_steps: int, number: int) -> None:
+def run(n_examples, n_steps, number):
     Refreshes.counted = Counter()
     run_machine(Refreshes, n_examples, n_steps, number)
     print(dict(Refreshes.counted))
 
 
-def test_a_few_steps() -> None:
+def test_a_few_steps():
     run(3, 14, int(os.environ.get("FEWPASS_TEST_SEED", "0")))
     assert Refreshes.counted["equal"] > 5
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(7200)
-def test_many_steps() -> None:
+def test_many_steps():
     n_steps = int(os.environ.get("FEWPASS_TEST_STEPS", "4000"))
     run(max(1, n_steps // 40), 40, 1)
     if record := os.environ.get("FEWPASS_TEST_RECORD"):

@@ -3,8 +3,6 @@
 `make test` looks at a seeded sample of the calls, `make faults` at every one, or at every n-th with FEWPASS_TEST_EVERY.
 """
 
-from __future__ import annotations
-
 import errno
 import itertools
 import json
@@ -15,20 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.asking import Forker
-
 OPERATIONS = ["train", "update", "forget", "alias", "publish", "delete", "backup", "restore"]
 FAULTS = {"kill": ("kill", 0), "EIO": ("once", errno.EIO), "full": ("from_then_on", errno.ENOSPC)}
 
 
-def seen(facts: dict) -> dict:
+def seen(facts):
     return {name: facts[name] for name in ("versions", "aliases", "rules")}
 
 
 class Reference:
     """An operation that nothing disturbs: how many calls it makes, and what others see before and after it."""
 
-    def __init__(self, forker: Forker, operation: str) -> None:
+    def __init__(self, forker, operation):
         forker.reset()
         self.before = forker.ask("facts")
         done = forker.ask(operation)
@@ -38,7 +34,7 @@ class Reference:
         assert self.before["doctor"] == self.after["doctor"] == [], (self.before, self.after)
 
 
-def disturb(forker: Forker, operation: str, reference: Reference, at: int, fault: str) -> str:
+def disturb(forker, operation, reference, at, fault):
     """One run with one fault; how it ended. Raises if a promise was broken."""
     kind, error = FAULTS[fault]
     forker.reset()
@@ -79,10 +75,10 @@ def disturb(forker: Forker, operation: str, reference: Reference, at: int, fault
     return outcome
 
 
-def same_bits(found: dict, expected: dict) -> bool:
+def same_bits(found, expected):
     """Whether each name means the same bits; a run that was repeated may have taken another number."""
 
-    def told(seen: dict) -> dict:
+    def told(seen):
         newest = {name.partition("@")[0]: bits for name, bits in sorted(seen["versions"].items(), key=_number)}
         aliases = {
             (name, alias): seen["versions"][f"{name}@{number}"]
@@ -94,19 +90,19 @@ def same_bits(found: dict, expected: dict) -> bool:
     return told(found) == told(expected)
 
 
-def _number(item: tuple[str, str]) -> int:
+def _number(item):
     return int(item[0].partition("@")[2])
 
 
 @pytest.mark.parametrize(("operation", "fault"), [*zip(OPERATIONS, itertools.cycle(FAULTS), strict=False)])
-def test_a_sample_of_the_calls(forker: Forker, operation: str, fault: str) -> None:
+def test_a_sample_of_the_calls(forker, operation, fault):
     reference = Reference(forker, operation)
     rng = random.Random(f"{operation} {os.environ.get('FEWPASS_TEST_SEED', '0')}")
     disturb(forker, operation, reference, rng.randint(1, reference.calls), fault)
 
 
 @pytest.mark.parametrize("operation", ["alias", "publish"])
-def test_a_commit_that_cannot_be_synced(forker: Forker, operation: str) -> None:
+def test_a_commit_that_cannot_be_synced(forker, operation):
     """One error: the commit is taken back. A full disk from then on: nobody can say whether it is in, and that is the answer."""
     reference = Reference(forker, operation)
     forker.reset()
@@ -124,7 +120,7 @@ def test_a_commit_that_cannot_be_synced(forker: Forker, operation: str) -> None:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_every_call(forker: Forker, operation: str, fault: str) -> None:
+def test_every_call(forker, operation, fault):
     reference = Reference(forker, operation)
     ends: dict[str, int] = {}
     broken = []

@@ -3,8 +3,6 @@
 `make test` looks at the last state of each operation and a seeded sample of the others, `make faults` at every one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -14,15 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.asking import Forker
 from tests.faults.test_system_calls import Reference, same_bits, seen
-from tests.faults.unsynced import Disk, State, names_of, of_path, write
+from tests.faults.unsynced import Disk, names_of, of_path, write
 
 OPERATIONS = ["alias", "publish", "train", "update", "delete", "backup", "restore"]
 MADE = {"backup": "copy", "restore": "restored"}
 
 
-def states_of(forker: Forker, operation: str, *, keeps_names: bool) -> tuple[list[State], int]:
+def states_of(forker, operation, *, keeps_names):
     """The different states that a power cut may leave, in the order of the calls, and which is the first after the answer."""
     forker.reset()
     log, kept = forker.folder / "unsynced.log", forker.folder / "kept"
@@ -45,7 +42,7 @@ def states_of(forker: Forker, operation: str, *, keeps_names: bool) -> tuple[lis
     return found, len(found) - 1 if acknowledged is None else acknowledged
 
 
-def look(forker: Forker, operation: str, reference: Reference, state: State) -> str:
+def look(forker, operation, reference, state):
     """Which state others see after the power cut; raises if a promise was broken."""
     shutil.rmtree(forker.run)
     write(state, forker.run)
@@ -62,7 +59,7 @@ def look(forker: Forker, operation: str, reference: Reference, state: State) -> 
     return "after" if seen(facts) == after else "before"
 
 
-def cut_the_power(forker: Forker, operation: str, *, keeps_names: bool, n_sampled: int | None) -> Counter[str]:
+def cut_the_power(forker, operation, *, keeps_names, n_sampled):
     """Look at all states, or at a sample and the first one after the answer."""
     reference = Reference(forker, operation)
     states, acknowledged = states_of(forker, operation, keeps_names=keeps_names)
@@ -83,7 +80,7 @@ def cut_the_power(forker: Forker, operation: str, *, keeps_names: bool, n_sample
 
 
 @pytest.mark.parametrize("operation", ["alias", "publish"])
-def test_a_sample_of_the_states(forker: Forker, operation: str) -> None:
+def test_a_sample_of_the_states(forker, operation):
     cut_the_power(forker, operation, keeps_names=False, n_sampled=2)
 
 
@@ -91,7 +88,7 @@ def test_a_sample_of_the_states(forker: Forker, operation: str) -> None:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("keeps_names", [False, True], ids=["forgets names", "keeps names"])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_every_state(forker: Forker, operation: str, keeps_names: bool) -> None:
+def test_every_state(forker, operation, keeps_names):
     found = cut_the_power(forker, operation, keeps_names=keeps_names, n_sampled=None)
     line = json.dumps({"operation": operation, "unsynced": "names kept" if keeps_names else "all forgotten", **found})
     print(line)
@@ -100,7 +97,7 @@ def test_every_state(forker: Forker, operation: str, keeps_names: bool) -> None:
             file.write(line + "\n")
 
 
-def test_the_model_of_the_disk_forgets(tmp_path: Path) -> None:
+def test_the_model_of_the_disk_forgets(tmp_path):
     root, kept = tmp_path / "root", tmp_path / "kept"
     root.mkdir()
     kept.mkdir()

@@ -5,9 +5,7 @@ It is a model of what POSIX promises and no more. The bytes of a file are safe o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 
 @dataclass(eq=False)
@@ -29,7 +27,7 @@ Node = File | Folder
 State = dict[str, bytes | None]  # by path in the order of making; None for folders
 
 
-def of_path(path: Path) -> Node:
+def of_path(path):
     """All that lies below a path, safe on the disk."""
     if not path.is_dir():
         return File(path.read_bytes())
@@ -46,13 +44,13 @@ class Disk:
     kept : where the library has kept what was synced, under the number of the call
     """
 
-    def __init__(self, root: Path, kept: Path) -> None:
+    def __init__(self, root, kept):
         node = of_path(root)
         assert isinstance(node, Folder)
         self.root, self.kept = node, kept
         self.renamed = ""
 
-    def _parent(self, path: str) -> tuple[dict[str, Node], str]:
+    def _parent(self, path):
         *above, name = path.strip("/").split("/")
         folder = self.root
         for each in above:
@@ -61,7 +59,7 @@ class Disk:
             folder = node
         return folder.names, name
 
-    def follow(self, line: str) -> None:
+    def follow(self, line):
         """Do what one line of the log says."""
         number, call, path = line.rstrip("\n").split(" ", 2)
         if call == "fsync":
@@ -85,7 +83,7 @@ class Disk:
         elif call == "open":
             names.setdefault(name, File())
 
-    def _sync(self, path: str, kept: Path) -> None:
+    def _sync(self, path, kept):
         names, name = self._parent(path) if path else ({"": self.root}, "")
         node = names[name]
         if isinstance(node, Folder):
@@ -93,12 +91,12 @@ class Disk:
         else:
             node.synced = kept.read_bytes()
 
-    def left(self, *, keeps_names: bool) -> State:
+    def left(self, *, keeps_names):
         """What is left if the power fails now; `keeps_names` on file systems that happen to write names down first."""
         return dict(_left(self.root, "", keeps_names=keeps_names))
 
 
-def write(state: State, folder: Path) -> None:
+def write(state, folder):
     """Make a state in a folder that does not exist, closed to others as a workspace is."""
     for path, content in state.items():
         if content is None:
@@ -108,12 +106,12 @@ def write(state: State, folder: Path) -> None:
             (folder / path).write_bytes(content)
 
 
-def names_of(node: Node) -> object:
+def names_of(node):
     """The names below, as processes see them."""
     return {name: names_of(child) for name, child in sorted(node.names.items())} if isinstance(node, Folder) else None
 
 
-def _left(node: Node, path: str, *, keeps_names: bool) -> Iterator[tuple[str, bytes | None]]:
+def _left(node, path, *, keeps_names):
     yield path, node.synced if isinstance(node, File) else None
     if isinstance(node, Folder):
         for name, child in (node.names if keeps_names else node.synced).items():

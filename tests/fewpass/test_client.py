@@ -1,7 +1,5 @@
 """A running server from Python: what the client gives is what the estimator says."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 import pandas as pd

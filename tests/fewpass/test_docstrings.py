@@ -20,7 +20,7 @@ ESTIMATORS = [
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_an_estimator_says_what_it_takes_and_has_and_its_example_runs(name: str) -> None:
+def test_an_estimator_says_what_it_takes_and_has_and_its_example_runs(name):
     text = getattr(fewpass, name).__doc__
     for section in ("Parameters", "Attributes", "Examples"):
         assert f"\n{section}\n{'-' * len(section)}\n" in text.replace("\n    ", "\n"), section

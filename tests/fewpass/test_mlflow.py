@@ -94,7 +94,7 @@ def test_what_answers_no_rows_or_is_not_ours_is_refused(logged, frame):
         fewpass.mlflow.log_model([])
 
     class Foreign(mlflow.pyfunc.PythonModel):
-        def predict(self, context, model_input: list[str]):
+        def predict(self, context, model_input):
             return model_input
 
     with mlflow.start_run():
@@ -111,7 +111,7 @@ def test_nothing_is_left_of_what_was_loaded(logged, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def fewpass_models(*words: str):
+def fewpass_models(*words):
     return CliRunner().invoke(app, ["models", *words])
 
 

@@ -7,8 +7,6 @@ at random. Each parser runs in a process of its own. An input that it does not s
 ours, is kept in tests/fuzz/found/PARSER; `make test` tries all of these again.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json
@@ -25,7 +23,7 @@ FOUND = Path(__file__).parent / "found"
 SLOW_S = 30
 
 
-def one_target(name: str, seconds: float, work: Path, seed: int) -> None:
+def one_target(name, seconds, work, seed):
     """Fuzz one parser; its process ends with the first input that breaks it."""
     last = work / "last"
     if importlib.util.find_spec("atheris") is not None:
@@ -40,7 +38,7 @@ def one_target(name: str, seconds: float, work: Path, seed: int) -> None:
             (corpus / f"seed-{n}").write_bytes(content)
         n_cases = 0
 
-        def one(content: bytes) -> None:
+        def one(content):
             nonlocal n_cases
             n_cases += 1
             last.write_bytes(content)
@@ -74,7 +72,7 @@ class Told(TypedDict):
     found: list[dict[str, object]]
 
 
-def share(name: str, seconds: float) -> Told:
+def share(name, seconds):
     """Fuzz one parser in processes of its own until its time is over."""
     end, n_cases, seed = time.monotonic() + seconds, 0, 1
     found: list[dict[str, object]] = []
@@ -107,7 +105,7 @@ def share(name: str, seconds: float) -> Told:
     return {"target": name, "seconds": round(seconds), "cases": n_cases, "found": found}
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--target", action="append", help="only this parser; again for more")

@@ -1,10 +1,5 @@
 """Inputs that are nearly valid: seeds with bytes flipped, cut, doubled, exchanged, and spliced with each other."""
 
-from __future__ import annotations
-
-import random
-from collections.abc import Sequence
-
 BORDERS = (0, 1, -1, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, -(2**31), 2**32 - 1, 2**63 - 1, -(2**63))
 WORDS = (
     b'"',
@@ -28,7 +23,7 @@ WORDS = (
 )
 
 
-def mutated(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
+def mutated(rng, seeds):
     """One of the seeds after one to eight changes."""
     content = bytearray(rng.choice(seeds))
     for _ in range(rng.randint(1, 8)):

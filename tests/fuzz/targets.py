@@ -1,12 +1,10 @@
 """Every parser that takes bytes from outside, as a function of bytes that may raise only errors of our own naming."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -63,10 +61,10 @@ class Target:
     seeds: Callable[[], list[bytes]]
 
 
-def only_ours(parse: Callable[[bytes], object]) -> Callable[[bytes], None]:
+def only_ours(parse):
     """A parser whose own errors are fine."""
 
-    def one(content: bytes) -> None:
+    def one(content):
         try:
             parse(content)
         except Exception as error:
@@ -79,7 +77,7 @@ def only_ours(parse: Callable[[bytes], object]) -> Callable[[bytes], None]:
 class Application:
     """The whole web application in this process, with one model and no socket."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="fewpass-fuzz-")
         root = Path(self.folder.name)
         settings = Settings(
@@ -103,15 +101,15 @@ class Application:
         self.loop.run_until_complete(self.lifespan.__aenter__())
         self.loop.run_until_complete(self._ready())
 
-    async def _ready(self) -> None:
+    async def _ready(self):
         while self.app.state.not_ready is not None:
             await asyncio.sleep(0.05)
 
-    def ask(self, path: str, body: bytes, headers: Mapping[bytes, bytes]) -> int:
+    def ask(self, path, body, headers):
         """POST a body; the status of the answer."""
         return self.loop.run_until_complete(self._ask(path, body, headers))
 
-    async def _ask(self, path: str, body: bytes, headers: Mapping[bytes, bytes]) -> int:
+    async def _ask(self, path, body, headers):
         raw = [(b"host", b"localhost"), (b"content-length", str(len(body)).encode()), *headers.items()]
         scope = {
             "type": "http",
@@ -131,12 +129,12 @@ class Application:
         messages = [{"type": "http.request", "body": body, "more_body": False}]
         status, sent = 0, io.BytesIO()
 
-        async def receive() -> dict[str, object]:
+        async def receive():
             if messages:
                 return messages.pop()
             return await asyncio.Event().wait()  # type: ignore[return-value]  # the client stays
 
-        async def send(message: Mapping[str, object]) -> None:
+        async def send(message):
             nonlocal status
             if message["type"] == "http.response.start":
                 status = int(str(message["status"]))
@@ -148,45 +146,45 @@ class Application:
             raise Answered(f"{path} answered {status}: {sent.getvalue()[:500]!r}")
         return status
 
-    async def _called(self, scope: object, receive: Callable[[], Awaitable[object]], send: object) -> None:
+    async def _called(self, scope, receive, send):
         await self.app(scope, receive, send)  # type: ignore[arg-type]
 
 
 @cache
-def application() -> Application:
+def application():
     return Application()
 
 
-def asked(path: str, content_type: bytes) -> Callable[[bytes], None]:
-    def parse(content: bytes) -> None:
+def asked(path, content_type):
+    def parse(content):
         application().ask(path, content, {b"content-type": content_type})
 
     return parse
 
 
-def infer(content: bytes) -> None:
+def infer(content):
     """The first two bytes tell how long the JSON part is."""
     n_json = min(int.from_bytes(content[:2], "little"), 65_535)
     headers = {b"content-type": b"application/octet-stream", b"inference-header-content-length": str(n_json).encode()}
     application().ask("/v2/models/weather/infer", content[2:], headers)
 
 
-def where(content: bytes) -> None:
+def where(content):
     """The condition, applied to rows as a training does."""
     rows = weather(20, 3).to_batches()[0]
     RowPredicate(content.decode("utf-8", "replace"), is_new=True).mask(rows)
 
 
-def cron(content: bytes) -> None:
+def cron(content):
     moment = datetime(2026, 3, 29, 1, 30, tzinfo=ZoneInfo("UTC"))
     Cron(content.decode("utf-8", "replace"), "Europe/Berlin").after(moment)
 
 
-def in_file(suffix: str, read: Callable[[Path], object]) -> Callable[[bytes], None]:
+def in_file(suffix, read):
     """A parser of a file."""
     folder = tempfile.TemporaryDirectory(prefix="fewpass-fuzz-")  # leaves with the process
 
-    def parse(content: bytes) -> None:
+    def parse(content):
         path = Path(folder.name) / f"it{suffix}"
         path.write_bytes(content)
         read(path)
@@ -194,19 +192,19 @@ def in_file(suffix: str, read: Callable[[Path], object]) -> Callable[[bytes], No
     return parse
 
 
-def table(path: Path) -> object:
+def table(path):
     """What registering a file reads: its footer. Its rows and bounds are read by processes that may end of them."""
     filesystem = pafs.LocalFileSystem()
     (file,) = opened_files(filesystem, [str(path)], {})
     return file, file.arrow_schema
 
 
-def imported(content: bytes) -> None:
+def imported(content):
     own = application()
     own.ask("/v1/models/imported/import", content, {b"content-type": b"application/x-tar"})
 
 
-def arrow_streams() -> list[bytes]:
+def arrow_streams():
     rows, found = weather(5, 1), []
     for asked in (rows, rows.drop_columns(["class"]).select([0, 2])):  # compressed ones are refused unread
         sink = io.BytesIO()
@@ -216,8 +214,8 @@ def arrow_streams() -> list[bytes]:
     return found
 
 
-def tensors() -> list[bytes]:
-    def tensor(name: str, kind: str, content: bytes, n: int) -> tuple[dict[str, object], bytes]:
+def tensors():
+    def tensor(name, kind, content, n):
         told = {"name": name, "shape": [n], "datatype": kind, "parameters": {"binary_data_size": len(content)}}
         return told, content
 
@@ -228,7 +226,7 @@ def tensors() -> list[bytes]:
     return [len(head).to_bytes(2, "little") + head + b"".join(content for _, content in parts)]
 
 
-def records() -> list[bytes]:
+def records():
     told = [
         {"records": [{"outlook": "rain", "humidity": 60.5, "windy": True, "station": None}]},
         {"columns": {"outlook": ["rain", None], "humidity": [1e300, -3]}},
@@ -236,7 +234,7 @@ def records() -> list[bytes]:
     return [json.dumps(each).encode() for each in told]
 
 
-def queries() -> list[bytes]:
+def queries():
     rain = {"outlook": "rain"}
     told = [
         {"queries": [{"kind": "marginal", "evidence": {"humidity": 60.5, "windy": None}}]},
@@ -247,7 +245,7 @@ def queries() -> list[bytes]:
     return [json.dumps(each).encode() for each in told]
 
 
-def parquet_files() -> list[bytes]:
+def parquet_files():
     found = []
     for how in ({}, {"compression": "zstd", "use_dictionary": False}, {"data_page_version": "2.0"}):
         sink = io.BytesIO()
@@ -256,7 +254,7 @@ def parquet_files() -> list[bytes]:
     return found
 
 
-def circuits() -> list[bytes]:
+def circuits():
     return [CIRCUIT.encode(), to_json(parse_text(CIRCUIT.splitlines())).encode()]
 
 

@@ -3,8 +3,6 @@
 Each parser runs in a process of its own, as a damaged file can end a process.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess
@@ -43,7 +41,7 @@ IN_THE_APPLICATION = ["predict-arrow", "predict-json", "infer-binary", "query-js
 OF_FILES = {"circuit": 400, "cron": 400, "parquet": 400, "where": 30}
 
 
-def told(program: str, n_of: dict[str, int]) -> dict[str, dict[str, str]]:
+def told(program, n_of):
     """What a process of its own says of mutants, by the first word of its lines and the name of the parser."""
     root = Path(__file__).parents[2]
     asked = [f"{name}:{n}" for name, n in n_of.items()]
@@ -59,7 +57,7 @@ def told(program: str, n_of: dict[str, int]) -> dict[str, dict[str, str]]:
     return lines
 
 
-def test_no_input_does_harm_in_the_application() -> None:
+def test_no_input_does_harm_in_the_application():
     found = told(VALID + MUTATED, dict.fromkeys(IN_THE_APPLICATION, 20) | {"import": 4})
     assert list(found["mutated"]) == IN_THE_APPLICATION
     # Else the mutants of a parser would all be refused for one reason, and nothing would be tried.
@@ -69,15 +67,15 @@ def test_no_input_does_harm_in_the_application() -> None:
     assert all(set(each.split()) == {"200"} for each in statuses.values()), statuses
 
 
-def test_no_file_or_text_does_harm() -> None:
+def test_no_file_or_text_does_harm():
     assert list(told(MUTATED, OF_FILES)["mutated"]) == list(OF_FILES)
 
 
-def test_mutants_are_reproducible_and_differ() -> None:
+def test_mutants_are_reproducible_and_differ():
     made = [[mutated(random.Random(seed), [b"abc", b"1234"]) for _ in range(3)] for seed in (1, 1, 2)]
     assert made[0] == made[1] != made[2]
 
 
-def test_what_was_found_belongs_to_a_parser() -> None:
+def test_what_was_found_belongs_to_a_parser():
     known = {*IN_THE_APPLICATION, *OF_FILES}
     assert {path.name for path in FOUND.glob("*")} <= known

@@ -3,8 +3,6 @@
 python -m tests.kernels.kernel_table     # after `fewpass precompile` with the same, empty NUMBA_CACHE_DIR
 """
 
-from __future__ import annotations
-
 import importlib
 import pickle
 import re

@@ -1,7 +1,5 @@
 """What is in arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

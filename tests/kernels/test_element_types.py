@@ -1,7 +1,5 @@
 """What depends on an element type refuses others when it is compiled: read as bytes, uint16 codes give negative counts."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import pytest

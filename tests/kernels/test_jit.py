@@ -1,7 +1,5 @@
 """Kernels are compiled for few types: else every thread, file and mapped model would wait for the compiler again."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import hashlib

@@ -1,7 +1,5 @@
 """A kernel is machine code that every user compiles: their number falls, or somebody says why not."""
 
-from __future__ import annotations
-
 import re
 
 from tests.kernels.kernel_table import TABLE, kernels

@@ -1,7 +1,5 @@
 """Random bits at counters: one after the other and of arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from learners.kernels.random import random_bits_at, uniform

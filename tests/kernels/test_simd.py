@@ -1,7 +1,5 @@
 """Lanes against the plain arithmetic of each row, bit for bit."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from learners import Source, drive, encode
 from learners.models.explanation import explain, log_answers, shapley_terms
 from learners.registry import recipes
-from learners.schema import Chunk
 
 
-def rows(n_columns: int, n_rows: int = 300) -> pa.Table:
+def rows(n_columns, n_rows=300):
     rng = np.random.default_rng(n_columns)
     label = rng.integers(0, 3, n_rows)
     columns = {f"x{i}": (label + rng.integers(0, 3, n_rows) * (i + 1)) % 4 for i in range(n_columns - 1)}
@@ -23,16 +22,16 @@ def rows(n_columns: int, n_rows: int = 300) -> pa.Table:
     return pa.table({**{name: c.astype(str) for name, c in columns.items()}, "z": numbers, "class": label.astype(str)})
 
 
-def learned(learner: str, n_columns: int, **parameters: object):
+def learned(learner, n_columns, **parameters):
     table = rows(n_columns)
     return drive(recipes.learner(learner, parameters, "class"), Source.of_table(table), threads=1), table
 
 
-def chunk_of(model, table: pa.Table, n: int) -> Chunk:
+def chunk_of(model, table, n):
     return encode(table.to_batches()[0].slice(0, n), model.schema, with_class=False)
 
 
-def naive_terms(model, chunk: Chunk) -> np.ndarray:
+def naive_terms(model, chunk):
     """The mean over all orders of what each attribute adds."""
     d = chunk.x.shape[0]
     total = 0.0

@@ -1,7 +1,5 @@
 """Where the nodes of a graph stand: in layers, apart."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +8,7 @@ from learners.models.graph_layout import GAP, layered, layers_of
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
+def graphs(draw):
     n = draw(st.integers(1, 12))
     pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
     edges = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=20)) if pairs else []
@@ -19,7 +17,7 @@ def graphs(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
 
 
 @given(graphs())
-def test_parents_stand_above_and_nothing_touches(drawn: tuple[int, list[tuple[int, int]]]) -> None:
+def test_parents_stand_above_and_nothing_touches(drawn):
     n, edges = drawn
     widths, heights = [30.0 + 10 * node for node in range(n)], [26.0 + 30 * (node % 3) for node in range(n)]
     spots = layered(widths, edges, heights)
@@ -36,11 +34,11 @@ def test_parents_stand_above_and_nothing_touches(drawn: tuple[int, list[tuple[in
             assert not is_beside or abs(spots.x[a] - spots.x[b]) >= (widths[a] + widths[b]) / 2 + GAP - 1e-6
 
 
-def test_nodes_without_edges_fill_rows() -> None:
+def test_nodes_without_edges_fill_rows():
     spots = layered([200.0] * 40, [])
     assert spots.width < 1200 and len(set(spots.y)) == 10
 
 
-def test_a_cycle_is_refused() -> None:
+def test_a_cycle_is_refused():
     with pytest.raises(ValueError, match="nodes are in a cycle"):
         layered([1.0, 1.0], [(0, 1), (1, 0)])

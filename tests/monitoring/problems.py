@@ -1,7 +1,5 @@
 """Tables of known causes, and models of them."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Drifts of known cause are found, and named first."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Columns that come some at a time give the same counts as whole rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """Counts of served rows: laws, a naive twin, statuses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

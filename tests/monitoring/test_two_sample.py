@@ -1,7 +1,5 @@
 """Two-sample tests: against definitions, and how often they are wrong where nothing has changed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

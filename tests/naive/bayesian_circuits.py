@@ -1,7 +1,5 @@
 """Bayesian circuits from the definitions: nested tuples for nodes, predictives of scipy, one row after the other."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

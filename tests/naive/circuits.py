@@ -1,7 +1,5 @@
 """Circuits from the definitions: enumeration of worlds; trees, counts and tests one pair at a time."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Levels, left-out rows and weights of ensembles, from their definitions."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Circuits from the definitions: derivatives, marginals and all induced trees; rows are dicts without what is missing."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -1,7 +1,5 @@
 """MAP from the definitions: recursion over nodes, enumeration of assignments."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Counts of served rows and tests of them, written from their definitions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

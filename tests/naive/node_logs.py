@@ -1,22 +1,17 @@
 """Log values and derivatives of every node of a circuit at rows as in `log_values`, by the kernel that posteriors use."""
 
-from __future__ import annotations
-
 import numpy as np
-from numpy.typing import ArrayLike
 
-from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import _scratch, as_rows
 from learners.circuits.evaluation.extended_range_kernels import leaf_logs, node_logs
-from learners.kernels.arrays import Floats
 
 
-def node_log_values(circuit: Circuit, x: ArrayLike) -> Floats:
+def node_log_values(circuit, x):
     """(n_nodes, n_rows) float64: log value of every node; exact, log 0 is -inf."""
     return _node_logs(circuit, x)[0]
 
 
-def node_log_derivatives(circuit: Circuit, x: ArrayLike) -> Floats:
+def node_log_derivatives(circuit, x):
     """(n_nodes, n_rows) float64: log of the derivative of the root's value by every node's; exact also where children are zero.
 
     References
@@ -26,7 +21,7 @@ def node_log_derivatives(circuit: Circuit, x: ArrayLike) -> Floats:
     return _node_logs(circuit, x)[1]
 
 
-def _node_logs(circuit: Circuit, x: ArrayLike) -> Floats:
+def _node_logs(circuit, x):
     x = as_rows(circuit, x)
     log_leaf, values, derivatives = np.empty((3, circuit.n_nodes, x.shape[1]))
     leaf_logs(circuit.arrays, x, log_leaf)

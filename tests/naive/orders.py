@@ -1,7 +1,5 @@
 """Posteriors over structures by their definition: every graph, every order."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Averages over trees by their definition: every tree."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Small structure problems with every score by definition."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

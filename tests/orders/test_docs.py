@@ -1,7 +1,5 @@
 """The examples of docs/how-to/structures.md run, and say what is true."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,9 +1,5 @@
 """Small Parquet files that unpack to much, or whose bytes are damaged."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,17 +10,17 @@ MB = 1 << 20
 REPEATING = {"use_dictionary": False, "column_encoding": {"bomb": "DELTA_BYTE_ARRAY", "class": "PLAIN"}}
 
 
-def classes(n: int) -> pa.Array:
+def classes(n):
     return pa.array(["a", "b"] * (n // 2))
 
 
-def written(path: Path, column: pa.Array, **how: object) -> Source:
+def written(path, column, **how):
     pq.write_table(pa.table({"bomb": column, "class": classes(len(column))}), path, compression="zstd", **how)
     assert path.stat().st_size < MB
     return Source.open(path)
 
 
-def long_texts(n: int, n_bytes: int) -> pa.Array:
+def long_texts(n, n_bytes):
     """Texts of one letter, without Python's objects."""
     content = pa.py_buffer(np.full(n * n_bytes, ord("x"), np.uint8))
     return pa.Array.from_buffers(
@@ -32,7 +28,7 @@ def long_texts(n: int, n_bytes: int) -> pa.Array:
     )
 
 
-def damaged_footers(path: Path, n: int) -> list[bytes]:
+def damaged_footers(path, n):
     """The bytes of a small file with one byte of its footer changed, n times."""
     times = pa.array(range(1000), pa.timestamp("us"))
     table = pa.table({"word": ["a", "b"] * 500, "time": times, "class": classes(1000)})

@@ -1,7 +1,5 @@
 """From a file to a model and an answer: every kind of bad input is a clear error of ours or a documented answer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

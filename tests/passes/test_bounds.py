@@ -1,9 +1,6 @@
 """What a footer tells of times, and which columns are never read."""
 
-from __future__ import annotations
-
 import resource
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +15,11 @@ from learners.passes.column_summaries import ColumnSummaries
 from tests.passes.hostile import MB, classes, long_texts, written
 
 
-def summarised(source: Source) -> ColumnSummaries:
+def summarised(source):
     return collect(ColumnSummaries("class"), source, threads=1)
 
 
-def test_what_cannot_be_learned_from_is_not_unpacked_to_say_so(tmp_path: Path) -> None:
+def test_what_cannot_be_learned_from_is_not_unpacked_to_say_so(tmp_path):
     offsets, numbers = pa.array([0, 50_000_000, 50_000_001], pa.int32()), pa.repeat(0, 50_000_001)
     source = written(tmp_path / "list.parquet", pa.ListArray.from_arrays(offsets, numbers))
     dense = pa.Array.from_buffers(pa.binary(), 200, long_texts(200, MB).buffers())
@@ -35,7 +32,7 @@ def test_what_cannot_be_learned_from_is_not_unpacked_to_say_so(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
-def test_ordinary_files_pass(tmp_path: Path, codec: str) -> None:
+def test_ordinary_files_pass(tmp_path, codec):
     rng = np.random.default_rng(0)
     columns = {"x": rng.normal(size=5000), "t": pa.array([f"t{i % 97}" for i in range(5000)]), "class": classes(5000)}
     for version in ("1.0", "2.0"):
@@ -53,7 +50,7 @@ def test_ordinary_files_pass(tmp_path: Path, codec: str) -> None:
     group=st.integers(1, 40),
 )
 @settings(deadline=None, max_examples=60)
-def test_a_footer_bounds_times_as_the_rows_do(tmp_path_factory, ticks, kind, zone, group) -> None:
+def test_a_footer_bounds_times_as_the_rows_do(tmp_path_factory, ticks, kind, zone, group):
     is_date = kind == "date"
     values = [None if tick is None else tick % 100_000 if is_date else tick for tick in ticks]
     column = pa.array(values, pa.int32() if is_date else pa.int64())

@@ -1,7 +1,5 @@
 """Passes on a Dask cluster of this machine's processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 

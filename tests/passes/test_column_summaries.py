@@ -1,7 +1,5 @@
 """The schema pass: which columns become attributes, with which domains, and what is left out by name."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import re

@@ -1,7 +1,5 @@
 """Indices beyond their dictionary, as damaged pages hold them: nobody reads what is in memory there."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +16,7 @@ from tests import strategies
 TABLE = pa.table({name: ["u", "v", "w", "u"] * 5 for name in ("word", "other", "class")})
 
 
-def damaged(column: pa.DictionaryArray, index: int) -> pa.DictionaryArray:
+def damaged(column, index):
     """The column with another index in its fourth row."""
     indices = np.array(column.indices)
     indices[3] = index

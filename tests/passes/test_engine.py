@@ -1,7 +1,5 @@
 """Passes: the same on any number of threads, stopped by an exception, and telling how far they are."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,9 +1,6 @@
 """A refresh of a lake table is the model of its newest snapshot, bit for bit, whatever has happened to the table."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,14 +20,14 @@ LEARNERS = [("nb", {}), ("kdb", {"k": 1})]
 KINDS = [DeltaHistory, IcebergHistory]
 
 
-def noted(source: Source) -> KnownSnapshot:
+def noted(source):
     """What a workspace notes of a snapshot after a training."""
     snapshot = source.snapshot
     files = {file.key: file_identity(told) for file, told in zip(snapshot.files, source.files, strict=True)}
     return KnownSnapshot(snapshot.kind, snapshot.folder, snapshot.version, files)
 
 
-def run_history(kind: type, folder: Path, seed: int, n_steps: int) -> set[str]:
+def run_history(kind, folder, seed, n_steps):
     """Returns what has happened and what was saved."""
     rng = np.random.default_rng(seed)
     learner, store, known, kept = LEARNERS[seed % len(LEARNERS)], MemoryStore(), None, None

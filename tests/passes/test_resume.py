@@ -1,7 +1,5 @@
 """A run that is killed goes on from its checkpoints, and ends with the same model."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -157,7 +155,7 @@ def test_killed_at_random_moments_a_job_ends_with_the_same_model(tmp_path, folde
     command = [sys.executable, "-c", PROGRAM, str(folder), str(work)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as starter:
 
-        def run(kill_after: float | None) -> int:
+        def run(kill_after):
             starter.stdin.write("run\n")
             pid = int(starter.stdout.readline())
             if kill_after is not None:

@@ -1,7 +1,5 @@
 """What is reused, added and subtracted gives the model that reading everything gives, bit for bit."""
 
-from __future__ import annotations
-
 import datetime
 from types import SimpleNamespace
 

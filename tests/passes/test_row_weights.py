@@ -1,7 +1,5 @@
 """Rows that count more than once give what repeating them gives."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -6,7 +6,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def rows_of(name: str) -> list[dict[str, str]]:
+def rows_of(name):
     """The lines of a file by the names of its columns."""
     with (HERE / name).open(newline="") as file:
         return list(csv.DictReader(file))

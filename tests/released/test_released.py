@@ -3,8 +3,6 @@
 An archive holds `workspace/`, the rows `data/` it was trained on, and `answers.json`: rows, and what each model said of them.
 """
 
-from __future__ import annotations
-
 import json
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """MDL cut points against Fayyad and Irani's recursion, and histograms against sorting."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

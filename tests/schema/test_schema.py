@@ -1,7 +1,5 @@
 """Schemas: codes of every kind of value, their words, and their way through JSON."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,16 +1,12 @@
 """How the tests ask servers, and what they ask of jobs over REST."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
-from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import httpx
 
-from service.processes.local_server import LocalServer
 from tests.processes import wait_for
 
 T = TypeVar("T")
@@ -22,20 +18,20 @@ NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 ENDS = ("succeeded", "failed", "cancelled")
 
 
-def run_apart(asked: Coroutine[object, object, T]) -> T:
+def run_apart(asked):
     """In a thread of its own: tests in a browser leave a running loop in theirs."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, asked).result()
 
 
-def client_of(server: LocalServer) -> httpx.Client:
+def client_of(server):
     return httpx.Client(base_url=server.url, timeout=PATIENCE_S, verify=NO_CERTIFICATES)
 
 
-def job_in(client: httpx.Client, job_id: str, *states: str) -> dict:
+def job_in(client, job_id, *states):
     """The job as soon as it is in one of these states; one that has ended in another is not waited for."""
 
-    def look() -> dict:
+    def look():
         job = client.get(f"/v1/jobs/{job_id}").json()
         assert job["state"] in {*states, "queued", "running"}, job
         return job if job["state"] in states else {}
@@ -43,5 +39,5 @@ def job_in(client: httpx.Client, job_id: str, *states: str) -> dict:
     return wait_for(look)
 
 
-def job_at_end(client: httpx.Client, job_id: str) -> dict:
+def job_at_end(client, job_id):
     return job_in(client, job_id, *ENDS)

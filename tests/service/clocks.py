@@ -1,7 +1,5 @@
 """Clocks of servers that are set while these run, apart from the clock of the machine."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -19,21 +17,21 @@ needs_cc = pytest.mark.skipif(
 class Wall:
     """The clock on the wall of every process that is started from now on."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
         self.set(0)
 
-    def set(self, seconds: int) -> None:
+    def set(self, seconds):
         """So much before or after what it really is."""
         with self.path.open("r+b" if self.path.exists() else "wb") as file:
             file.write(seconds.to_bytes(8, sys.byteorder, signed=True))
         self.ahead = timedelta(seconds=seconds)
 
-    def now(self) -> datetime:
+    def now(self):
         return datetime.now(UTC) + self.ahead
 
 
-def compiled(folder: Path) -> Path:
+def compiled(folder):
     """The library that servers preload."""
     library = folder / "jumping_clock.so"
     source = Path(__file__).parent / "jobs" / "jumping_clock.c"

@@ -1,10 +1,7 @@
 """A workspace with a trained model, and a real server over it, shared by the service's tests."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +17,12 @@ from service.processes.local_server import LocalServer
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models.models import ModelVersion
 from tests.service.asking import client_of
 from tests.service.clocks import Wall, compiled
 from tests.service.forks import local_server, started
 
 
-def weather(n_rows: int, seed: int) -> pa.Table:
+def weather(n_rows, seed):
     """A table with a nominal, a numeric, a boolean and a constant column, missing values, and a class they predict."""
     rng = np.random.default_rng(seed)
     play = rng.random(n_rows) < 0.4
@@ -54,7 +50,7 @@ class Site:
     test: Path
     table: pa.Table
 
-    def learn(self, model: str, learner: str, target: str | None = "class", **parameters: object) -> ModelVersion:
+    def learn(self, model, learner, target="class", **parameters):
         """A model of the rows of training, learned beside the server."""
         with Workspace(Settings(workspace=self.workspace)) as workspace:
             asked = {"uris": [str(self.train)], "target": target, "learner": learner, "parameters": parameters}
@@ -62,7 +58,7 @@ class Site:
 
 
 @pytest.fixture(scope="session")
-def weather_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def weather_files(tmp_path_factory):
     directory = tmp_path_factory.mktemp("weather")
     train, test = directory / "train.parquet", directory / "test.parquet"
     pq.write_table(weather(3000, 1), train, row_group_size=1000)
@@ -71,7 +67,7 @@ def weather_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]) -> Iterator[Site]:
+def site(tmp_path_factory, weather_files):
     train, test = weather_files
     settings = Settings(
         workspace=tmp_path_factory.mktemp("site") / "workspace",
@@ -94,7 +90,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pa
 
 
 @pytest.fixture(scope="session")
-def circuit(site: Site) -> ModelVersion:
+def circuit(site):
     """A circuit in the site's workspace, without a class."""
     return site.learn("sky", "spn", None, passes=3, states=3)
 
@@ -102,43 +98,43 @@ def circuit(site: Site) -> ModelVersion:
 class Workers:
     """Worker subprocesses of one workspace."""
 
-    def __init__(self, workspace: Path):
+    def __init__(self, workspace):
         self.workspace = workspace
         self.processes: list[subprocess.Popen] = []
 
-    def start(self) -> subprocess.Popen:
+    def start(self):
         command = [sys.executable, "-m", "tests.service.jobs.queue_worker", str(self.workspace)]
         log = (self.workspace / "worker.log").open("a")
         self.processes.append(started(command, stdout=log, stderr=log))
         return self.processes[-1]
 
-    def stop(self) -> None:
+    def stop(self):
         for process in self.processes:
             process.kill()
             process.wait()
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[JobQueue]:
+def queue(tmp_path):
     queue = JobQueue(f"sqlite:///{tmp_path}/control.sqlite", poll_s=0.05)
     yield queue
     queue.close()
 
 
 @pytest.fixture
-def workers(tmp_path: Path) -> Iterator[Workers]:
+def workers(tmp_path):
     workers = Workers(tmp_path)
     yield workers
     workers.stop()
 
 
 @pytest.fixture(scope="session")
-def jumping_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def jumping_clock(tmp_path_factory):
     return compiled(tmp_path_factory.mktemp("clock"))
 
 
 @pytest.fixture
-def walls(jumping_clock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Wall, Wall]:
+def walls(jumping_clock, tmp_path, monkeypatch):
     """The clocks of two servers; each is started with the one that JUMPING_CLOCK names."""
     monkeypatch.setenv("LD_PRELOAD", str(jumping_clock))
     return Wall(tmp_path / "wall-0"), Wall(tmp_path / "wall-1")

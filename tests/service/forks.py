@@ -4,8 +4,6 @@ Loading takes seconds, and the tests start some hundreds of them. What they do, 
 `python -m …` has it; that these and `fewpass` start by themselves, other tests show.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import gc
@@ -18,9 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
 
 import psutil
 
@@ -37,18 +33,18 @@ _one_at_a_time = threading.Lock()
 class Forked:
     """What tests need of `subprocess.Popen`, for `sys.executable -m MODULE …` that prints to the ends of files with names."""
 
-    def __init__(self, command: list[str], stdout: IO, stderr: IO, env: Mapping | None = None, cwd: str = "."):
+    def __init__(self, command, stdout, stderr, env=None, cwd="."):
         assert command[:2] == [sys.executable, "-m"], command
         self.args, self.returncode = command, None
         environment, files = dict(env or os.environ), [stdout.name, stderr.name]
         self.pid = _ask(command=command, environment=environment, folder=os.path.abspath(cwd), files=files)
 
-    def poll(self) -> int | None:
+    def poll(self):
         if self.returncode is None:
             self.returncode = _ask(poll=self.pid)
         return self.returncode
 
-    def wait(self, timeout: float = float("inf")) -> int:
+    def wait(self, timeout=float("inf")):
         deadline = time.monotonic() + timeout
         while self.poll() is None:
             if time.monotonic() > deadline:
@@ -56,7 +52,7 @@ class Forked:
             time.sleep(0.02)
         return self.returncode
 
-    def send_signal(self, number: int) -> None:
+    def send_signal(self, number):
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -68,7 +64,7 @@ started = Forked if sys.platform == "linux" else subprocess.Popen
 local_server = functools.partial(real.local_server, start=started)
 
 
-def run(arguments: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess:
+def run(arguments, environment):
     """What `python -m service.cli` with these arguments says, and its exit code."""
     command = [sys.executable, "-m", "service.cli", *arguments]
     with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
@@ -77,7 +73,7 @@ def run(arguments: list[str], environment: Mapping[str, str]) -> subprocess.Comp
     return subprocess.CompletedProcess(arguments, code, *said)
 
 
-def shell(script: str, folder: Path) -> str:
+def shell(script, folder):
     """What a script of bash says in which `fewpass` is a command of ours; it must succeed."""
     # The commands of this installation, whatever else is on the path.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -94,7 +90,7 @@ def shell(script: str, folder: Path) -> str:
     return done.stdout
 
 
-def _serve(asked: Path, ended: Path, environment: dict[str, str]) -> None:
+def _serve(asked, ended, environment):
     while words := asked.read_text():
         bash, folder, *arguments = words.split("\0")[:-1]
         command = [sys.executable, "-m", "service.cli", *arguments]
@@ -103,7 +99,7 @@ def _serve(asked: Path, ended: Path, environment: dict[str, str]) -> None:
         ended.write_text(f"{code}\n")
 
 
-def _ask(**question: Any) -> Any:
+def _ask(**question):
     with _one_at_a_time:
         starter = _starter()
         try:
@@ -116,7 +112,7 @@ def _ask(**question: Any) -> Any:
 
 
 @functools.cache
-def _starter() -> subprocess.Popen:
+def _starter():
     """It ends, and what it started with it, when its pipe is closed: at the latest as the process of the tests ends."""
     command = [sys.executable, "-m", "tests.service.forks"]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # its threads would run beside the fork
@@ -129,7 +125,7 @@ def _starter() -> subprocess.Popen:
     return process
 
 
-def _start_each() -> None:
+def _start_each():
     import service.cli
     import service.jobs.worker
     import service.processes.preloaded
@@ -153,7 +149,7 @@ def _start_each() -> None:
         child.kill()
 
 
-def _become(command: list[str], environment: dict[str, str], folder: str, files: list[str]) -> None:
+def _become(command, environment, folder, files):
     global exit_code
     exit_code = 1
     with open(os.devnull) as null, open(files[0], "ab", 0) as out, open(files[1], "ab", 0) as err:
@@ -172,7 +168,7 @@ def _become(command: list[str], environment: dict[str, str], folder: str, files:
     exit_code = 0
 
 
-def _end() -> None:
+def _end():
     """End without taking every object apart, which takes longer than most commands."""
     sys.stdout.flush()
     sys.stderr.flush()

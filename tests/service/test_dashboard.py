@@ -1,7 +1,5 @@
 """The dashboard for Grafana and the alerts for Prometheus ask for series that servers have."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -14,7 +12,7 @@ from service import telemetry
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana-monitoring.json"
 
 
-def test_every_series_of_the_dashboard_exists_and_every_monitored_one_is_on_it() -> None:
+def test_every_series_of_the_dashboard_exists_and_every_monitored_one_is_on_it():
     panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     asked = set(re.findall(r"fewpass_[a-z0-9_]+", json.dumps(panels)))
     known = {f"fewpass_monitor_{name}" for name in telemetry.SERIES}
@@ -24,7 +22,7 @@ def test_every_series_of_the_dashboard_exists_and_every_monitored_one_is_on_it()
     assert monitored - asked <= {"fewpass_monitor_window_end_timestamp_seconds", "fewpass_monitor_label_delay_seconds"}
 
 
-def test_every_series_of_the_alerts_exists() -> None:
+def test_every_series_of_the_alerts_exists():
     (group,) = yaml.safe_load(DASHBOARD.with_name("prometheus-alerts.yml").read_text(encoding="utf-8"))["groups"]
     asked = set(re.findall(r"\bfewpass_[a-z0-9_]+", " ".join(rule["expr"] for rule in group["rules"])))
     known = {f"fewpass_monitor_{name}" for name in telemetry.SERIES}

@@ -1,7 +1,5 @@
 """Every route, setting, command and problem status is documented."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -17,23 +15,23 @@ SERVICE = (ROOT / "docs/reference/service.md").read_text()
 CLI = (ROOT / "docs/reference/cli.md").read_text()
 
 
-def test_settings_say_what_they_are() -> None:
+def test_settings_say_what_they_are():
     assert not [name for name, field in Settings.model_fields.items() if not field.description]
 
 
-def test_routes() -> None:
+def test_routes():
     for path, operations in create_app(Settings(workspace=Path("unused"))).openapi()["paths"].items():
         for method in operations:
             pattern = r"\{[^}]*\}".join(map(re.escape, re.split(r"\{[^}]*\}", f"{method.upper()} {path}")))
             assert re.search(f"`{pattern}", SERVICE), f"{method.upper()} {path}"
 
 
-def test_statuses() -> None:
+def test_statuses():
     for status in problems.STATUSES:
         assert f"| {status} |" in SERVICE, status
 
 
-def test_commands() -> None:
+def test_commands():
     group = typer.main.get_command(command_line)
     for name, command in group.commands.items():
         assert f"fewpass {name}" in CLI

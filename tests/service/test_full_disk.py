@@ -1,7 +1,5 @@
 """A full disk is a 507 wherever it is noticed: by us, by Arrow, by DuckDB, by the system itself."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

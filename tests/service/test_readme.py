@@ -1,7 +1,5 @@
 """The tour of the README, run as it stands, in order."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -17,14 +15,14 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 SERVE = "fewpass serve "
 
 
-def block(after: str, language: str = "sh") -> str:
+def block(after, language="sh"):
     """The first block of code after some words."""
     found = re.search(rf"```{language}\n(.*?)```", README[README.index(after) :], re.DOTALL)
     assert found is not None
     return found[1]
 
 
-def test_the_example_prints_what_the_readme_shows(tmp_path: Path) -> None:
+def test_the_example_prints_what_the_readme_shows(tmp_path):
     (tmp_path / "example.py").write_text(block("Any question", "python"))
     shown = shell("python example.py", tmp_path)
     assert shown == block("Any question", "text")
@@ -32,7 +30,7 @@ def test_the_example_prints_what_the_readme_shows(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(1500)  # commands in dozens
 @pytest.mark.skipif(not (shutil.which("bash") and shutil.which("curl")), reason="bash and curl are needed")
-def test_the_tour_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tour_runs_as_it_stands(tmp_path, monkeypatch):
     tour = block("On the command line:")
     assert SERVE in tour.splitlines()[-1]
     script = block("make a few tables") + "\n".join(tour.splitlines()[:-1])

@@ -1,7 +1,5 @@
 """Settings that cannot be meant are refused at the start, in words that name the variable."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -37,7 +35,7 @@ NONSENSE = [
 ]
 
 
-def refusal(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> str:
+def refusal(monkeypatch, name, value):
     monkeypatch.setenv(f"FEWPASS_{name}", value)
     with pytest.raises(ValidationError) as refused:
         Settings()
@@ -45,12 +43,12 @@ def refusal(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "value", "words"), NONSENSE)
-def test_nonsense_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str) -> None:
+def test_nonsense_is_refused_by_its_name(monkeypatch, name, value, words):
     told = refusal(monkeypatch, name, value)
     assert told.startswith(f"FEWPASS_{name}") and words in told
 
 
-def test_a_key_that_is_refused_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_refused_is_not_told(monkeypatch):
     told = refusal(monkeypatch, "ADMIN_KEY", "hush-hush")
     assert "at least 16 characters" in told and "hush" not in told
 
@@ -58,7 +56,7 @@ def test_a_key_that_is_refused_is_not_told(monkeypatch: pytest.MonkeyPatch) -> N
 OF_SECRETS = {"admin_key": "a-key-of-24-characters-x", "control_url": "sqlite:///x"}
 
 
-def test_every_secret_is_hidden_and_may_stand_in_a_file() -> None:
+def test_every_secret_is_hidden_and_may_stand_in_a_file():
     hidden = {name for name, field in Settings.model_fields.items() if not field.repr}
     named = {name for name in Settings.model_fields if re.search("key$|secret|password|token|_url$", name)}
     assert hidden == named == set(SECRETS) == set(OF_SECRETS)
@@ -66,7 +64,7 @@ def test_every_secret_is_hidden_and_may_stand_in_a_file() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), OF_SECRETS.items())
-def test_a_secret_may_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str) -> None:
+def test_a_secret_may_stand_in_a_file(monkeypatch, tmp_path, name, value):
     file, variable = tmp_path / "secret", f"FEWPASS_{name.upper()}_FILE"
     file.write_text(f"{value}\n")
     monkeypatch.setenv(variable, str(file))
@@ -83,11 +81,11 @@ def test_a_secret_may_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 @pytest.mark.parametrize("address", ["local", "local:4", "local:256", "tcp://host:8786", "tls://10.0.0.1:8786"])
-def test_what_names_a_cluster_is_taken(address: str) -> None:
+def test_what_names_a_cluster_is_taken(address):
     assert Settings(cluster=address).cluster == address
 
 
-def test_lists_are_read_from_json_and_given_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_are_read_from_json_and_given_on(monkeypatch):
     monkeypatch.setenv("FEWPASS_DATA_ROOTS", '["/a b", "s3://c"]')
     settings = Settings()
     assert settings.data_roots == ("/a b", "s3://c")
@@ -95,7 +93,7 @@ def test_lists_are_read_from_json_and_given_on(monkeypatch: pytest.MonkeyPatch) 
     assert Settings() == settings
 
 
-def test_what_was_given_wins_in_every_process_over_what_the_environment_says() -> None:
+def test_what_was_given_wins_in_every_process_over_what_the_environment_says():
     """Also where it is the default, and in a process that gets its settings from this one."""
     given = Settings(port=8000, workspace=Path("workspace"), workers=2)
     around = {"FEWPASS_PORT": "9000", "fewpass_workspace": "/other", "FEWPASS_DEBUG": "1", "HOME": "/"}
@@ -114,9 +112,7 @@ def test_what_was_given_wins_in_every_process_over_what_the_environment_says() -
         ({"FEWPASS_PREDICT_ONLY": "true", "FEWPASS_LOG_FORMAT": "console"}, [], ("console", 8000, True)),
     ],
 )
-def test_options_win_over_variables(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], options: list[str], expected: tuple[str, int, bool]
-) -> None:
+def test_options_win_over_variables(monkeypatch, variables, options, expected):
     served: list[Settings] = []
     monkeypatch.setattr(supervisor, "run_server", served.append)
     for name, value in variables.items():
@@ -126,9 +122,7 @@ def test_options_win_over_variables(
 
 
 @pytest.mark.parametrize(("predict_only", "n_workers"), [(False, 2), (True, 0)])
-def test_who_only_predicts_starts_no_worker(
-    monkeypatch: pytest.MonkeyPatch, predict_only: bool, n_workers: int
-) -> None:
+def test_who_only_predicts_starts_no_worker(monkeypatch, predict_only, n_workers):
     kept: list[Settings] = []
     monkeypatch.setattr(supervisor, "_keep_worker", lambda settings, stop: kept.append(settings))
     with supervisor.job_workers(Settings(job_workers=2, predict_only=predict_only)):
@@ -136,7 +130,7 @@ def test_who_only_predicts_starts_no_worker(
     assert len(kept) == n_workers
 
 
-def test_variables_that_are_no_setting_are_told() -> None:
+def test_variables_that_are_no_setting_are_told():
     environment = {
         "FEWPASS_WORKRS": "3",
         "FEWPASS_DEBUG": "1",
@@ -150,7 +144,7 @@ def test_variables_that_are_no_setting_are_told() -> None:
     ]
 
 
-def test_a_workspace_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
+def test_a_workspace_that_cannot_be_a_folder_is_refused(tmp_path):
     (tmp_path / "file").touch()
     for place, words in ((tmp_path / "file", "a file, not a folder"), (Path("/proc/x"), "does not allow folders")):
         with pytest.raises(Unwritable, match=words):

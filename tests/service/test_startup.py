@@ -1,7 +1,5 @@
 """What collections look at once a process is loaded."""
 
-from __future__ import annotations
-
 import gc
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Verbs of the workspace that need no server: data roots, and leaving nothing behind."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -19,13 +17,11 @@ from service.workspace import Workspace
 from storage.errors import NotFound
 
 
-def files_below(directory: Path) -> set[str]:
+def files_below(directory):
     return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
 
 
-def test_who_works_on_this_machine_may_read_outside_the_data_roots(
-    tmp_path: Path, weather_files: tuple[Path, Path]
-) -> None:
+def test_who_works_on_this_machine_may_read_outside_the_data_roots(tmp_path, weather_files):
     with Workspace(Settings(workspace=tmp_path / "workspace", data_roots=(str(tmp_path / "inside"),))) as workspace:
         outsider = TrainRequest(uris=[str(weather_files[0])], target="class", learner="nb", model="m")
         with pytest.raises(OutsideRoots, match="server may"):
@@ -33,9 +29,7 @@ def test_who_works_on_this_machine_may_read_outside_the_data_roots(
         assert product.train(workspace, outsider).version == 1
 
 
-def test_a_data_set_lists_the_files_that_registering_and_training_found(
-    tmp_path: Path, weather_files: tuple[Path, Path]
-) -> None:
+def test_a_data_set_lists_the_files_that_registering_and_training_found(tmp_path, weather_files):
     """Also one that is too large for its schema to be inferred at once."""
     for number, content in enumerate(weather_files):
         (tmp_path / f"{number}.parquet").write_bytes(content.read_bytes())
@@ -48,8 +42,8 @@ def test_a_data_set_lists_the_files_that_registering_and_training_found(
             assert [file["n_rows"] for file in product.get_dataset(workspace, "d").files] == [3000, 500][: number + 1]
 
 
-def test_a_cancelled_or_failed_training_leaves_nothing(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
-    def cancel(progress: dict) -> None:
+def test_a_cancelled_or_failed_training_leaves_nothing(tmp_path, weather_files):
+    def cancel(progress):
         if progress.get("rows_done"):
             raise Cancelled("enough")
 
@@ -67,7 +61,7 @@ def test_a_cancelled_or_failed_training_leaves_nothing(tmp_path: Path, weather_f
     assert list(workspace.layout.scratch.iterdir()) == []
 
 
-def test_settings_survive_the_environment() -> None:
+def test_settings_survive_the_environment():
     settings = Settings(
         workspace=Path("/w"), data_roots=("/a b", "s3://c"), threads=3, warm_up=False, log_level="debug"
     )
@@ -84,9 +78,7 @@ def test_settings_survive_the_environment() -> None:
         assert Settings() == settings
 
 
-def test_a_models_file_says_where_it_comes_from_and_how_good_it_is(
-    tmp_path: Path, weather_files: tuple[Path, Path]
-) -> None:
+def test_a_models_file_says_where_it_comes_from_and_how_good_it_is(tmp_path, weather_files):
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         request = TrainRequest(
             uris=[str(weather_files[0])], target="class", learner="tan", model="m", test_uris=[str(weather_files[1])]
@@ -103,7 +95,7 @@ def test_a_models_file_says_where_it_comes_from_and_how_good_it_is(
     assert libraries["pyarrow"] == pa.__version__
 
 
-def test_a_registration_that_fails_again_stays(tmp_path: Path) -> None:
+def test_a_registration_that_fails_again_stays(tmp_path):
     """Its files have changed so that nothing can be learned from them: the data set that there was is kept."""
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": ["a", "b"] * 20, "class": ["yes", "no"] * 20}), path)

@@ -1,33 +1,30 @@
 """A workspace, and its control database on SQLite and (where it is installed) on PostgreSQL."""
 
-from __future__ import annotations
-
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 
-from storage.control.control import Control, open_control
+from storage.control.control import open_control
 from storage.files.workspace_layout import Layout
 from storage.models.models import ModelVersion, add_version, reserve_version
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def layout(tmp_path):
     return Layout(tmp_path / "workspace").create()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def control(request: pytest.FixtureRequest, layout: Layout) -> Iterator[Control]:
+def control(request, layout):
     url = layout.control_url if request.param == "sqlite" else _empty_schema(request.getfixturevalue("postgres"))
     with open_control(url, root=layout.root) as opened:
         yield opened
 
 
-def _empty_schema(url: str) -> str:
+def _empty_schema(url):
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")
@@ -35,11 +32,11 @@ def _empty_schema(url: str) -> str:
 
 
 @contextlib.contextmanager
-def statements(control: Control) -> Iterator[list[str]]:
+def statements(control):
     """The SQL that is said meanwhile: how many statements is a matter of our code, how many seconds one of the machine."""
     said: list[str] = []
 
-    def note(_connection, _cursor, statement, *_) -> None:
+    def note(_connection, _cursor, statement, *_):
         said.append(statement)
 
     sa.event.listen(control.engine, "before_cursor_execute", note)
@@ -49,7 +46,7 @@ def statements(control: Control) -> Iterator[list[str]]:
         sa.event.remove(control.engine, "before_cursor_execute", note)
 
 
-def new_version(control: Control, name: str = "adult", **changes: object) -> ModelVersion:
+def new_version(control, name="adult", **changes):
     """A registered version without files."""
     version = reserve_version(control, name)
     root = control.root or Path("/")

@@ -1,7 +1,5 @@
 """What docs/explanation/storage.md shows works as it is written there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

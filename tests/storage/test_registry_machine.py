@@ -1,7 +1,5 @@
 """The registry against a model of it that is a dict and a few lists: any order of calls, the same answers."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 
@@ -26,7 +24,7 @@ NUMBERS = st.integers(1, 6)
 class Registry(RuleBasedStateMachine):
     """One model with two aliases; `paths` holds where each alias may roll back to, the present version last."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.control = open_control(f"sqlite:///{Path(self.folder.name)}/control.sqlite")
@@ -36,29 +34,29 @@ class Registry(RuleBasedStateMachine):
         self.n_moves = self.n_decisions = 0
         self.generation = generation(self.control)
 
-    def teardown(self) -> None:
+    def teardown(self):
         self.control.close()
         self.folder.cleanup()
 
     @initialize()
-    def first(self) -> None:
+    def first(self):
         self.add()
 
     @precondition(lambda self: self.n_made < 6)
     @rule()
-    def add(self) -> None:
+    def add(self):
         self.n_made += 1
         assert new_version(self.control, NAME).version == self.n_made  # a number is never used again
         self.versions.add(self.n_made)
 
-    def _point(self, alias: str, version: int) -> None:
+    def _point(self, alias, version):
         path = self.paths.setdefault(alias, [])
         if not path or path[-1] != version:
             path.append(version)
             self.n_moves += 1
 
     @rule(alias=ALIASES, version=NUMBERS)
-    def move(self, alias: str, version: int) -> None:
+    def move(self, alias, version):
         if version not in self.versions:
             with pytest.raises(NotFound, match="There is no"):
                 set_alias(self.control, NAME, alias, version)
@@ -67,7 +65,7 @@ class Registry(RuleBasedStateMachine):
         self._point(alias, version)
 
     @rule(alias=ALIASES)
-    def back(self, alias: str) -> None:
+    def back(self, alias):
         path = self.paths.get(alias)
         if path is None:
             with pytest.raises(NotFound, match="There is no"):
@@ -84,7 +82,7 @@ class Registry(RuleBasedStateMachine):
         self.n_moves += 1
 
     @rule(alias=ALIASES)
-    def forget_alias(self, alias: str) -> None:
+    def forget_alias(self, alias):
         if alias not in self.paths:
             with pytest.raises(NotFound, match="There is no"):
                 delete_alias(self.control, NAME, alias)
@@ -93,7 +91,7 @@ class Registry(RuleBasedStateMachine):
         del self.paths[alias]
 
     @rule(alias=ALIASES, challenger=NUMBERS, champion=NUMBERS | st.none(), is_promoted=st.booleans())
-    def decide(self, alias: str, challenger: int, champion: int | None, is_promoted: bool) -> None:
+    def decide(self, alias, challenger, champion, is_promoted):
         path = self.paths.get(alias)
         decision = Promotion(
             NAME, alias, challenger, champion, is_promoted, "", {}, None, None, {}, f"job-{self.n_decisions}"
@@ -111,7 +109,7 @@ class Registry(RuleBasedStateMachine):
                 self._point(alias, challenger)
 
     @rule(version=NUMBERS)
-    def delete(self, version: int) -> None:
+    def delete(self, version):
         if version not in self.versions:
             with pytest.raises(NotFound, match="There is no"):
                 delete_version(self.control, NAME, version)
@@ -124,14 +122,14 @@ class Registry(RuleBasedStateMachine):
 
     @precondition(lambda self: self.versions)
     @rule(keep=st.integers(1, 4))
-    def prune(self, keep: int) -> None:
+    def prune(self, keep):
         aliased = {path[-1] for path in self.paths.values()}
         gone = set(sorted(self.versions, reverse=True)[keep:]) - aliased
         assert {version.version for version in retain_versions(self.control, NAME, keep)} == gone
         self.versions -= gone
 
     @rule()
-    def delete_all(self) -> None:
+    def delete_all(self):
         if not self.versions:
             with pytest.raises(NotFound, match="There is no"):
                 delete_model(self.control, NAME)
@@ -141,7 +139,7 @@ class Registry(RuleBasedStateMachine):
         self.versions, self.paths, self.n_moves, self.n_decisions = set(), {}, 0, 0
 
     @invariant()
-    def is_as_expected(self) -> None:
+    def is_as_expected(self):
         assert dict(aliases(self.control, NAME)) == {alias: path[-1] for alias, path in sorted(self.paths.items())}
         if self.versions:
             listed = {version.version for version in list_versions(self.control, NAME).items}

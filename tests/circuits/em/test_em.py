@@ -1,7 +1,5 @@
 """Expected counts against the enumeration of induced trees; laws; what EM promises."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

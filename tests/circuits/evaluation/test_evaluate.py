@@ -1,7 +1,5 @@
 """Values and derivatives against the definitions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

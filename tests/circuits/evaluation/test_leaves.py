@@ -1,7 +1,5 @@
 """Student, log-normal, quantile and rounded leaves: values, moments, modes, draws and learning."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

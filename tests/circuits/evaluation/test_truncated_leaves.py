@@ -1,7 +1,5 @@
 """Masses of ranges of every numeric leaf, by adding up or integrating what the leaf says of single numbers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pictures are well-formed and show every node, edge and weight."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

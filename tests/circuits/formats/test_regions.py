@@ -1,7 +1,5 @@
 """Regions: every node is in the one of its columns, and the root's is the last."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

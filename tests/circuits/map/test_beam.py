@@ -1,7 +1,5 @@
 """Hill climbing with a beam, and the values after all changes of one variable, against the definitions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A MAP query by a tree: the same as reduction, tree, value and bound one after the other."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

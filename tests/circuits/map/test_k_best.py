@@ -1,7 +1,5 @@
 """The k best assignments against enumeration."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

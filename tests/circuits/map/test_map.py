@@ -1,7 +1,5 @@
 """MAP solvers against enumeration."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """The reduction of MAP to MAX, its bounds and its kernels, against the definitions."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Evidence of every kind to mixtures of Gaussians: sums over the values of the discrete column."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm

@@ -1,7 +1,5 @@
 """Answers of circuits against enumeration."""
 
-from __future__ import annotations
-
 import math
 import sys
 from concurrent.futures import ThreadPoolExecutor

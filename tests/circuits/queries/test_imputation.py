@@ -1,7 +1,5 @@
 """Missing cells: the same as by enumerating all worlds, and as the data's own types."""
 
-from __future__ import annotations
-
 import datetime as dt
 from decimal import Decimal
 
@@ -18,7 +16,6 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import missing_cells, nameable, raw_value, rows_of_batch, with_cells
 from learners.circuits.queries.imputation import filled
 from learners.errors import SchemaError
-from learners.models.query import How
 from learners.registry import recipes
 from learners.schema.encoding.nominal_values import nominal_forms
 from tests.circuits.answer_circuits import circuits_and_rows
@@ -28,17 +25,17 @@ from tests.naive.circuits import naive_filled
 class Bare(CircuitModel):
     """A circuit without a schema."""
 
-    def __init__(self, circuit) -> None:
+    def __init__(self, circuit):
         self.circuit = circuit
 
 
-def names_of(circuit) -> list[np.ndarray]:
+def names_of(circuit):
     return [np.ones(size, np.bool_) for size in circuit.n_values.tolist()]
 
 
 @given(circuits_and_rows(numeric=True), st.sampled_from(["mode", "mean"]))
 @settings(max_examples=40, deadline=None)
-def test_cells_are_filled_as_the_naive_reference_fills_them(drawn, how: How) -> None:
+def test_cells_are_filled_as_the_naive_reference_fills_them(drawn, how):
     circuit, rows, x = drawn
     is_missing = np.isnan(x)
     found = filled(Bare(circuit), x, is_missing, how, nameable=names_of(circuit))[0]
@@ -50,7 +47,7 @@ def test_cells_are_filled_as_the_naive_reference_fills_them(drawn, how: How) -> 
 
 @given(circuits_and_rows(numeric=False))
 @settings(max_examples=20, deadline=None)
-def test_a_draw_depends_on_seed_and_row_alone(drawn) -> None:
+def test_a_draw_depends_on_seed_and_row_alone(drawn):
     circuit, _, x = drawn
     whole = filled(Bare(circuit), x, np.isnan(x), "draw", nameable=names_of(circuit), seed=3, first_row=7, n_draws=2)
     last = x[:, -1:]
@@ -61,7 +58,7 @@ def test_a_draw_depends_on_seed_and_row_alone(drawn) -> None:
     np.testing.assert_array_equal(whole[:, :, -1:], alone)
 
 
-def table_of_types(n: int = 400) -> pa.Table:
+def table_of_types(n=400):
     rng = np.random.default_rng(0)
     group = rng.random(n) < 0.5
     number = rng.normal(np.where(group, 2.0, 8.0), 0.5)
@@ -87,7 +84,7 @@ def table_of_types(n: int = 400) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def typed() -> tuple[CircuitModel, pa.Table]:
+def typed():
     table = table_of_types()
     made = recipes.learner("spn", {"states": 2, "passes": 3, "leaves": "gaussian"}, None)
     model = drive(made, Source.of_table(table))
@@ -96,7 +93,7 @@ def typed() -> tuple[CircuitModel, pa.Table]:
 
 
 @pytest.mark.parametrize("how", ["mode", "mean", "draw"])
-def test_every_column_keeps_its_type_and_what_it_had(typed, how: How) -> None:
+def test_every_column_keeps_its_type_and_what_it_had(typed, how):
     model, table = typed
     (batch,) = table.combine_chunks().to_batches()
     x, is_missing = rows_of_batch(model.columns, batch), missing_cells(model.columns, batch)
@@ -113,14 +110,14 @@ def test_every_column_keeps_its_type_and_what_it_had(typed, how: How) -> None:
             assert len(set(new.filter(pa.array(~kept & of_a)).to_pylist())) < 5, name
 
 
-def test_a_value_that_its_column_cannot_hold_is_an_error_naming_it(typed) -> None:
+def test_a_value_that_its_column_cannot_hold_is_an_error_naming_it(typed):
     model, _ = typed
     v = model.columns.number["word"]
     with pytest.raises(SchemaError, match="Column 'word' of type date32"):
         with_cells(model.columns, v, pa.nulls(2, pa.date32()), np.array([0.0, np.nan]))
 
 
-def test_an_interval_is_filled_by_its_middle_and_rare_values_have_no_name() -> None:
+def test_an_interval_is_filled_by_its_middle_and_rare_values_have_no_name():
     rng = np.random.default_rng(0)
     words = np.where(rng.random(600) < 0.9, "often", np.char.add("w", rng.integers(0, 40, 600).astype(str)))
     table = pa.table({"n": rng.normal(size=600), "word": words})
@@ -138,7 +135,7 @@ def test_an_interval_is_filled_by_its_middle_and_rare_values_have_no_name() -> N
     assert filled(model, x, np.isnan(x), "mode", nameable=nameable(columns))[0, 1, 0] == 0
 
 
-def test_rows_of_probability_zero_are_left_and_others_filled() -> None:
+def test_rows_of_probability_zero_are_left_and_others_filled():
     lines = [f"{2 * v + code} ind {v} {code}" for v in range(3) for code in (0, 1)]
     hard = Bare(parse_text(["vars 2 2 2", *lines, "6 prod 0 2 4", "7 prod 1 3 5", "8 sum 6:0.5 7:0.5"]))
     x = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 1.0], [np.nan] * 3])
@@ -148,7 +145,7 @@ def test_rows_of_probability_zero_are_left_and_others_filled() -> None:
         assert np.isnan(found[0]) and found[1:].tolist() == [0.0, 1.0]
 
 
-def test_peaks_are_told_once_and_ascending() -> None:
+def test_peaks_are_told_once_and_ascending():
     circuit = parse_text(["vars 0 0 0", "0 gauss 0 2 1", "1 pois 1 3.7", "2 expo 2 0.5", "3 prod 0 1 2"])
     assert [peaks(circuit, v).tolist() for v in range(3)] == [[2.0], [3.0], [0.0]]
 
@@ -164,7 +161,7 @@ TIMES = {
 }  # fmt: skip
 
 
-def test_nominal_times_are_filled_in_the_type_of_their_column() -> None:
+def test_nominal_times_are_filled_in_the_type_of_their_column():
     table = pa.table({name: pa.chunked_array([times] * 20) for name, times in TIMES.items()})
     learner = recipes.learner("spn", {"passes": 1}, None, None, dict.fromkeys(TIMES, "nominal"))
     model = drive(learner, Source.of_table(table))

@@ -1,7 +1,5 @@
 """Sets, ranges, what is excluded and soft evidence, against enumeration."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

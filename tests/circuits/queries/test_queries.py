@@ -1,7 +1,5 @@
 """Queries by column names against enumeration."""
 
-from __future__ import annotations
-
 import json
 import math
 

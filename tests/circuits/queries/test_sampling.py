@@ -1,7 +1,5 @@
 """Samples: repeatable, and distributed as the circuit says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Updates of sums of many children, as the equations say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Streaming posteriors: exact projections, published quality, checkpoints and shards."""
 
-from __future__ import annotations
-
 import io
 import math
 

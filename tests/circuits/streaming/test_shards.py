@@ -1,7 +1,5 @@
 """ADF and BMM in shards, on threads; tests/passes/test_cluster.py has those of workers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """Updates of nodes of two pseudo-counts: in blocks as one by one, and both as the equations say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

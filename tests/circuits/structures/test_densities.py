@@ -1,7 +1,5 @@
 """Numeric columns as mixtures of densities: from intervals to leaves, learned, stored, asked."""
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import math

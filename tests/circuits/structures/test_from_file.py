@@ -1,7 +1,5 @@
 """Training a circuit that the user gives as a file."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -30,7 +28,7 @@ TEXT = """vars 2 3 2
 NUMERIC = "vars 0 2 0\n0 gauss 0 0 1\n1 cat 1 0.5 0.5\n2 pois 2 3\n3 prod 0 1 2\n"
 
 
-def table(n_rows: int = 400, seed: int = 0) -> pa.Table:
+def table(n_rows=400, seed=0):
     rng = np.random.default_rng(seed)
     a = rng.integers(0, 2, n_rows)
     b = np.where(rng.random(n_rows) < 0.7, np.array(["x", "y"])[a], "z")

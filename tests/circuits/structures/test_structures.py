@@ -1,7 +1,5 @@
 """Structures: valid circuits that say what their counts say."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """TAN averaged over all trees, against the enumeration of every tree."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -4,8 +4,6 @@
 fork would survive.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
@@ -22,18 +20,18 @@ from storage.models.model_file import read_model
 REFUSED = 3  # the exit code
 
 
-def change(array: np.ndarray, rng: random.Random) -> np.ndarray:
+def change(array, rng):
     changed = np.array(array)
     for _ in range(rng.choice([1, 1, 1, 4])):
         changed[rng.randrange(changed.size)] ^= 1 << rng.randrange(8)
     return changed
 
 
-def attempt(header: dict, arrays: dict) -> None:
+def attempt(header, arrays):
     os._exit(REFUSED if import_sandbox.tried(header, arrays) else 0)
 
 
-def main(path: Path, n: int, seed: int) -> None:
+def main(path, n, seed):
     header, arrays = read_model(path)
     rng, ends = random.Random(seed), Counter()
     fork = multiprocessing.get_context("fork")

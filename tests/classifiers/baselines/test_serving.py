@@ -1,9 +1,5 @@
 """XGBoost over the same routes, files and progress as the networks."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -23,7 +19,7 @@ from tests.classifiers.baselines.test_xgboost import rows
 
 
 @pytest.fixture
-def settings(tmp_path: Path, monkeypatch) -> Settings:
+def settings(tmp_path, monkeypatch):
     """A workspace with a trained model named `trees`."""
     recipe = recipes.Recipe("gradient boosted trees", XGBoostParameters, xgboost, 1)
     monkeypatch.setitem(recipes.LEARNERS, "xgboost", recipe)
@@ -47,7 +43,7 @@ def settings(tmp_path: Path, monkeypatch) -> Settings:
     return made
 
 
-def test_every_way_of_asking_gives_the_same_probabilities(settings: Settings):
+def test_every_way_of_asking_gives_the_same_probabilities(settings):
     record = {"word": "w1", "number": 0.5, "small": 3}
     with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
         one = client.post("/v1/models/trees/predict", json={"records": [record]}).json()

@@ -1,14 +1,11 @@
 """XGBoost's bytes with something wrong in them: refused, or used like others, in a process that may end of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +29,7 @@ N_CHANGES = int(os.environ.get("FEWPASS_TEST_BOOSTERS", "4"))
 
 
 @cache
-def trained(n_classes: int) -> BoostedModel:
+def trained(n_classes):
     rng = np.random.default_rng(0)
     y = rng.integers(n_classes, size=N)
     table = pa.table(
@@ -47,16 +44,16 @@ def trained(n_classes: int) -> BoostedModel:
     return model
 
 
-def document(model: BoostedModel) -> dict:
+def document(model):
     return json.loads(bytes(loaded_booster(model.to_arrays()[1]["booster"]).save_raw("json")))
 
 
-def serialised(told: dict) -> np.ndarray:
+def serialised(told):
     return np.frombuffer(json.dumps(told).encode(), np.uint8)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_what_was_trained_is_taken(n_classes: int) -> None:
+def test_what_was_trained_is_taken(n_classes):
     model = trained(n_classes)
     check_booster(model.schema, "booster", model.to_arrays()[1])
     check_booster(model.schema, "booster", {"booster": serialised(document(model))})
@@ -75,30 +72,30 @@ def test_what_was_trained_is_taken(n_classes: int) -> None:
         ("categories", lambda old: [*old, 10**6], "has a tree that is none"),
     ],
 )
-def test_what_xgboost_would_follow_is_looked_at(field: str, value, words: str) -> None:
+def test_what_xgboost_would_follow_is_looked_at(field, value, words):
     model = trained(3)
     tree = document(model)["learner"]["gradient_booster"]["model"]["trees"][0]
     assert len(tree["left_children"]) > 1
     assert re.fullmatch(words, _reason_of_changed(model, field, value(tree[field])))
 
 
-def _reason_of_changed(model: BoostedModel, field: str, value: list) -> str:
+def _reason_of_changed(model, field, value):
     told = document(model)
     told["learner"]["gradient_booster"]["model"]["trees"][0][field] = value
 
     class Read:
         """What XGBoost would say, had it taken the document as it is."""
 
-        def save_raw(self, _form: str) -> bytes:
+        def save_raw(self, _form):
             return json.dumps(told).encode()
 
-        def num_features(self) -> int:
+        def num_features(self):
             return model.schema.n_attributes
 
     return boosted_checks._wrong(model.schema, Read())
 
 
-def test_a_changed_byte_is_refused_or_answers(tmp_path: Path) -> None:
+def test_a_changed_byte_is_refused_or_answers(tmp_path):
     """Each change in a process of its own, which the library may end; what was taken has answered and explained itself."""
     path = write_model(tmp_path, "m", 1, *trained(3).to_arrays(), {}).duckdb_path
     command = [sys.executable, "-m", "tests.classifiers.baselines.booster_mutants", str(path), N_CHANGES, "1"]
@@ -108,11 +105,11 @@ def test_a_changed_byte_is_refused_or_answers(tmp_path: Path) -> None:
     assert ends.keys() <= {"0", str(booster_mutants.REFUSED), "-11", "-6", "-7", "-8"}, ends  # signals of the library
 
 
-def dies(_workspace: Workspace, _draft: Path) -> str:
+def dies(_workspace, _draft):
     os.abort()
 
 
-def test_a_model_that_ends_its_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_ends_its_process_is_refused(tmp_path, monkeypatch):
     header, arrays = trained(3).to_arrays()
     sound = write_model(tmp_path, "m", 1, header, arrays, {}).duckdb_path
     damaged = arrays | {"booster": np.array(arrays["booster"])[:-40]}

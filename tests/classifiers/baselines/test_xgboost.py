@@ -1,7 +1,5 @@
 """XGBoost as a learner: the same storage, answers and progress as the others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +23,7 @@ from storage.models.compiled import map_compiled, write_compiled
 N = 1200
 
 
-def rows(n_classes: int, n: int = N, seed: int = 0) -> pa.Table:
+def rows(n_classes, n=N, seed=0):
     """Words, a skewed number and an integer that tell of the class together; some are missing."""
     rng = np.random.default_rng(seed)
     word, number = rng.integers(0, 6, n), rng.lognormal(0, 2, n)
@@ -36,7 +34,7 @@ def rows(n_classes: int, n: int = N, seed: int = 0) -> pa.Table:
     return pa.table({"word": words, "number": numbers, "small": small, "class": [f"c{value}" for value in y]})
 
 
-def train(source: Source | list[Part], **parameters) -> BoostedModel:
+def train(source, **parameters):
     chosen = XGBoostParameters(**({"rounds": 10} | parameters))
     model = drive(Learner("xgboost", recipes.xgboost("class", chosen), 2), source, threads=1)
     assert isinstance(model, BoostedModel)
@@ -44,7 +42,7 @@ def train(source: Source | list[Part], **parameters) -> BoostedModel:
 
 
 @pytest.fixture(scope="module", params=[2, 4])
-def trained(request) -> tuple[BoostedModel, pa.Table]:
+def trained(request):
     table = rows(request.param)
     return train(Source.of_table(table)), table
 
@@ -59,7 +57,7 @@ def test_probabilities_are_good_and_sum_to_one(trained):
     assert model.predict_proba(test.rows(slice(0, 0))).shape == (0, model.schema.n_classes)
 
 
-def test_a_stored_and_mapped_model_is_equal(trained, tmp_path: Path):
+def test_a_stored_and_mapped_model_is_equal(trained, tmp_path):
     model, table = trained
     write_compiled(tmp_path / "model.arrow", *model.to_arrays())
     mapped = BoostedModel.from_arrays(*map_compiled(tmp_path / "model.arrow"))
@@ -73,7 +71,7 @@ def test_a_stored_and_mapped_model_is_equal(trained, tmp_path: Path):
     assert sum(mapped.tables()["classes"]["n_rows"].to_pylist()) == N
 
 
-def test_external_memory_gives_the_same_trees(tmp_path: Path, monkeypatch):
+def test_external_memory_gives_the_same_trees(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "PAGE_VALUES", 900)  # several pages
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
@@ -167,7 +165,7 @@ def test_given_cut_points_and_kinds_stay():
 
 
 @pytest.mark.parametrize("stage", ["binning rows", "boosting trees"])
-def test_cancelling_leaves_no_files(stage: str, tmp_path: Path, monkeypatch):
+def test_cancelling_leaves_no_files(stage, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     seen = []
 
@@ -204,7 +202,7 @@ def test_progress_counts_rows_then_rounds():
         ("seed", -1),
     ],
 )
-def test_parameters_out_of_range_are_refused(name: str, value: float):
+def test_parameters_out_of_range_are_refused(name, value):
     with pytest.raises(InvalidParameter, match=f"Parameter {name}="):
         XGBoostParameters(**{name: value})
 

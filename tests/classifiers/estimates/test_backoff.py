@@ -1,7 +1,5 @@
 """Which parents tell something, against predicting every row from all others."""
 
-from __future__ import annotations
-
 from math import log
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Context trees against grouping rows by their path."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import numpy as np

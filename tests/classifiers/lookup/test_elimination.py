@@ -1,7 +1,5 @@
 """What a network says with attributes missing, against sums over all worlds and against its circuit."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

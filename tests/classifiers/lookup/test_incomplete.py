@@ -1,7 +1,5 @@
 """Rows with nulls: a null is a value, or it hides one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Predictions of the compiled model against products of conditional probabilities counted from raw rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,8 +1,5 @@
 """Up to 10,000 classes: learned, stored and answered without tables of contexts times classes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
@@ -20,7 +17,6 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.lookup.many_kernels import ManyClassTables
 from learners.counts.families.family_counts import FamilyCounts
 from learners.errors import InvalidArray, InvalidParameter, SchemaError
-from learners.kernels.arrays import Array, Arrays
 from learners.registry import recipes
 from tests import laws
 from tests.classifiers.lookup.test_lookup import networks
@@ -28,7 +24,7 @@ from tests.classifiers.lookup.test_lookup import networks
 N_CLASSES = 10_000
 
 
-def table(n_rows: int, n_classes: int, seed: int = 0) -> pa.Table:
+def table(n_rows, n_classes, seed=0):
     """Two texts and a number that together tell most classes apart; every class has two rows at least."""
     rng = np.random.default_rng(seed)
     y = np.concatenate([np.arange(n_classes)] * 2 + [rng.integers(0, n_classes, n_rows - 2 * n_classes)])
@@ -46,14 +42,12 @@ def table(n_rows: int, n_classes: int, seed: int = 0) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def extreme() -> pa.Table:
+def extreme():
     return table(30_000, N_CLASSES)
 
 
 @pytest.mark.parametrize(("learner", "parameters"), [("nb", {}), ("kdb", {"k": 2}), ("tan", {})])
-def test_ten_thousand_classes_are_learned_and_told_apart(
-    extreme: pa.Table, learner: str, parameters: dict[str, object]
-) -> None:
+def test_ten_thousand_classes_are_learned_and_told_apart(extreme, learner, parameters):
     model = drive(recipes.learner(learner, parameters, "article"), Source.of_table(extreme), threads=1)
     assert isinstance(model, LookupModel)
     assert model.schema.n_classes == N_CLASSES and model.schema.class_values()[:2] == [0, 10]
@@ -79,7 +73,7 @@ def test_ten_thousand_classes_are_learned_and_told_apart(
 
 
 @given(data=st.data())
-def test_tables_of_many_classes_answer_as_the_others(data: st.DataObject) -> None:
+def test_tables_of_many_classes_answer_as_the_others(data):
     """With the hierarchical estimates, which m-estimates in test_lookup are not."""
     schema, structure, training, asked = data.draw(networks(unseen=True))
     families = laws.updated(FamilyCounts(schema, structure.families()), [training])
@@ -97,12 +91,12 @@ def test_tables_of_many_classes_answer_as_the_others(data: st.DataObject) -> Non
 
 
 @cache
-def stored() -> tuple[Mapping[str, object], Arrays]:
+def stored():
     model = drive(recipes.learner("kdb", {"k": 1}, "article"), Source.of_table(table(1200, 300)), threads=1)
     return model.to_arrays()
 
 
-def refused(change: Callable[[Array], Array], name: str, says: str) -> None:
+def refused(change, name, says):
     header, arrays = stored()
     with pytest.raises(InvalidArray, match=says):
         check_arrays(header, dict(arrays) | {f"many_{name}": change(arrays[f"many_{name}"].copy())})
@@ -124,8 +118,8 @@ def refused(change: Callable[[Array], Array], name: str, says: str) -> None:
         ("value_starts", 9, "does not follow"),
     ],
 )
-def test_damaged_tables_are_refused(name: str, value: float, says: str) -> None:
-    def first(array: Array) -> Array:
+def test_damaged_tables_are_refused(name, value, says):
+    def first(array):
         array[0] = value
         return array
 
@@ -133,25 +127,25 @@ def test_damaged_tables_are_refused(name: str, value: float, says: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ManyClassTables._fields))
-def test_tables_of_another_type_or_length_are_refused(name: str) -> None:
+def test_tables_of_another_type_or_length_are_refused(name):
     refused(lambda array: array.astype(np.complex128), name, f"many_{name}.*complex128")
     refused(lambda array: array[:-1], name, "many_")
 
 
-def test_a_target_of_one_row_each_is_no_class() -> None:
+def test_a_target_of_one_row_each_is_no_class():
     rows = pa.table({"x": ["a", "b"] * 300, "y": np.arange(600)})
     with pytest.raises(SchemaError, match="'y' has 600 different values in 600 rows, less than two rows for each"):
         infer_schema(Source.of_table(rows), "y")
 
 
-def test_more_classes_than_the_limit_are_refused() -> None:
+def test_more_classes_than_the_limit_are_refused():
     rows = pa.table({"x": ["a", "b"] * 10_001, "y": np.arange(20_002) // 2})
     with pytest.raises(SchemaError, match="'y' has more than 10,000 different values"):
         infer_schema(Source.of_table(rows), "y")
 
 
 @pytest.mark.parametrize("learner", ["skdb", "auto", "xgboost", "spn"])
-def test_other_learners_say_which_take_so_many(learner: str) -> None:
+def test_other_learners_say_which_take_so_many(learner):
     rows = table(1200, 300)
     with pytest.raises(
         SchemaError, match=r"more than 256 different values.* 10,000 classes take learners nb, tan and kdb"

@@ -1,7 +1,5 @@
 """Family counts against counting row by row."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import numpy as np

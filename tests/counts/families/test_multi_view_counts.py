@@ -1,7 +1,5 @@
 """Counts by views, against counting raw rows by the views' own cut points."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

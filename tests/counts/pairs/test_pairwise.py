@@ -1,7 +1,5 @@
 """Pairwise counts against counting row by row."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sparse pairs tell the same as whole tables, within a memory limit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +15,7 @@ from tests import laws, strategies
 
 
 @given(drawn=strategies.chunk_lists(), width_cost=st.sampled_from([0.0, 2.0]))
-def test_information_and_structures_are_those_of_whole_tables(drawn, width_cost) -> None:
+def test_information_and_structures_are_those_of_whole_tables(drawn, width_cost):
     schema, parts = drawn
     whole, sparse = (laws.updated(kind(schema), parts) for kind in (PairwiseCounts, SparsePairs))
     if not whole.n_rows:
@@ -28,7 +26,7 @@ def test_information_and_structures_are_those_of_whole_tables(drawn, width_cost)
     assert tree_augmented(sparse, width_cost) == tree_augmented(whole, width_cost)
 
 
-def test_tables_beyond_the_memory_limit_are_sparse(monkeypatch) -> None:
+def test_tables_beyond_the_memory_limit_are_sparse(monkeypatch):
     small, large = strategies.schema_of((3, 4, 2), 3), strategies.schema_of((300, 300, 300), 100)
     limit = memory.MemoryLimit(memory.MIN_BYTES, memory.memory_limit().directory)
     monkeypatch.setattr(memory, "_limit", limit)
@@ -38,7 +36,7 @@ def test_tables_beyond_the_memory_limit_are_sparse(monkeypatch) -> None:
     assert isinstance(pair_counts(large), PairwiseCounts)
 
 
-def test_two_values_in_thousands_of_columns_stay_whole(monkeypatch) -> None:
+def test_two_values_in_thousands_of_columns_stay_whole(monkeypatch):
     """There would be millions of sparse tables, each larger than the whole one."""
     monkeypatch.setattr(memory, "_limit", memory.MemoryLimit(memory.MIN_BYTES, memory.memory_limit().directory))
     assert isinstance(pair_counts(strategies.schema_of((2,) * 1000, 2)), PairwiseCounts)

@@ -1,7 +1,5 @@
 """The hold-out: a sample that depends on the rows alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """When a correction stops, and that threads change nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

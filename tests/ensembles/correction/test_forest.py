@@ -1,7 +1,5 @@
 """The flat trees of a correction, against XGBoost's own walked node by node."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Trees read at every level, with and without a row."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Dialects of CSV: what other programs write, what options read, and what is refused with the option that helps."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import io

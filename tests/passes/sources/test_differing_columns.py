@@ -1,7 +1,5 @@
 """Files of one table whose columns differ: refused by name, or read by a rule."""
 
-from __future__ import annotations
-
 import pickle
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Files that are not on this disk: in memory, and on a server of the web."""
 
-from __future__ import annotations
-
 import gzip
 import sys
 
@@ -18,7 +16,7 @@ from tests.web import Quiet, serving
 
 
 @pytest.fixture(scope="module")
-def table() -> pa.Table:
+def table():
     rng = np.random.default_rng(6)
     y = rng.integers(0, 2, 3000)
     return pa.table(

@@ -1,7 +1,5 @@
 """Files of every format, written by other libraries: the same rows, the same models, and no silence."""
 
-from __future__ import annotations
-
 import bz2
 import datetime
 import gzip
@@ -25,7 +23,7 @@ from learners.passes.sources.tabular import BLOCK_BYTES
 
 
 @pytest.fixture(scope="module")
-def table() -> pa.Table:
+def table():
     rng = np.random.default_rng(6)
     y = rng.integers(0, 2, 700)
     day = [datetime.date(2026, 1, 1) + datetime.timedelta(days=int(d)) for d in rng.integers(0, 30, 700) + y]
@@ -78,7 +76,7 @@ WRITERS = {
 }
 
 
-def plain(table: pa.Table) -> list:
+def plain(table):
     return [
         {
             name: float(value) if name in ("count", "size") and value is not None else value

@@ -1,7 +1,5 @@
 """Iceberg: the rows of a snapshot and no others, as pyiceberg tells them."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import shutil
@@ -28,17 +26,17 @@ DAYS = pa.array([datetime.date(2026, 1, 2), None, datetime.date(2026, 1, 3), dat
 ROWS = pa.table({"day": DAYS, "x": [1, 2, 3, 4], "y": ["n", "y", "n", "y"]})
 
 
-def made(folder: Path, name: str):
+def made(folder, name):
     catalog = InMemoryCatalog("tests", warehouse=f"file://{folder}")
     catalog.create_namespace_if_not_exists("lake")
     return catalog.create_table(f"lake.{name}", schema=ROWS.schema)
 
 
-def folder_of(table) -> str:
+def folder_of(table):
     return table.location().removeprefix("file://")
 
 
-def told_by_iceberg(table, snapshot: int | None = None) -> list[dict]:
+def told_by_iceberg(table, snapshot=None):
     return sorted(table.scan(snapshot_id=snapshot).to_arrow().to_pylist(), key=str)
 
 

@@ -1,7 +1,5 @@
 """Rows without a class: left out, or of a class of their own."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

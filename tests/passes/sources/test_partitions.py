@@ -1,7 +1,5 @@
 """Columns in the names of folders."""
 
-from __future__ import annotations
-
 import datetime
 
 import duckdb
@@ -19,7 +17,7 @@ from learners.passes.sources.source import Source, file_identity, type_family
 
 
 @pytest.fixture
-def table() -> pa.Table:
+def table():
     rng = np.random.default_rng(9)
     y = rng.integers(0, 2, 600)
     day = [datetime.date(2026, 1, 1) + datetime.timedelta(days=int(d) % 5) for d in rng.integers(0, 3, 600) + y]

@@ -1,7 +1,5 @@
 """Where rows come from: paths, folders, globs and file systems; and files that are not as they should be."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

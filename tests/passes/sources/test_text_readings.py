@@ -1,7 +1,5 @@
 """Dirty columns of CSV: what is said of them, and the options that read them."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, date, datetime, time
 

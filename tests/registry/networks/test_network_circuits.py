@@ -1,7 +1,5 @@
 """Networks as circuits: the same distribution in every world."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Posteriors over structures as circuits: each graph is as probable as enumeration says, also when read from a file."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

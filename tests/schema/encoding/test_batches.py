@@ -1,7 +1,5 @@
 """Batches in one call: any Arrow type, any slice, and what a hostile stream may hold."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Encoding against a naive encoder, and the three forms of raw rows against each other."""
 
-from __future__ import annotations
-
 import datetime
 from decimal import Decimal
 

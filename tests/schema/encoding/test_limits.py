@@ -1,7 +1,5 @@
 """Every Arrow type at its limits, as attribute, nominal value and class: kept exactly, or refused by name."""
 
-from __future__ import annotations
-
 import itertools
 from decimal import Context, Decimal, localcontext
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nominal times: one value for a moment, a time of day or a duration, whatever unit, zone or text it comes in."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, date, datetime, time, timedelta, timezone
 

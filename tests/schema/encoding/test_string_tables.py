@@ -1,7 +1,5 @@
 """Looking up text: the same codes as a dictionary gives."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 from hypothesis import given

@@ -1,7 +1,5 @@
 """One encoding, several readings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

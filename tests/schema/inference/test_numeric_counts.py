@@ -1,7 +1,5 @@
 """Values are counted as they come, with the result of sorting them all."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
@@ -22,13 +20,13 @@ from tests.naive import value_counts as naive
 NUMBERS = st.floats(width=64) | st.sampled_from([0.0, -0.0, 1.0, -1.0, float("nan"), float("inf"), float("-inf")])
 
 
-def as_counter(histogram: Histogram) -> Counter[tuple[float, int]]:
+def as_counter(histogram):
     cells = zip(*np.nonzero(histogram.counts), strict=True)
     return Counter({(float(numbers_of(histogram.keys)[i]), int(k)): int(histogram.counts[i, k]) for i, k in cells})
 
 
 @given(parts=st.lists(st.lists(st.tuples(NUMBERS, st.integers(0, 3)), max_size=40), max_size=4))
-def test_a_tally_counts_what_counting_row_by_row_does(parts: list[list[tuple[float, int]]]) -> None:
+def test_a_tally_counts_what_counting_row_by_row_does(parts):
     """The classes of a part are those that were seen so far, so that there may be more of them from part to part."""
     counted, n_missing, n_classes = Tally(), 0, 1
     for part in parts:
@@ -43,9 +41,7 @@ def test_a_tally_counts_what_counting_row_by_row_does(parts: list[list[tuple[flo
 
 @pytest.mark.parametrize("max_bins", [300, 1000])
 @given(seed=st.integers(0, 10**6), n=st.sampled_from([0, 1, 700, 5000]), n_parts=st.integers(1, 4))
-def test_a_tally_becomes_as_coarse_as_the_histogram_of_all_values(
-    max_bins: int, seed: int, n: int, n_parts: int
-) -> None:
+def test_a_tally_becomes_as_coarse_as_the_histogram_of_all_values(max_bins, seed, n, n_parts):
     rng = np.random.default_rng(seed)
     x, y = rng.standard_normal(n) * 10.0 ** rng.integers(-3, 9), rng.integers(0, 3, n)
     with pytest.MonkeyPatch.context() as patch:
@@ -78,7 +74,7 @@ def test_a_tally_becomes_as_coarse_as_the_histogram_of_all_values(
         pa.array(["x", None, "y", "x"]),
     ],
 )
-def test_values_are_counted_as_row_by_row(column: pa.Array) -> None:
+def test_values_are_counted_as_row_by_row(column):
     counts, n_missing = naive.values(column.to_pylist())
     found: Counter[object] = Counter()
     values, n_rows, n_null = value_counts(column, "x")
@@ -98,9 +94,7 @@ VALUE_LISTS = (
 
 
 @given(data=st.data(), kind=st.sampled_from(VALUE_LISTS), most_waiting=st.sampled_from([0, 10, 1 << 16]))
-def test_values_of_many_batches_are_counted_as_row_by_row(
-    data: st.DataObject, kind: st.SearchStrategy[pa.Array], most_waiting: int
-) -> None:
+def test_values_of_many_batches_are_counted_as_row_by_row(data, kind, most_waiting):
     batches, other = data.draw(st.lists(kind, max_size=5)), data.draw(st.lists(kind, max_size=2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(category_counts, "MOST_WAITING", most_waiting)
@@ -117,7 +111,7 @@ def test_values_of_many_batches_are_counted_as_row_by_row(
     assert tallies[0].counts == dict(naive.values([value for batch in batches for value in batch.to_pylist()])[0])
 
 
-def test_of_too_many_values_only_that_remains(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_values_only_that_remains(monkeypatch):
     monkeypatch.setattr(category_counts, "MAX_DISTINCT", 3)
     tally, few = ValueTally(), ValueTally({"a": 1})
     tally.add(pa.array(list("abcd")), np.ones(4, np.int64), "x")
@@ -127,7 +121,7 @@ def test_of_too_many_values_only_that_remains(monkeypatch: pytest.MonkeyPatch) -
         assert found.is_overfull and found.counts == {}
 
 
-def test_text_that_is_not_utf_8_is_refused_by_name() -> None:
+def test_text_that_is_not_utf_8_is_refused_by_name():
     broken = pa.array([b"\xff", b"a"]).view(pa.string())
     tally = ValueTally()
     for _ in range(2):
@@ -136,7 +130,7 @@ def test_text_that_is_not_utf_8_is_refused_by_name() -> None:
         _ = tally.counts
 
 
-def test_an_index_beyond_its_dictionary_is_refused() -> None:
+def test_an_index_beyond_its_dictionary_is_refused():
     broken = pa.DictionaryArray.from_arrays(pa.array([0, 7], pa.int32()), pa.array(["a"]), safe=False)
     with pytest.raises(SchemaError, match="'x' has indices beyond its dictionary"):
         value_counts(broken, "x")

@@ -1,13 +1,9 @@
 """The command line as subprocesses: what a user types, sees, and gets as exit code."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import signal
-import subprocess
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +15,7 @@ from tests.service import forks
 from tests.service.forks import local_server
 
 
-def fewpass(*arguments: object, workspace: Path, code: int = 0) -> subprocess.CompletedProcess:
+def fewpass(*arguments, workspace, code=0):
     done = forks.run([*map(str, arguments)], os.environ | {"FEWPASS_WORKSPACE": str(workspace)})
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -27,7 +23,7 @@ def fewpass(*arguments: object, workspace: Path, code: int = 0) -> subprocess.Co
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]) -> Path:
+def workspace(tmp_path_factory, weather_files):
     workspace = tmp_path_factory.mktemp("cli") / "workspace"
     command = ["train", weather_files[0], "--target", "class", "--learner", "nb", "--name", "weather", "--json"]
     version = json.loads(fewpass(*command, workspace=workspace).stdout)
@@ -36,9 +32,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Pat
     return workspace
 
 
-def test_predict_writes_a_parquet_file_and_keeps_an_existing_one(
-    workspace: Path, weather_files: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_predict_writes_a_parquet_file_and_keeps_an_existing_one(workspace, weather_files, tmp_path):
     scored = tmp_path / "scored.parquet"
     command = ["predict", "weather", weather_files[1], "--out", scored, "--keep", "outlook"]
     summary = json.loads(fewpass(*command, "--json", workspace=workspace).stdout)
@@ -51,9 +45,7 @@ def test_predict_writes_a_parquet_file_and_keeps_an_existing_one(
     assert [path.name for path in tmp_path.iterdir()] == ["scored.parquet"]
 
 
-def test_predict_looks_at_the_model_s_columns_only(
-    workspace: Path, weather_files: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_predict_looks_at_the_model_s_columns_only(workspace, weather_files, tmp_path):
     """Columns that are absent are told with those that resemble them; a class that is null or new does not matter."""
     table = pq.read_table(weather_files[1]).slice(0, 20)
     classes = pa.array([None, "never"] * 10)
@@ -73,15 +65,13 @@ def test_predict_looks_at_the_model_s_columns_only(
 
 
 @pytest.mark.parametrize("name", ["scored.csv", "scored.json"])
-def test_predict_does_not_write_parquet_under_the_name_of_something_else(
-    workspace: Path, weather_files: tuple[Path, Path], tmp_path: Path, name: str
-) -> None:
+def test_predict_does_not_write_parquet_under_the_name_of_something_else(workspace, weather_files, tmp_path, name):
     scored = tmp_path / name
     failed = fewpass("predict", "weather", weather_files[1], "--out", scored, workspace=workspace, code=1)
     assert "Parquet" in failed.stderr and "scored.parquet" in failed.stderr and not scored.exists()
 
 
-def test_evaluate_models_and_schema_print_json_and_tables(workspace: Path, weather_files: tuple[Path, Path]) -> None:
+def test_evaluate_models_and_schema_print_json_and_tables(workspace, weather_files):
     metrics = json.loads(fewpass("evaluate", "weather@1", weather_files[1], "--json", workspace=workspace).stdout)
     assert metrics["n_test_rows"] == 500 and 0 < metrics["log_loss"] < 1
     told = fewpass("evaluate", "weather", weather_files[1], workspace=workspace).stdout
@@ -119,9 +109,7 @@ def test_evaluate_models_and_schema_print_json_and_tables(workspace: Path, weath
         (["jobs", "show", "job-1"], "job-1"),
     ],
 )
-def test_failures_are_one_clear_line_and_exit_code_1(
-    workspace: Path, weather_files: tuple[Path, Path], arguments: list[str], words: str
-) -> None:
+def test_failures_are_one_clear_line_and_exit_code_1(workspace, weather_files, arguments, words):
     filled = [argument.replace("{train}", str(weather_files[0])) for argument in arguments]
     failed = fewpass(*filled, workspace=workspace, code=1)
     assert words in failed.stderr and len(failed.stderr.strip().splitlines()) == 1, failed.stderr
@@ -144,25 +132,25 @@ def test_failures_are_one_clear_line_and_exit_code_1(
         ["backup", "b.tar"],
     ],
 )
-def test_a_mistyped_workspace_is_not_made(tmp_path: Path, arguments: list[str]) -> None:
+def test_a_mistyped_workspace_is_not_made(tmp_path, arguments):
     nowhere = tmp_path / "wrokspace"
     failed = fewpass(*arguments, workspace=nowhere, code=1)
     assert f"no workspace at {nowhere}" in " ".join(failed.stderr.split()) and not nowhere.exists()
 
 
-def test_a_wrong_command_line_is_exit_code_2(workspace: Path) -> None:
+def test_a_wrong_command_line_is_exit_code_2(workspace):
     fewpass("train", "x.parquet", workspace=workspace, code=2)
     fewpass("dance", workspace=workspace, code=2)
 
 
-def test_serve_ends_its_workers(tmp_path: Path) -> None:
+def test_serve_ends_its_workers(tmp_path):
     with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
         (worker,) = wait_for(lambda: children_of(server.pid, "worker"))
         os.kill(server.pid, signal.SIGTERM)
         wait_for(lambda: ended([worker.pid]))
 
 
-def test_a_cluster_learns_a_stream_in_shards(tmp_path: Path) -> None:
+def test_a_cluster_learns_a_stream_in_shards(tmp_path):
     """One for each worker, once the first 20,000 rows are learned."""
     rows = [i * i % 7 % 2 for i in range(24_000)]
     table = pa.table({"a": rows, "b": rows[1:] + rows[:1]})

@@ -1,12 +1,9 @@
 """What commands load: a second of imports is a second that everybody waits."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +18,7 @@ LISTING = (*LEARNING, "numba", "numpy", "pyarrow", "duckdb", "scipy", "structlog
 LISTING += ("psycopg", "distributed", "uvicorn", "httpx")
 
 
-def loaded(workspace: Path, *arguments: str) -> set[str]:
+def loaded(workspace, *arguments):
     """Runs a command, and tells which modules it has loaded."""
     code = (
         "import atexit, sys, service.cli\n"
@@ -42,7 +39,7 @@ def loaded(workspace: Path, *arguments: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(tmp_path_factory):
     folder = tmp_path_factory.mktemp("start")
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 300)
@@ -54,24 +51,24 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("command", [["models"], ["models", "show", "m"]])
-def test_lists_load_neither_arrays_nor_kernels(command: list[str], workspace: Path) -> None:
+def test_lists_load_neither_arrays_nor_kernels(command, workspace):
     assert not loaded(workspace / "workspace", *command) & set(LISTING)
 
 
 @pytest.mark.parametrize("command", ["evaluate m", "schema"])
-def test_no_command_loads_what_it_does_not_use(command: str, workspace: Path) -> None:
+def test_no_command_loads_what_it_does_not_use(command, workspace):
     unused = set(LEARNING) - ({"dbos"} if command == "evaluate m" else set())
     assert not loaded(workspace / "workspace", *command.split(), str(workspace / "table.parquet")) & unused
 
 
-def test_kernels_found_on_disk_need_nothing_that_only_compiling_needs(workspace: Path) -> None:
+def test_kernels_found_on_disk_need_nothing_that_only_compiling_needs(workspace):
     command = ["predict", "m", str(workspace / "table.parquet"), "-o", str(workspace / "scored.parquet"), "--force"]
     compiled, found = (loaded(workspace / "workspace", *command) for _ in range(2))
     assert not compiled & set(LEARNING)
     assert "numba" in found and not found & {"numba.np.linalg", "numba.np.arraymath"}
 
 
-def test_garbage_is_looked_for_as_usual_once_a_command_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_garbage_is_looked_for_as_usual_once_a_command_works(monkeypatch):
     monkeypatch.setattr(terminal.CommandProcess, "is_own", False)
     monkeypatch.setattr(terminal, "spare_pandas", lambda: None)  # this process may be given frames
     monkeypatch.setattr(terminal, "spare_blas", lambda: None)

@@ -1,10 +1,7 @@
 """What commands say at the end, and in 80 columns: sentences, ids that can be copied, what comes next."""
 
-from __future__ import annotations
-
 import json
 import socket
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,14 +18,14 @@ from service.workspace import Workspace
 from tests.service.conftest import weather
 
 
-def run(*arguments: object, code: int = 0) -> str:
+def run(*arguments, code=0):
     done = CliRunner(env={"COLUMNS": "80"}).invoke(app, list(map(str, arguments)))
     assert done.exit_code == code, done.output
     return done.output
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory):
     """A folder of files, with a workspace of two versions of a model."""
     folder = tmp_path_factory.mktemp("told")
     pq.write_table(weather(600, 1), folder / "a.parquet")
@@ -41,7 +38,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_structure_without_edges_is_told_in_words(trained: Path, monkeypatch) -> None:
+def test_a_structure_without_edges_is_told_in_words(trained, monkeypatch):
     found: dict = {"nodes": [{"name": "a"}, {"name": "b"}], "edges": []}
     monkeypatch.setattr(product, "structure", lambda *_: found)
     asked = ("models", "structure", "m", "-w", trained / "workspace")
@@ -50,7 +47,7 @@ def test_a_structure_without_edges_is_told_in_words(trained: Path, monkeypatch) 
     assert "It is a circuit, whose nodes fewpass models circuit m shows." in " ".join(run(*asked).split())
 
 
-def test_train_ends_with_a_sentence_and_what_comes_next(trained: Path) -> None:
+def test_train_ends_with_a_sentence_and_what_comes_next(trained):
     where = trained / "workspace"
     asked = ["train", trained / "a.parquet", "-t", "class", "-n", "other", "-l", "nb", "--update", "-w", where]
     told = run(*asked)
@@ -62,7 +59,7 @@ def test_train_ends_with_a_sentence_and_what_comes_next(trained: Path) -> None:
     assert "read 100 new rows; 600 came from stored counts" in told
 
 
-def test_two_versions_side_by_side(trained: Path) -> None:
+def test_two_versions_side_by_side(trained):
     arguments = ("evaluate", "rain@1", "rain@2", trained / "test.parquet", "-w", trained / "workspace")
     told = json.loads(run(*arguments, "--json"))
     singly = [
@@ -92,17 +89,17 @@ def test_two_versions_side_by_side(trained: Path) -> None:
         ({"log_likelihood": -3.25, "n_test_rows": 7}, "log likelihood -3.250 per row, 7 rows measured"),
     ],
 )
-def test_the_verdict(metrics: dict, words: str) -> None:
+def test_the_verdict(metrics, words):
     assert verdict(metrics) == words
 
 
-def test_what_comes_next_is_what_the_model_answers() -> None:
+def test_what_comes_next_is_what_the_model_answers():
     assert "predict" in next_steps("m", "xgboost", "y", None) and "query" not in next_steps("m", "xgboost", "y", None)
     assert next_steps("m", "orders", None, None).startswith("next: fewpass models structure m ·")
     assert what_was_read([]) == "No row was read: every count was stored."
 
 
-def test_ids_of_jobs_are_never_broken(trained: Path) -> None:
+def test_ids_of_jobs_are_never_broken(trained):
     for _ in range(2):
         job = {"kind": "train", "uris": [str(trained / "a.parquet")], "target": "class", "model": "queued"}
         run("jobs", "submit", json.dumps(job), "-w", trained / "workspace")
@@ -112,8 +109,8 @@ def test_ids_of_jobs_are_never_broken(trained: Path) -> None:
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == ids
 
 
-def test_an_interrupted_training_says_so(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+def test_an_interrupted_training_says_so(trained, monkeypatch):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(product, "train_with_passes", interrupted, raising=False)
@@ -121,7 +118,7 @@ def test_an_interrupted_training_says_so(trained: Path, monkeypatch: pytest.Monk
     assert "Interrupted. No version was added" in told
 
 
-def test_a_port_in_use_is_one_sentence() -> None:
+def test_a_port_in_use_is_one_sentence():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InvalidRequest, match=f"Port {port} is in use by another program. Choose another one"):
@@ -133,7 +130,7 @@ def test_a_port_in_use_is_one_sentence() -> None:
     free.close()
 
 
-def test_a_query_answers_first_in_words(trained: Path) -> None:
+def test_a_query_answers_first_in_words(trained):
     lines = run("query", "rain", "--given", "humidity=2.5", "-w", trained / "workspace").splitlines()
     assert "class" in lines[1] and lines[-1].startswith("log probability of what is given: ")
     assert not any("-inf" in line or "log_" in line for line in lines)

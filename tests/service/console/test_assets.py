@@ -1,7 +1,5 @@
 """Static files: what is vendored is what was taken from its package, and nothing else can be read."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json
@@ -16,13 +14,13 @@ VENDORED = json.loads(VENDOR.joinpath("vendored.json").read_text())
 
 
 @pytest.mark.parametrize("told", VENDORED, ids=lambda told: told["file"])
-def test_vendored_files_are_as_they_were_taken(told: dict) -> None:
+def test_vendored_files_are_as_they_were_taken(told):
     assert hashlib.sha256(VENDOR.joinpath(told["file"]).read_bytes()).hexdigest() == told["sha256"]
     assert all(VENDOR.joinpath(name).read_text() for name in told["licence_files"])
     assert told["licence"] in {"MIT", "0BSD", "Apache-2.0"} and told["version"][0].isdigit()
 
 
-def test_every_vendored_file_is_listed() -> None:
+def test_every_vendored_file_is_listed():
     present = {path.name for path in VENDOR.iterdir() if path.name.endswith((".js", ".css"))}
     assert present == {told["file"] for told in VENDORED}
 
@@ -30,11 +28,11 @@ def test_every_vendored_file_is_listed() -> None:
 @pytest.mark.parametrize(
     "name", ["../rendering.py", "vendor/../../rendering.py", "", "vendor", "..", "a\\b.js", "x.py", "no.js"]
 )
-def test_nothing_else_is_a_static_file(name: str) -> None:
+def test_nothing_else_is_a_static_file(name):
     assert asset(name) is None
 
 
-def test_an_address_changes_with_its_content() -> None:
+def test_an_address_changes_with_its_content():
     url = asset_url("console.css")
     path, _, digest = url.partition("?v=")
     found = asset(path.removeprefix("/console/static/"))

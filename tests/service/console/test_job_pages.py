@@ -26,7 +26,7 @@ REQUEST: JSONObject = {"model": "rain", "dataset": "weather", "train": {"model":
 RESULT: JSONObject = {"model": "rain", "version": 2, "is_dry_run": True}
 
 
-def parts_of(whole: JSONObject) -> st.SearchStrategy[JSONObject]:
+def parts_of(whole):
     return st.sets(st.sampled_from(sorted(whole))).map(lambda names: {name: whole[name] for name in names})
 
 
@@ -36,9 +36,7 @@ def parts_of(whole: JSONObject) -> st.SearchStrategy[JSONObject]:
     progress=st.none() | parts_of(PROGRESS),
     result=st.none() | parts_of(RESULT),
 )
-def test_a_job_of_any_kind_has_its_page_and_its_row(
-    state: State, request: JSONObject, progress: JSONObject | None, result: JSONObject | None
-) -> None:
+def test_a_job_of_any_kind_has_its_page_and_its_row(state, request, progress, result):
     job = Job("job-1", "any", state, request, progress, result, None, 1, NOW, None, None, None)
     shared = {"path": "/", "role": None, "may": {"train": True, "read": True, "admin": True}, "has_session": False}
     page = environment().get_template("job.html").render(shared, job=job, calls=(), log=[], n_lines=0, traceback=None)
@@ -50,7 +48,7 @@ def test_a_job_of_any_kind_has_its_page_and_its_row(
     assert f"<td>{about}</td>" in rows
 
 
-def test_a_line_of_a_log_is_a_sentence_and_its_traceback_stands_apart() -> None:
+def test_a_line_of_a_log_is_a_sentence_and_its_traceback_stands_apart():
     line = '{"event": "pass started", "number": 2, "of": 3, "stage": "growing trees", "step": "learn", "job": "job-1"}'
     assert log_line(line)["words"] == "Pass 2 of 3 started: growing trees"
     line = '{"event": "step failed", "step": "learn", "error": "No rows.", "exception": "Traceback", "level": "error"}'

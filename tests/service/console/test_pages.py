@@ -1,16 +1,12 @@
 """The pages over a real server: what they show, that they run nothing inline, and that names stay text."""
 
-from __future__ import annotations
-
 import gzip
 import html
 import json
 import re
 from html.parser import HTMLParser
 from importlib.resources import files
-from pathlib import Path
 
-import httpx
 import pytest
 from starlette.testclient import TestClient
 
@@ -20,8 +16,6 @@ from service.http.app import create_app
 from service.requests.requests import DatasetRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models.models import ModelVersion
-from tests.service.conftest import Site
 
 PAGES = [
     "/console",
@@ -49,33 +43,33 @@ HOSTILE = "<img src=x onerror=alert(1)>\"'&\u202e{{7*7}}</script>"
 class Reader(HTMLParser):
     """Collects the tags of a page, and the text of its inline scripts."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
         self._open: list[str] = []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.text += data
 
 
-def read(text: str) -> Reader:
+def read(text):
     reader = Reader()
     reader.feed(text)
     return reader
 
 
-def page(client: httpx.Client, path: str) -> httpx.Response:
+def page(client, path):
     answer = client.get(path, headers=BROWSER)
     assert answer.status_code == 200, (path, answer.text[:500])
     return answer
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_runs_nothing_but_our_files_which_are_there(site: Site, path: str) -> None:
+def test_a_page_runs_nothing_but_our_files_which_are_there(site, path):
     answer = page(site.client, path)
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     policy = answer.headers["content-security-policy"]
@@ -97,7 +91,7 @@ def test_a_page_runs_nothing_but_our_files_which_are_there(site: Site, path: str
         assert again.status_code == 304 and not again.content
 
 
-def test_every_licence_text_that_came_with_a_vendored_file_is_shown(site: Site) -> None:
+def test_every_licence_text_that_came_with_a_vendored_file_is_shown(site):
     assert '<a href="/docs/licences">' in page(site.client, "/console").text
     text = " ".join(read(page(site.client, "/docs/licences").text).text.split())
     for path in files("service.console").joinpath("static", "vendor").iterdir():
@@ -105,20 +99,20 @@ def test_every_licence_text_that_came_with_a_vendored_file_is_shown(site: Site) 
             assert " ".join(path.read_text().split()) in text, path.name
 
 
-def test_a_browser_finds_the_console_at_the_root_and_a_program_what_the_server_is(site: Site) -> None:
+def test_a_browser_finds_the_console_at_the_root_and_a_program_what_the_server_is(site):
     answer = site.client.get("/", headers=BROWSER)
     assert (answer.status_code, answer.headers["location"]) == (303, "/console")
     assert site.client.get("/").json()["console"] == "/console"
 
 
-def test_pages_are_json_for_programs(site: Site) -> None:
+def test_pages_are_json_for_programs(site):
     told = site.client.get("/console", headers={"accept": "application/json"}).json()
     assert "weather" in [model["name"] for model in told["models"]]
     missing = site.client.get("/console/models/nobody", headers={"accept": "application/json"})
     assert missing.status_code == 404 and missing.headers["content-type"] == "application/problem+json"
 
 
-def test_what_is_missing_is_told_on_a_page(site: Site) -> None:
+def test_what_is_missing_is_told_on_a_page(site):
     for path in ("/console/models/nobody", "/console/jobs/none", "/console/data/none"):
         answer = site.client.get(path, headers=BROWSER)
         assert answer.status_code == 404 and "<h1>Not found</h1>" in answer.text
@@ -126,7 +120,7 @@ def test_what_is_missing_is_told_on_a_page(site: Site) -> None:
     assert answer.status_code == 422 and "?left=1" in answer.text
 
 
-def test_an_address_that_is_no_page_is_told_on_a_page_and_similar_models_are_named(site: Site) -> None:
+def test_an_address_that_is_no_page_is_told_on_a_page_and_similar_models_are_named(site):
     answer = site.client.get("/console/modells", headers=BROWSER)
     assert answer.status_code == 404 and answer.headers["content-type"].startswith("text/html")
     assert "There is no page /console/modells" in answer.text, answer.text
@@ -139,13 +133,13 @@ def test_an_address_that_is_no_page_is_told_on_a_page_and_similar_models_are_nam
     assert site.client.delete("/v1/models/weather/aliases/nearby").is_success
 
 
-def test_pages_are_counted_by_their_route(site: Site) -> None:
+def test_pages_are_counted_by_their_route(site):
     page(site.client, "/console/models/weather")
     told = site.client.get("/metrics").text
     assert 'route="/console/models/{reference}"' in told
 
 
-def test_a_page_is_packed_for_who_takes_it(site: Site) -> None:
+def test_a_page_is_packed_for_who_takes_it(site):
     with site.client.stream("GET", "/console", headers=BROWSER | {"accept-encoding": "gzip"}) as answer:
         body = b"".join(answer.iter_raw())
     assert answer.headers["content-encoding"] == "gzip" and b"<!doctype html>" in gzip.decompress(body)
@@ -153,7 +147,7 @@ def test_a_page_is_packed_for_who_takes_it(site: Site) -> None:
     assert "content-encoding" not in plain.headers
 
 
-def test_the_model_page_shows_versions_metrics_and_where_they_come_from(site: Site) -> None:
+def test_the_model_page_shows_versions_metrics_and_where_they_come_from(site):
     text = read(page(site.client, "/console/models/weather").text).text
     version = site.client.get("/v1/models/weather").json()
     assert version["sha256"] in text and f"{version['metrics']['log_loss']:.3g}" in text
@@ -171,11 +165,11 @@ def test_the_model_page_shows_versions_metrics_and_where_they_come_from(site: Si
         ("Tern", "Tern"),
     ],
 )
-def test_intervals_are_read_as_people_write_them(label: str, words: str) -> None:
+def test_intervals_are_read_as_people_write_them(label, words):
     assert interval(label) == words
 
 
-def test_the_explorer_starts_with_the_columns_of_the_model(site: Site, circuit: ModelVersion) -> None:
+def test_the_explorer_starts_with_the_columns_of_the_model(site, circuit):
     for name, target in (("weather", "class"), (circuit.name, None)):
         text = page(site.client, f"/console/models/{name}/what-if").text
         start = json.loads(re.findall(r'id="start">(.*?)</script>', text, re.DOTALL)[0])
@@ -184,7 +178,7 @@ def test_the_explorer_starts_with_the_columns_of_the_model(site: Site, circuit: 
 
 
 @pytest.mark.parametrize("learner", ["auto", "nb", "spn", "orders"])
-def test_the_form_of_a_training_shows_choices_and_sentences(site: Site, learner: str) -> None:
+def test_the_form_of_a_training_shows_choices_and_sentences(site, learner):
     """One form, which trains what its own field says; no parameter is JSON to type, and five are unfolded."""
     text = page(site.client, f"/console/train?learner={learner}").text
     tags = read(text).tags
@@ -196,7 +190,7 @@ def test_the_form_of_a_training_shows_choices_and_sentences(site: Site, learner:
     assert unfolded.count('name="parameters.') == 5
 
 
-def test_a_column_is_chosen_where_the_data_set_is_known(site: Site) -> None:
+def test_a_column_is_chosen_where_the_data_set_is_known(site):
     made = site.client.post("/v1/datasets", json={"name": "known", "uris": [str(site.train)], "target": "class"})
     assert made.status_code == 201
     for path, field in (
@@ -210,7 +204,7 @@ def test_a_column_is_chosen_where_the_data_set_is_known(site: Site) -> None:
     assert '<input name="target" list="names"' in page(site.client, "/console/train").text
 
 
-def test_rules_and_webhooks_are_shown_as_they_are(site: Site) -> None:
+def test_rules_and_webhooks_are_shown_as_they_are(site):
     """Set over REST, and refused there: the pages show what holds, and no secret."""
     rule = site.client.put("/v1/models/weather/alert-rule", json={"nats": 0.0375, "is_muted": True}).json()
     tags = read(page(site.client, "/console/models/weather/monitoring").text).tags
@@ -228,7 +222,7 @@ def test_rules_and_webhooks_are_shown_as_they_are(site: Site) -> None:
     site.client.put("/v1/models/weather/alert-rule", json={"nats": 0.01, "is_muted": False})
 
 
-def test_names_of_others_stay_text(site: Site) -> None:
+def test_names_of_others_stay_text(site):
     """A data set whose columns, values and target are markup; the names of models, jobs and keys cannot be."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -248,7 +242,7 @@ def test_names_of_others_stay_text(site: Site) -> None:
         assert answer.headers["content-type"].startswith("text/html") and "<img" not in answer.text
 
 
-def test_the_model_page_opens_with_the_report_that_rest_tells(site: Site) -> None:
+def test_the_model_page_opens_with_the_report_that_rest_tells(site):
     told = site.client.get("/v1/models/weather/report").json()
     text = page(site.client, "/console/models/weather").text
     words = read(text).text
@@ -264,14 +258,14 @@ def test_the_model_page_opens_with_the_report_that_rest_tells(site: Site) -> Non
     assert site.client.post("/v1/models/weather/predict", json=body).is_success
 
 
-def test_a_version_without_a_report_says_how_to_have_one(site: Site, circuit: ModelVersion) -> None:
+def test_a_version_without_a_report_says_how_to_have_one(site, circuit):
     refused = site.client.get(f"/v1/models/{circuit.name}/report")
     assert refused.status_code == 422 and "fewpass report" in refused.json()["detail"]
     assert "log likelihood per row" in page(site.client, f"/console/models/{circuit.name}").text
 
 
-def test_models_are_found_and_sorted(site: Site, circuit: ModelVersion) -> None:
-    def names(query: str) -> list[str]:
+def test_models_are_found_and_sorted(site, circuit):
+    def names(query):
         told = site.client.get(f"/console{query}", headers={"accept": "application/json"}).json()
         return [model["name"] for model in told["models"]]
 
@@ -284,7 +278,7 @@ def test_models_are_found_and_sorted(site: Site, circuit: ModelVersion) -> None:
     site.client.delete("/v1/models/weather@1/tags/team")
 
 
-def test_a_file_is_uploaded_whole_or_not_at_all(site: Site) -> None:
+def test_a_file_is_uploaded_whole_or_not_at_all(site):
     body = b"size,class\n" + b"".join(b"%d,%s\n" % (k % 7, b"yes" if k % 7 > 3 else b"no") for k in range(300))
     sent = site.client.put("/v1/datasets/sizes/files/sizes.csv", content=iter([body[:100], body[100:]]))
     assert sent.status_code == 201 and sent.json()["n_bytes"] == len(body)
@@ -299,7 +293,7 @@ def test_a_file_is_uploaded_whole_or_not_at_all(site: Site) -> None:
     assert 'class="series-2"' in answer.text and "300 rows were looked at" in read(answer.text).text
 
 
-def test_of_a_data_set_that_was_too_large_to_look_at_a_sample_offers_the_columns(site: Site, tmp_path: Path) -> None:
+def test_of_a_data_set_that_was_too_large_to_look_at_a_sample_offers_the_columns(site, tmp_path):
     settings = Settings(workspace=tmp_path / "w", inline_schema_cells=0, job_workers=0, warm_up=False)
     with Workspace(settings) as workspace:
         product.register_dataset(workspace, DatasetRequest(name="huge", uris=[str(site.train)]), is_remote=True)
@@ -316,7 +310,7 @@ def test_of_a_data_set_that_was_too_large_to_look_at_a_sample_offers_the_columns
     assert "Column to predict" not in known, "the data set names it"
 
 
-def test_settings_tell_when_a_schedule_would_run(site: Site) -> None:
+def test_settings_tell_when_a_schedule_would_run(site):
     text = page(site.client, "/console/settings?cron=0 3 * * *&timezone=Europe/Berlin").text
     told = re.findall(r'<p id="next-runs".*?</p>', text, re.DOTALL)[0]
     assert len(re.findall(r"T0[12]:00:00\+00:00", told)) == 3, told

@@ -1,10 +1,7 @@
 """A key becomes a session, and the session counts for the pages of this server only."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,11 +30,11 @@ class Castle:
     workspace: Path
     tokens: dict[Role, str]
 
-    def browser(self) -> httpx.Client:
+    def browser(self):
         return httpx.Client(base_url=self.url, timeout=PATIENCE_S, verify=NO_CERTIFICATES)
 
     @contextlib.contextmanager
-    def signed_in(self, token: str) -> Iterator[httpx.Client]:
+    def signed_in(self, token):
         with self.browser() as browser:
             answer = browser.post("/console/session", data={"key": token}, headers={"sec-fetch-site": "same-origin"})
             assert answer.status_code == 303, answer.text
@@ -45,7 +42,7 @@ class Castle:
 
 
 @pytest.fixture(scope="module")
-def castle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Castle]:
+def castle(tmp_path_factory):
     settings = Settings(
         workspace=tmp_path_factory.mktemp("castle") / "workspace",
         require_keys=True,
@@ -60,7 +57,7 @@ def castle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Castle]:
         yield Castle(server.url, settings.workspace, tokens)
 
 
-def test_who_has_no_session_is_sent_to_sign_in(castle: Castle) -> None:
+def test_who_has_no_session_is_sent_to_sign_in(castle):
     with castle.browser() as browser:
         answer = browser.get("/console/jobs?state=failed", headers=PAGE)
         assert answer.status_code == 303
@@ -72,7 +69,7 @@ def test_who_has_no_session_is_sent_to_sign_in(castle: Castle) -> None:
             assert browser.get(open_to_all, headers=PAGE).status_code == 200
 
 
-def test_the_cookie_is_opaque_and_out_of_reach(castle: Castle) -> None:
+def test_the_cookie_is_opaque_and_out_of_reach(castle):
     with castle.browser() as browser:
         token = castle.tokens[Role.READ]
         answer = browser.post("/console/session", data={"key": token, "next": "/console/data"})
@@ -88,7 +85,7 @@ def test_the_cookie_is_opaque_and_out_of_reach(castle: Castle) -> None:
     assert rows != "[]" and session_id not in rows and token not in rows
 
 
-def test_a_wrong_key_opens_nothing(castle: Castle) -> None:
+def test_a_wrong_key_opens_nothing(castle):
     with castle.browser() as browser:
         answer = browser.post(
             "/console/session", data={"key": "fp_wrong"}, headers=PAGE | {"sec-fetch-site": "same-origin"}
@@ -100,13 +97,13 @@ def test_a_wrong_key_opens_nothing(castle: Castle) -> None:
 
 
 @pytest.mark.parametrize("token", ["admin", "environment"])
-def test_a_session_may_what_its_key_may(castle: Castle, token: str) -> None:
+def test_a_session_may_what_its_key_may(castle, token):
     with castle.signed_in(ADMIN_KEY if token == "environment" else castle.tokens[Role.ADMIN]) as browser:
         assert "API keys" in browser.get("/console/settings", headers=PAGE).text
         assert browser.get("/v1/keys", headers=SCRIPT).status_code == 200
 
 
-def test_what_a_key_may_not_do_is_not_shown_and_refused(castle: Castle) -> None:
+def test_what_a_key_may_not_do_is_not_shown_and_refused(castle):
     with castle.signed_in(castle.tokens[Role.READ]) as browser:
         assert "data-rest" in browser.get("/console/data", headers=PAGE).text, "to sign out is a form, too"
         for path, words in (
@@ -135,14 +132,14 @@ def test_what_a_key_may_not_do_is_not_shown_and_refused(castle: Castle) -> None:
         ("DELETE", {"sec-fetch-site": "same-origin"}),
     ],
 )
-def test_a_cookie_alone_proves_nothing(castle: Castle, method: str, headers: dict[str, str]) -> None:
+def test_a_cookie_alone_proves_nothing(castle, method, headers):
     with castle.signed_in(castle.tokens[Role.ADMIN]) as browser:
         path = "/v1/models" if method == "GET" else "/v1/jobs/none/cancel" if method == "POST" else "/v1/keys/none"
         assert browser.request(method, path, headers=headers).status_code == 403
         assert browser.request(method, path, headers=SCRIPT).status_code in {200, 404}
 
 
-def test_a_session_is_of_one_origin(castle: Castle) -> None:
+def test_a_session_is_of_one_origin(castle):
     with castle.signed_in(castle.tokens[Role.READ]) as browser:
         port = httpx.URL(castle.url).port
         assert browser.get("/v1/models", headers=SCRIPT).status_code == 200
@@ -151,7 +148,7 @@ def test_a_session_is_of_one_origin(castle: Castle) -> None:
         assert httpx.get(f"{castle.url}/v1/models", headers=elsewhere).status_code == 401
 
 
-def test_a_session_ends_by_signing_out_and_with_its_key(castle: Castle) -> None:
+def test_a_session_ends_by_signing_out_and_with_its_key(castle):
     with castle.signed_in(castle.tokens[Role.READ]) as browser:
         kept = dict(browser.cookies)
         assert browser.post("/console/session/end", headers=SCRIPT).status_code == 204
@@ -168,5 +165,5 @@ def test_a_session_ends_by_signing_out_and_with_its_key(castle: Castle) -> None:
 @pytest.mark.parametrize(
     "path", ["//evil.org", "https://evil.org", "/\\evil.org", "/v1/models", "javascript:1", "/console\n", ""]
 )
-def test_signing_in_leads_to_our_pages_only(path: str) -> None:
+def test_signing_in_leads_to_our_pages_only(path):
     assert local(path) == "/console"

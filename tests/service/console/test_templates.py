@@ -1,8 +1,5 @@
 """Every template stands when whatever may be absent is: empty lists, no values, names that a kind of model lacks."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,20 +27,20 @@ HALVES = np.full((3, 2), 0.5)
 Strategy = st.SearchStrategy
 
 
-def maybe(value: object) -> Strategy:
+def maybe(value):
     return st.sampled_from([value, None])
 
 
-def some(each: Strategy) -> Strategy:
+def some(each):
     return st.lists(each, max_size=2)
 
 
-def names(**whole: object) -> Strategy[Mapping[str, object]]:
+def names(**whole):
     """A mapping of which any name may be absent."""
     return st.sets(st.sampled_from(sorted(whole))).map(lambda kept: {name: whole[name] for name in kept})
 
 
-def a(**parts: object) -> Strategy[Mapping[str, object]]:
+def a(**parts):
     """A mapping that has all of its names."""
     return st.fixed_dictionaries({k: v if isinstance(v, Strategy) else st.just(v) for k, v in parts.items()})
 
@@ -367,14 +364,14 @@ WHOLE = {
 }
 
 
-def test_no_template_is_left_out() -> None:
+def test_no_template_is_left_out():
     assert {path.name for path in TEMPLATES.glob("*.html")} == PAGES.keys() | WHOLE
 
 
 @pytest.mark.parametrize("template", PAGES)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_a_page_stands_whatever_is_absent(template: str, data: st.DataObject) -> None:
+def test_a_page_stands_whatever_is_absent(template, data):
     page = data.draw(PAGES[template])
     may = dict.fromkeys(("read", "predict", "train", "admin"), data.draw(st.booleans()))
     shared = {"path": "/", "role": None, "may": may, "has_session": data.draw(st.booleans()), "calls": ()}

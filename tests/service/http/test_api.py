@@ -1,23 +1,19 @@
 """The control plane over a real server: data sets, jobs, models, health, OpenAPI."""
 
-from __future__ import annotations
-
 import json
 import threading
 
-import httpx
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
 from tests.processes import wait_for, whole_lines
 from tests.service.asking import job_at_end
-from tests.service.conftest import Site
 from tests.service.http.test_predict import PATH, RECORD, problem
 
 
 @pytest.fixture(scope="module")
-def dataset(site: Site) -> str:
+def dataset(site):
     body = {"name": "weather", "uris": [str(site.train)], "target": "class"}
     response = site.client.post("/v1/datasets", json=body)
     assert response.status_code == 201, response.text
@@ -25,12 +21,12 @@ def dataset(site: Site) -> str:
     return "weather"
 
 
-def names_of_datasets(site: Site) -> set[str]:
+def names_of_datasets(site):
     """Among them those of other tests on the same server."""
     return {item["name"] for item in site.client.get("/v1/datasets?limit=1000").json()["items"]}
 
 
-def test_a_data_set_is_registered_shown_and_listed(site: Site, dataset: str) -> None:
+def test_a_data_set_is_registered_shown_and_listed(site, dataset):
     shown = site.client.get(f"/v1/datasets/{dataset}").json()
     assert shown["target"] == "class" and shown["files"][0]["n_rows"] == 3000
     schema = site.client.get(f"/v1/datasets/{dataset}/schema").json()
@@ -43,7 +39,7 @@ def test_a_data_set_is_registered_shown_and_listed(site: Site, dataset: str) -> 
     assert "registered already" in problem(site.client.post("/v1/datasets", json=other), 409)["detail"]
 
 
-def test_jobs_whose_files_are_not_there_are_refused_at_once(site: Site, tmp_path) -> None:
+def test_jobs_whose_files_are_not_there_are_refused_at_once(site, tmp_path):
     (tmp_path / "data").mkdir()
     moved = tmp_path / "data" / "train.parquet"
     moved.write_bytes(site.train.read_bytes())
@@ -62,7 +58,7 @@ def test_jobs_whose_files_are_not_there_are_refused_at_once(site: Site, tmp_path
     assert site.client.delete("/v1/datasets/moving").status_code == 204
 
 
-def test_bad_data_sets_are_refused_and_leave_nothing(site: Site, tmp_path) -> None:
+def test_bad_data_sets_are_refused_and_leave_nothing(site, tmp_path):
     (tmp_path / "text.parquet").write_text("this is no Parquet")
     before = names_of_datasets(site)
     bad = [
@@ -81,7 +77,7 @@ def test_bad_data_sets_are_refused_and_leave_nothing(site: Site, tmp_path) -> No
     problem(site.client.post("/v1/datasets", content=b"x" * 300_000), 413)
 
 
-def test_the_whole_path_from_data_set_to_job_to_model_to_prediction(site: Site, dataset: str) -> None:
+def test_the_whole_path_from_data_set_to_job_to_model_to_prediction(site, dataset):
     body = {"kind": "train", "dataset": dataset, "learner": "nb", "model": "fresh", "aliases": ["champion"]}
     response = site.client.post("/v1/jobs", json=body, headers={"idempotency-key": "once"})
     assert response.status_code == 202, response.text
@@ -106,7 +102,7 @@ def test_the_whole_path_from_data_set_to_job_to_model_to_prediction(site: Site, 
     assert result["n_test_rows"] == 500 and result["zero_one_loss"] < 0.3
 
 
-def test_a_job_trains_on_a_version_of_a_lake_table(site: Site, tmp_path) -> None:
+def test_a_job_trains_on_a_version_of_a_lake_table(site, tmp_path):
     rows = pq.read_table(site.train)
     for part in (rows.slice(0, 1000), rows.slice(1000)):
         write_deltalake(str(tmp_path / "table"), part, mode="append")
@@ -122,7 +118,7 @@ def test_a_job_trains_on_a_version_of_a_lake_table(site: Site, tmp_path) -> None
     assert result["n_test_rows"] == 3000
 
 
-def test_jobs_that_cannot_succeed_are_refused_at_once(site: Site, dataset: str) -> None:
+def test_jobs_that_cannot_succeed_are_refused_at_once(site, dataset):
     train = {"kind": "train", "dataset": dataset, "learner": "nb", "model": "m"}
     problem(site.client.post("/v1/jobs", json=train | {"dataset": "nothing"}), 404)
     assert "learner" in problem(site.client.post("/v1/jobs", json=train | {"learner": "magic"}), 422)["detail"]
@@ -146,7 +142,7 @@ def test_jobs_that_cannot_succeed_are_refused_at_once(site: Site, dataset: str) 
     problem(site.client.get("/v1/jobs?cursor=nonsense"), 422)
 
 
-def test_a_column_that_has_come_with_a_later_file_is_taken(site: Site, tmp_path) -> None:
+def test_a_column_that_has_come_with_a_later_file_is_taken(site, tmp_path):
     (tmp_path / "data").mkdir()
     rows = pq.read_table(site.train)
     pq.write_table(rows.drop_columns(["windy"]), tmp_path / "data" / "rows.parquet")
@@ -158,7 +154,7 @@ def test_a_column_that_has_come_with_a_later_file_is_taken(site: Site, tmp_path)
     assert job.status_code == 202 and job_at_end(site.client, job.json()["id"])["state"] == "succeeded"
 
 
-def test_a_failing_job_keeps_its_problem_and_is_retried(site: Site, tmp_path) -> None:
+def test_a_failing_job_keeps_its_problem_and_is_retried(site, tmp_path):
     copy = tmp_path / "copy.parquet"
     copy.write_bytes(site.train.read_bytes())
     site.client.post("/v1/datasets", json={"name": "vanishing", "uris": [str(copy)], "target": "class"})
@@ -174,7 +170,7 @@ def test_a_failing_job_keeps_its_problem_and_is_retried(site: Site, tmp_path) ->
     problem(site.client.post(f"/v1/jobs/{again.json()['id']}/cancel"), 409)
 
 
-def test_moving_an_alias_fails_and_mixes_no_request(site: Site, dataset: str) -> None:
+def test_moving_an_alias_fails_and_mixes_no_request(site, dataset):
     body = {"kind": "train", "dataset": dataset, "learner": "nb", "model": "moving"}
     for _ in range(2):
         assert job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])["state"] == "succeeded"
@@ -183,7 +179,7 @@ def test_moving_an_alias_fails_and_mixes_no_request(site: Site, dataset: str) ->
     }
     answers, stop = [], threading.Event()
 
-    def ask() -> None:
+    def ask():
         while not stop.is_set():
             answer = site.client.post("/v1/models/moving@champion/predict", json={"records": [RECORD]})
             answers.append((answer.status_code, answer.json().get("version")))
@@ -210,7 +206,7 @@ def test_moving_an_alias_fails_and_mixes_no_request(site: Site, dataset: str) ->
     problem(site.client.post("/v1/models/moving@2/predict", json={"records": [RECORD]}), 404)
 
 
-def test_lists_come_in_pages(site: Site, dataset: str) -> None:
+def test_lists_come_in_pages(site, dataset):
     for _ in range(2):
         assert site.client.post("/v1/jobs", json={"kind": "schema", "dataset": dataset}).status_code == 202
     page = site.client.get("/v1/jobs?limit=1").json()
@@ -220,7 +216,7 @@ def test_lists_come_in_pages(site: Site, dataset: str) -> None:
     problem(site.client.get("/v1/models?limit=0"), 422)
 
 
-def test_health_metrics_and_unknown_paths(site: Site) -> None:
+def test_health_metrics_and_unknown_paths(site):
     for path in ("/healthz", "/readyz", "/"):
         assert site.client.get(path).status_code == 200
     metrics = site.client.get("/metrics")
@@ -232,14 +228,14 @@ def test_health_metrics_and_unknown_paths(site: Site) -> None:
     problem(site.client.delete("/v1/jobs"), 405)
 
 
-def test_the_openapi_document_has_every_route_with_problems_and_examples(site: Site) -> None:
+def test_the_openapi_document_has_every_route_with_problems_and_examples(site):
     document = site.client.get("/openapi.json").json()
     predict = document["paths"]["/v1/models/{name}/predict"]["post"]
     assert set(predict["requestBody"]["content"]) == {"application/json", "application/vnd.apache.arrow.stream"}
     assert predict["requestBody"]["content"]["application/json"]["examples"]["records"]
     references = set()
 
-    def walk(node) -> None:
+    def walk(node):
         if isinstance(node, dict):
             if "$ref" in node:
                 references.add(node["$ref"].rpartition("/")[2])
@@ -264,13 +260,13 @@ def test_the_openapi_document_has_every_route_with_problems_and_examples(site: S
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-def test_a_trace_is_taken_over(site: Site) -> None:
+def test_a_trace_is_taken_over(site):
     """Into the log and the answer, with a span of our own; what is no trace is not."""
     given = {"x-request-id": "one-of-a-trace", "traceparent": f"00-{TRACE}-{SPAN}-01"}
     answered = problem_headers(site, given)["traceresponse"].split("-")
     assert answered[:2] == ["00", TRACE] and answered[3] == "01" and answered[2] != SPAN and len(answered[2]) == 16
 
-    def said() -> list[dict]:
+    def said():
         lines = [json.loads(line) for line in whole_lines(site.server.log)]
         return [line for line in lines if line.get("request_id") == "one-of-a-trace"]
 
@@ -282,16 +278,16 @@ def test_a_trace_is_taken_over(site: Site) -> None:
         assert "traceresponse" not in problem_headers(site, {"traceparent": wrong}), wrong
 
 
-def problem_headers(site: Site, headers: dict[str, str]) -> httpx.Headers:
+def problem_headers(site, headers):
     return site.client.post(PATH, json={}, headers=headers).headers
 
 
-def test_the_path_of_a_prediction_is_answered_without_a_log_line(site: Site) -> None:
+def test_the_path_of_a_prediction_is_answered_without_a_log_line(site):
     for _ in range(5):
         site.client.post(PATH, json={"records": [RECORD]}, headers={"x-request-id": "one-that-is-answered"})
     problem(site.client.post(PATH, json={}, headers={"x-request-id": "one-that-is-refused"}), 422)
 
-    def said_of(request_id: str) -> list[dict]:
+    def said_of(request_id):
         lines = [json.loads(line) for line in whole_lines(site.server.log)]
         return [line for line in lines if line.get("request_id") == request_id]
 

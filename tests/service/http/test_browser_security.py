@@ -1,14 +1,11 @@
 """Pages of other sites, of other ports and under foreign names change nothing; programs are not in the way of it."""
 
-from __future__ import annotations
-
 import httpx
 import pytest
 
 from service.http.browser_security import Visitors
 from service.requests.problems import Forbidden
 from service.settings import Settings
-from tests.service.conftest import Site
 from tests.service.http.test_predict import PATH, RECORD, problem
 
 # Requests that a page may send without asking before: they have no body, or one of text.
@@ -25,7 +22,7 @@ UNSAFE = [
 ]
 
 
-def foreign(url: httpx.URL) -> dict[str, dict[str, str]]:
+def foreign(url):
     """What browsers say of a request that a page from elsewhere makes."""
     return {
         "another port": {"sec-fetch-site": "same-site", "origin": f"http://127.0.0.1:{url.port + 1}"},
@@ -44,7 +41,7 @@ def foreign(url: httpx.URL) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("page", foreign(httpx.URL("http://127.0.0.1:1")))
-def test_a_page_from_elsewhere_changes_nothing(site: Site, page: str) -> None:
+def test_a_page_from_elsewhere_changes_nothing(site, page):
     headers = foreign(site.client.base_url)[page]
     before = site.client.get("/v1/models/weather/versions").json()
     for method, path in UNSAFE:
@@ -53,7 +50,7 @@ def test_a_page_from_elsewhere_changes_nothing(site: Site, page: str) -> None:
     assert site.client.get("/v1/models/weather/versions").json() == before
 
 
-def test_a_page_of_this_server_and_programs_may_ask(site: Site) -> None:
+def test_a_page_of_this_server_and_programs_may_ask(site):
     url = site.client.base_url
     own = {"origin": f"http://127.0.0.1:{url.port}"}
     asked = {"records": [RECORD]}
@@ -66,7 +63,7 @@ def test_a_page_of_this_server_and_programs_may_ask(site: Site) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:1", "[::1]:8000", "[::1]", "LOCALHOST"])
-def test_a_server_without_keys_answers_to_names_of_this_machine(site: Site, host: str) -> None:
+def test_a_server_without_keys_answers_to_names_of_this_machine(site, host):
     assert site.client.get("/v1/models", headers={"host": host}).status_code == 200
 
 
@@ -82,7 +79,7 @@ def test_a_server_without_keys_answers_to_names_of_this_machine(site: Site, host
         "x:y",
     ],
 )
-def test_a_server_without_keys_answers_to_no_other_name(site: Site, host: str) -> None:
+def test_a_server_without_keys_answers_to_no_other_name(site, host):
     for _ in range(2):  # also the second time
         found = problem(site.client.get("/v1/models", headers={"host": host}), 403)
         assert found["host"] == host and "FEWPASS_TRUSTED_HOSTS" in found["detail"]
@@ -90,14 +87,14 @@ def test_a_server_without_keys_answers_to_no_other_name(site: Site, host: str) -
 
 @pytest.mark.parametrize("host", [b"", b":8000"])
 @pytest.mark.parametrize("settings", [Settings(), Settings(host="10.0.0.1"), Settings(trusted_hosts=("a.example",))])
-def test_an_empty_host_is_refused_and_none_is_not(settings: Settings, host: bytes) -> None:
+def test_an_empty_host_is_refused_and_none_is_not(settings, host):
     for _ in range(2):
         with pytest.raises(Forbidden, match="Host is empty"):
             Visitors(settings).check("GET", "http", {b"host": host})
     Visitors(settings).check("GET", "http", {})
 
 
-def refused(settings: Settings, host: str, origin: str, scheme: str = "http") -> bool:
+def refused(settings, host, origin, scheme="http"):
     try:
         Visitors(settings).check("POST", scheme, {b"host": host.encode(), b"origin": origin.encode()})
     except Forbidden:
@@ -105,7 +102,7 @@ def refused(settings: Settings, host: str, origin: str, scheme: str = "http") ->
     return False
 
 
-def test_a_trusted_name_may_be_one_of_a_proxy_that_speaks_https() -> None:
+def test_a_trusted_name_may_be_one_of_a_proxy_that_speaks_https():
     settings = Settings(trusted_hosts=("models.example",))
     assert not refused(settings, "models.example", "https://models.example")
     assert not refused(settings, "models.example", "https://models.example:443")
@@ -118,7 +115,7 @@ def test_a_trusted_name_may_be_one_of_a_proxy_that_speaks_https() -> None:
     assert not refused(settings, "models.example", "https://models.example", scheme="https")
 
 
-def test_with_keys_names_matter_only_if_they_are_listed() -> None:
+def test_with_keys_names_matter_only_if_they_are_listed():
     Visitors(Settings(host="10.0.0.1")).check_host(b"anything.example")
     listed = Visitors(Settings(host="10.0.0.1", trusted_hosts=("models.example",)))
     for host in (b"models.example:8000", b"10.0.0.1", b"127.0.0.1:8000", None):
@@ -127,7 +124,7 @@ def test_with_keys_names_matter_only_if_they_are_listed() -> None:
         listed.check_host(b"anything.example")
 
 
-def test_browsers_are_told_to_show_answers_and_to_run_nothing(site: Site) -> None:
+def test_browsers_are_told_to_show_answers_and_to_run_nothing(site):
     client = site.client
     answers = [
         client.get("/"),
@@ -148,7 +145,7 @@ def test_browsers_are_told_to_show_answers_and_to_run_nothing(site: Site) -> Non
 
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/read", "/docs/licences"])
-def test_the_documentation_needs_nobody_else(site: Site, path: str) -> None:
+def test_the_documentation_needs_nobody_else(site, path):
     answer = site.client.get(path)
     policy = answer.headers["content-security-policy"]
     assert answer.headers["x-frame-options"] == "DENY" and "sandbox" not in policy

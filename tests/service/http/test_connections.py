@@ -1,21 +1,16 @@
 """Clients that leave a connection waiting: for the rest of what they send, or with what they asked for."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
 from service.http.connections import MAX_HEAD_BYTES
-from service.processes.local_server import LocalServer
 from service.settings import Settings
 from tests.processes import runs, wait_for
 from tests.service.asking import PATIENCE_S
@@ -28,7 +23,7 @@ LIMIT = 2_000
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+def server(tmp_path_factory):
     settings = Settings(
         workspace=tmp_path_factory.mktemp("connections") / "workspace",
         request_timeout_s=2.0,
@@ -40,26 +35,26 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
         yield server
 
 
-def connected(server: LocalServer) -> socket.socket:
+def connected(server):
     url = httpx.URL(server.url)
     return socket.create_connection((url.host, url.port), timeout=PATIENCE_S)
 
 
-def is_held(server: LocalServer, client: socket.socket) -> bool:
+def is_held(server, client):
     """Whether the server still has its end of a connection."""
     ours = client.getsockname()[1]
     held = psutil.Process(server.pid).net_connections("tcp")
     return any(connection.raddr and connection.raddr.port == ours for connection in held)
 
 
-def answer_of(client: socket.socket) -> bytes:
+def answer_of(client):
     answer = b""
     while not answer.endswith(b"}") and (piece := client.recv(65_536)):
         answer += piece
     return answer
 
 
-def test_an_answer_that_nobody_takes_is_dropped(server: LocalServer) -> None:
+def test_an_answer_that_nobody_takes_is_dropped(server):
     """Of so many no kernel holds all; who takes what it asked for gets them all."""
     with connected(server) as deaf:
         deaf.sendall(GET * 500)
@@ -75,14 +70,14 @@ def test_an_answer_that_nobody_takes_is_dropped(server: LocalServer) -> None:
                 tail = piece[-14:]  # shorter than what is counted
 
 
-def test_a_body_without_length_is_refused_at_the_limit_and_not_read_for_ever(server: LocalServer) -> None:
+def test_a_body_without_length_is_refused_at_the_limit_and_not_read_for_ever(server):
     with connected(server) as endless:
         endless.sendall(POST + b"transfer-encoding: chunked\r\n\r\n")
         for _ in range(3):
             endless.sendall(b"3e8\r\n%s\r\n" % (b" " * 1000))
         assert answer_of(endless).startswith(b"HTTP/1.1 413 ")
 
-        def is_refused() -> bool:
+        def is_refused():
             try:
                 endless.sendall(b"3e8\r\n%s\r\n" % (b" " * 1000))
             except OSError:
@@ -94,16 +89,14 @@ def test_a_body_without_length_is_refused_at_the_limit_and_not_read_for_ever(ser
 
 @pytest.mark.parametrize("is_whole", [True, False])
 @pytest.mark.parametrize("path", [b"/v1/models/m/predict", b"/v1/models/m/explain", b"/v2/models/m/infer", b"/v1/jobs"])
-def test_a_body_without_length_that_comes_at_once_is_refused_too(
-    server: LocalServer, path: bytes, is_whole: bool
-) -> None:
+def test_a_body_without_length_that_comes_at_once_is_refused_too(server, path, is_whole):
     with connected(server) as client:
         head = POST.replace(b"/v1/models/m/predict", path) + b"transfer-encoding: chunked\r\n\r\n"
         client.sendall(head + b"bb8\r\n%s\r\n" % (b" " * 3000) + b"0\r\n\r\n" * is_whole)
         assert answer_of(client).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_that_was_answered_early_may_be_finished(server: LocalServer) -> None:
+def test_a_body_that_was_answered_early_may_be_finished(server):
     with connected(server) as client:
         client.sendall(POST + b"content-length: %d\r\n\r\n" % (2 * LIMIT))
         assert answer_of(client).startswith(b"HTTP/1.1 413 ")
@@ -111,7 +104,7 @@ def test_a_body_that_was_answered_early_may_be_finished(server: LocalServer) -> 
         assert is_answered(client, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
 
 
-def test_nobody_leaves_http_for_another_protocol(server: LocalServer) -> None:
+def test_nobody_leaves_http_for_another_protocol(server):
     upgrade = b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: eHh4\r\n"
     with connected(server) as client:
         assert is_answered(client, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n" + upgrade + b"\r\n")
@@ -121,9 +114,7 @@ def test_nobody_leaves_http_for_another_protocol(server: LocalServer) -> None:
     ("n_bytes", "status"), [(200 << 10, b"404"), (MAX_HEAD_BYTES + 1, b"431"), (300_000, b"431"), (600_000, b"431")]
 )
 @pytest.mark.parametrize("part", ["header", "headers", "path"])
-def test_a_head_beyond_the_limit_is_refused_wherever_the_pieces_end(
-    server: LocalServer, part: str, n_bytes: int, status: bytes
-) -> None:
+def test_a_head_beyond_the_limit_is_refused_wherever_the_pieces_end(server, part, n_bytes, status):
     if part == "path" and status == b"404":
         n_bytes = 60_000  # longer ones the parser of addresses refuses
     text = b"x" * n_bytes
@@ -143,11 +134,11 @@ def test_a_head_beyond_the_limit_is_refused_wherever_the_pieces_end(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_server_that_stops_resets_nobody_who_was_at_its_door(tmp_path: Path, workers: int) -> None:
+def test_a_server_that_stops_resets_nobody_who_was_at_its_door(tmp_path, workers):
     """Each request comes on a connection of its own: it is answered, or refused before there is a connection."""
     answered, failures = [], []
 
-    def keep_asking(server: LocalServer) -> None:
+    def keep_asking(server):
         while True:
             try:
                 client = connected(server)

@@ -1,7 +1,5 @@
 """What a body will hold is known before it is decoded: bombs are refused, and what is within the limits is read."""
 
-from __future__ import annotations
-
 import json
 import struct
 import tracemalloc

@@ -1,7 +1,5 @@
 """Evidence of every kind as a user gives it: REST, the command line, what-if, an ensemble's joint member."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,9 +1,5 @@
 """Explanations: they add up, and say what the model says, over REST, on the command line and in Python."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,16 +7,15 @@ import pytest
 
 import learners
 from learners import Source, drive
-from learners.classifiers.lookup.lookup import LookupModel
 from learners.registry import recipes
 from tests.service.cli.test_cli import fewpass
-from tests.service.conftest import Site, weather
+from tests.service.conftest import weather
 from tests.service.http.test_predict import RECORD, problem, stream_of
 
 PATH = "/v1/models/weather/explain"
 
 
-def trained(learner: str, **parameters) -> LookupModel:
+def trained(learner, **parameters):
     return drive(recipes.learner(learner, parameters, "class"), Source.of_table(weather(800, 5)))
 
 
@@ -35,7 +30,7 @@ def trained(learner: str, **parameters) -> LookupModel:
         ("xgboost", {"rounds": 10}),
     ],
 )
-def test_contributions_and_prior_add_up_to_the_log_odds(learner: str, parameters: dict) -> None:
+def test_contributions_and_prior_add_up_to_the_log_odds(learner, parameters):
     model = trained(learner, **parameters)
     table = weather(200, 6).append_column("rain", pa.array([1.0] * 200))
     table = pa.concat_tables([table, table.set_column(0, "outlook", pa.array(["hail"] * 200))])
@@ -49,7 +44,7 @@ def test_contributions_and_prior_add_up_to_the_log_odds(learner: str, parameters
     assert found.contributions.shape == (400, 3)
 
 
-def test_a_contribution_is_the_attribute_s_factor_in_the_naive_bayes_formula() -> None:
+def test_a_contribution_is_the_attribute_s_factor_in_the_naive_bayes_formula():
     table = weather(800, 5)
     model = trained("nb", m=0.0)
     found = learners.explain(model, learners.encode(table, model.schema))
@@ -64,7 +59,7 @@ def test_a_contribution_is_the_attribute_s_factor_in_the_naive_bayes_formula() -
         assert found.contributions[row, 2] == pytest.approx(expected, abs=1e-6)
 
 
-def test_an_absent_attribute_contributes_nothing_and_many_classes_are_told_against_the_second() -> None:
+def test_an_absent_attribute_contributes_nothing_and_many_classes_are_told_against_the_second():
     rng = np.random.default_rng(0)
     label = rng.integers(0, 5, 2000)
     noise = rng.integers(0, 5, (3, 2000))
@@ -77,7 +72,7 @@ def test_an_absent_attribute_contributes_nothing_and_many_classes_are_told_again
     np.testing.assert_allclose(found.log_odds, np.log(ranked[:, -1] / ranked[:, -2]), rtol=1e-6, atol=1e-6)
 
 
-def test_explanations_over_rest(site: Site) -> None:
+def test_explanations_over_rest(site):
     answer = site.client.post(PATH, json={"records": [RECORD, {}]}).json()
     assert answer["predictions"][0] == "yes"
     known, unknown = answer["explanations"]
@@ -100,7 +95,7 @@ def test_explanations_over_rest(site: Site) -> None:
     problem(site.client.get(PATH), 405)
 
 
-def test_explanations_on_the_command_line(site: Site, tmp_path: Path) -> None:
+def test_explanations_on_the_command_line(site, tmp_path):
     out = tmp_path / "scored.parquet"
     fewpass("predict", "weather", site.test, "--out", out, "--explain", workspace=site.workspace)
     scored = pq.read_table(out).to_pylist()
@@ -111,7 +106,7 @@ def test_explanations_on_the_command_line(site: Site, tmp_path: Path) -> None:
         assert row["against"] == {"yes": "no", "no": "yes"}[row["prediction"]]
 
 
-def test_a_circuit_s_answers_are_explained_by_shapley_values(site: Site) -> None:
+def test_a_circuit_s_answers_are_explained_by_shapley_values(site):
     site.learn("leafy", "spn", passes=2, states=2)
     told = site.client.post("/v1/models/leafy/explain", json={"records": [RECORD, {}]}).json()
     known, unknown = told["explanations"]

@@ -1,10 +1,5 @@
 """How a serving process takes over what has changed: keys and models apart, and what is damaged costs itself only."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import pytest
 from starlette.testclient import TestClient
 
 from learners.registry.model_kinds import completed
@@ -21,7 +16,7 @@ from storage.models.model_file import rebuild_compiled
 from tests.processes import wait_for
 
 
-def trained(root: Path, table: Path, names: list[str]) -> Settings:
+def trained(root, table, names):
     settings = Settings(workspace=root / "workspace", require_keys=True, warm_up=False, generation_poll_s=0.01)
     with Workspace(settings) as workspace:
         for name in names:
@@ -32,14 +27,14 @@ def trained(root: Path, table: Path, names: list[str]) -> Settings:
     return settings
 
 
-def truncate(path: Path) -> bytes:
+def truncate(path):
     whole = path.read_bytes()
     path.chmod(0o644)
     path.write_bytes(whole[: len(whole) // 2])
     return whole
 
 
-def test_a_key_that_could_not_be_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_could_not_be_read_is_read_again(tmp_path, monkeypatch):
     """Also if the models were taken over meanwhile."""
     settings = Settings(workspace=tmp_path, require_keys=True, warm_up=False, generation_poll_s=0.01)
     with Workspace(settings) as workspace:
@@ -50,7 +45,7 @@ def test_a_key_that_could_not_be_read_is_read_again(tmp_path: Path, monkeypatch:
     with TestClient(app) as client:
         assert client.get("/v1/models", headers=headers).status_code == 200
 
-        def fail(control: object) -> None:
+        def fail(control):
             failures.append(app.state.predictor.generation)
             raise ControlUnavailable("it hangs")
 
@@ -63,7 +58,7 @@ def test_a_key_that_could_not_be_read_is_read_again(tmp_path: Path, monkeypatch:
         wait_for(lambda: client.get("/v1/models", headers=headers).status_code == 401)
 
 
-def test_a_damaged_version_costs_itself_and_no_other(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
+def test_a_damaged_version_costs_itself_and_no_other(tmp_path, weather_files):
     settings = trained(tmp_path, weather_files[0], ["a", "b", "a", "b"])
     with Workspace(settings) as workspace:
         for name in ("a", "b"):
@@ -90,7 +85,7 @@ def test_a_damaged_version_costs_itself_and_no_other(tmp_path: Path, weather_fil
         assert found is not None and found.version == 2
 
 
-def test_a_damaged_version_is_told_and_keys_are_followed(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
+def test_a_damaged_version_is_told_and_keys_are_followed(tmp_path, weather_files):
     settings = trained(tmp_path, weather_files[0], ["a", "a"])
     with Workspace(settings) as workspace:
         token = product.create_key(workspace, "guest", "train")[1]
@@ -100,7 +95,7 @@ def test_a_damaged_version_is_told_and_keys_are_followed(tmp_path: Path, weather
     headers = {"authorization": f"Bearer {token}"}
     with TestClient(app) as client:
 
-        def version() -> int:
+        def version():
             return int(client.post("/v1/models/a/predict", json={"records": [{}]}, headers=headers).json()["version"])
 
         assert version() == 1

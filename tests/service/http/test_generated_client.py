@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.conftest import Site
-
 CONFIG = Path(__file__).parent.parent.parent.parent / "docs" / "openapi-python-client.yml"
 GENERATOR = shutil.which("openapi-python-client")
 ROW = {"outlook": "sunny", "humidity": 71.5, "windy": False}
@@ -24,7 +22,7 @@ def within(schema):
         yield from within(inner)
 
 
-def test_arrays_say_what_they_hold_and_operations_have_names_of_their_own(site: Site) -> None:
+def test_arrays_say_what_they_hold_and_operations_have_names_of_their_own(site):
     document = site.client.get("/openapi.json").json()
     arrays = [found for found in within(document["components"]["schemas"]) if found.get("type") == "array"]
     assert len(arrays) > 20 and all("items" in found or "prefixItems" in found for found in arrays)
@@ -35,7 +33,7 @@ def test_arrays_say_what_they_hold_and_operations_have_names_of_their_own(site: 
 @pytest.mark.skipif(
     GENERATOR is None, reason="openapi-python-client asks for an older typer than our pins: `make interchange`"
 )
-def test_a_client_is_generated_without_warnings_and_calls_the_server(site: Site, tmp_path: Path, monkeypatch) -> None:
+def test_a_client_is_generated_without_warnings_and_calls_the_server(site, tmp_path, monkeypatch):
     answer = site.client.get("/openapi.json")
     (tmp_path / "openapi.json").write_bytes(answer.content)
     command = [GENERATOR, "generate", "--path", "openapi.json", "--config", CONFIG, "--meta", "none"]

@@ -1,7 +1,5 @@
 """What a hostile client sends: each is refused in words, none is a fault of ours, and the server goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import gzip
@@ -11,7 +9,6 @@ import socket
 import tarfile
 import threading
 import time
-from pathlib import Path
 
 import httpx
 import pyarrow.parquet as pq
@@ -23,7 +20,7 @@ from service.http.threads import Openings, Threads
 from service.settings import Settings
 from tests.processes import children_of, wait_for
 from tests.service.asking import PATIENCE_S, job_at_end, run_apart
-from tests.service.conftest import Site, weather
+from tests.service.conftest import weather
 from tests.service.forks import local_server
 
 JSON = {"content-type": "application/json"}
@@ -31,7 +28,7 @@ TOO_DEEP = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
 TRAIN = b'{"kind": "train", "model": "x", "learner": "nb", "target": "class", "uris": ["x"], %s}'
 
 
-def problem(answer: httpx.Response, status: int) -> dict:
+def problem(answer, status):
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"].startswith("application/problem+json")
     told: dict = answer.json()
@@ -46,7 +43,7 @@ def problem(answer: httpx.Response, status: int) -> dict:
         ("/v1/models/weather/predict", b'{"records": %s}' % (b"[" * 50_000 + b"]" * 50_000)),
     ],
 )
-def test_deep_nesting_is_refused(site: Site, path: str, body: bytes) -> None:
+def test_deep_nesting_is_refused(site, path, body):
     answer = site.client.post(path, content=body, headers=JSON)
     assert answer.status_code in (400, 422)
     told = problem(answer, answer.status_code)
@@ -62,32 +59,32 @@ def test_deep_nesting_is_refused(site: Site, path: str, body: bytes) -> None:
         ("/v1/datasets", rb'{"name": "x", "uris": ["/tmp/\ud800"]}'),
     ],
 )
-def test_half_a_character_is_no_text(site: Site, path: str, body: bytes) -> None:
+def test_half_a_character_is_no_text(site, path, body):
     assert "half of a character" in problem(site.client.post(path, content=body, headers=JSON), 400)["detail"]
     whole = site.client.post(path, content=body.replace(rb"\ud800", rb"\ud83d\ude00"), headers=JSON)
     assert b"DFFF" in body or "half of a character" not in whole.text
 
 
 @pytest.mark.parametrize("path", ["/v1/models/weather/predict", "/v1/jobs"])
-def test_a_compressed_body_is_called_so(site: Site, path: str) -> None:
+def test_a_compressed_body_is_called_so(site, path):
     body = gzip.compress(b'{"records": [{}]}')
     told = problem(site.client.post(path, content=body, headers=JSON | {"content-encoding": "gzip"}), 400)
     assert "compressed with gzip" in told["detail"]
 
 
-def test_a_name_is_told_back_in_part(site: Site) -> None:
+def test_a_name_is_told_back_in_part(site):
     body = {"records": [{"k" * 100_000: 1}]}
     answer = site.client.post("/v1/models/weather/predict", json=body)
     assert "knows no column" in problem(answer, 422)["detail"] and len(answer.content) < 2_000
 
 
 @pytest.mark.parametrize("place", [b"-1", b"9" * 30, b"x"])
-def test_a_cursor_that_no_page_has_is_refused(site: Site, place: bytes) -> None:
+def test_a_cursor_that_no_page_has_is_refused(site, place):
     cursor = base64.urlsafe_b64encode(b"2026-11-21T11:11:11|" + place).decode()
     assert "cursor" in problem(site.client.get("/v1/jobs", params={"cursor": cursor}), 422)["detail"]
 
 
-def test_odd_files_are_no_data_sets(site: Site, tmp_path: Path) -> None:
+def test_odd_files_are_no_data_sets(site, tmp_path):
     os.mkfifo(tmp_path / "pipe.parquet")
     (tmp_path / "loop.parquet").symlink_to("loop.parquet")
     for uri, status, words in (
@@ -100,7 +97,7 @@ def test_odd_files_are_no_data_sets(site: Site, tmp_path: Path) -> None:
         assert words in problem(answer, status)["detail"]
 
 
-def test_a_glob_does_not_look_below_what_it_can_match(tmp_path: Path) -> None:
+def test_a_glob_does_not_look_below_what_it_can_match(tmp_path):
     pq.write_table(weather(10, 1), tmp_path / "a.parquet")
     (tmp_path / "below").mkdir()
     pq.write_table(weather(10, 1), tmp_path / "below" / "b.parquet")
@@ -110,11 +107,11 @@ def test_a_glob_does_not_look_below_what_it_can_match(tmp_path: Path) -> None:
         Source.open(tmp_path / "[")
 
 
-def test_work_that_hangs_takes_no_more_places_than_there_are_and_gives_them_back() -> None:
-    async def ask() -> None:
+def test_work_that_hangs_takes_no_more_places_than_there_are_and_gives_them_back():
+    async def ask():
         threads, gate, running = Threads(2), threading.Event(), []
 
-        def hang(number: int) -> int:
+        def hang(number):
             running.append(number)
             gate.wait(PATIENCE_S)
             return number
@@ -135,7 +132,7 @@ def test_work_that_hangs_takes_no_more_places_than_there_are_and_gives_them_back
     run_apart(ask())
 
 
-def test_stores_that_may_hang_are_opened_apart() -> None:
+def test_stores_that_may_hang_are_opened_apart():
     openings = Openings(1)
     for uris, threads in (
         ([], openings.here),
@@ -145,7 +142,7 @@ def test_stores_that_may_hang_are_opened_apart() -> None:
         assert openings.of(uris) is threads
 
 
-def test_an_import_with_a_deep_manifest_is_refused(site: Site) -> None:
+def test_an_import_with_a_deep_manifest_is_refused(site):
     content, tar = b"[" * 100_000, io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w") as file:
         member = tarfile.TarInfo("manifest.json")
@@ -158,14 +155,14 @@ def test_an_import_with_a_deep_manifest_is_refused(site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/metrics", "/v1/models", "/v1/models/weather"])
-def test_head_is_get_without_a_body(site: Site, path: str) -> None:
+def test_head_is_get_without_a_body(site, path):
     answer = site.client.head(path)
     assert answer.status_code == 200 and answer.content == b""
     assert answer.headers["content-type"] == site.client.get(path).headers["content-type"]
     assert site.client.head("/v1/jobs/job-1/events").status_code == 405  # it would not end
 
 
-def is_answered(connection: socket.socket, request: bytes) -> bool:
+def is_answered(connection, request):
     connection.sendall(request)
     answer = b""
     while not answer.endswith(b"}") and (piece := connection.recv(65_536)):
@@ -173,7 +170,7 @@ def is_answered(connection: socket.socket, request: bytes) -> bool:
     return answer.startswith(b"HTTP/1.1 200")
 
 
-def test_a_server_whose_workspace_is_gone_accepts_nothing_more(tmp_path: Path) -> None:
+def test_a_server_whose_workspace_is_gone_accepts_nothing_more(tmp_path):
     settings = Settings(workspace=tmp_path / "workspace", job_workers=1, warm_up=False, generation_poll_s=0.05)
     body = {"kind": "train", "model": "x", "learner": "nb", "uris": [str(tmp_path / "t.parquet")], "target": "class"}
     pq.write_table(weather(100, 1), tmp_path / "t.parquet")
@@ -192,7 +189,7 @@ def test_a_server_whose_workspace_is_gone_accepts_nothing_more(tmp_path: Path) -
 
 
 @pytest.mark.faults  # takes many seconds
-def test_a_head_that_does_not_come_or_does_not_end_is_given_up(site: Site) -> None:
+def test_a_head_that_does_not_come_or_does_not_end_is_given_up(site):
     whole = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
     options = {"job_workers": 0, "warm_up": False, "predict_only": True}
     # Long enough for a busy machine to answer those who ask as they should.
@@ -200,7 +197,7 @@ def test_a_head_that_does_not_come_or_does_not_end_is_given_up(site: Site) -> No
     with local_server(settings) as server:
         url = httpx.URL(server.url)
 
-        def connect() -> socket.socket:
+        def connect():
             return socket.create_connection((url.host, url.port), timeout=PATIENCE_S)
 
         started = time.monotonic()

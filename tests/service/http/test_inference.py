@@ -1,13 +1,9 @@
 """The Open Inference Protocol, asked by Triton's own client, and MLflow's scoring."""
 
-from __future__ import annotations
-
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pyarrow.csv as pacsv
 import pytest
@@ -16,7 +12,6 @@ from tritonclient.utils import InferenceServerException
 
 from service.settings import Settings
 from tests.service.asking import client_of
-from tests.service.conftest import Site
 from tests.service.forks import local_server
 from tests.service.http.test_predict import PATH, problem
 
@@ -25,19 +20,19 @@ ROWS = 20
 
 
 @pytest.fixture(scope="module")
-def client(site: Site) -> Iterator[triton.InferenceServerClient]:
+def client(site):
     with triton.InferenceServerClient(site.server.url.removeprefix("http://")) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def expected(site: Site) -> dict:
+def expected(site):
     """The answer of our own route for the rows that the protocol's tests send."""
     columns = site.table.slice(0, ROWS).drop_columns(["class", "station"]).to_pydict()
     return site.client.post(PATH, json={"columns": columns}).json() | {"columns": columns}
 
 
-def inputs_of(columns: dict, binary: bool) -> list[triton.InferInput]:
+def inputs_of(columns, binary):
     """Triton's tensors know no missing values but NaN, so a missing text is one that training never saw."""
     arrays = {
         "outlook": ("BYTES", np.array([value or "unknown" for value in columns["outlook"]], dtype=object)),
@@ -53,7 +48,7 @@ def inputs_of(columns: dict, binary: bool) -> list[triton.InferInput]:
     return inputs
 
 
-def test_triton_s_client_finds_the_server_and_the_model(client: triton.InferenceServerClient) -> None:
+def test_triton_s_client_finds_the_server_and_the_model(client):
     assert client.is_server_live() and client.is_server_ready()
     assert client.is_model_ready("weather") and client.is_model_ready("weather", "1")
     assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
@@ -69,7 +64,7 @@ def test_triton_s_client_finds_the_server_and_the_model(client: triton.Inference
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_triton_s_client_gets_the_answers_of_our_own_route(client, site: Site, expected: dict, binary: bool) -> None:
+def test_triton_s_client_gets_the_answers_of_our_own_route(client, site, expected, binary):
     inputs = inputs_of(expected["columns"], binary)
     answered = client.infer("weather", inputs, model_version="1", request_id="r1")  # binary outputs by default
     complete = [row for row in range(ROWS) if expected["columns"]["outlook"][row] is not None]
@@ -88,7 +83,7 @@ def test_triton_s_client_gets_the_answers_of_our_own_route(client, site: Site, e
     ] == ["no", "yes"]
 
 
-def test_triton_s_client_hears_what_is_wrong(client: triton.InferenceServerClient) -> None:
+def test_triton_s_client_hears_what_is_wrong(client):
     typo = triton.InferInput("outlok", [1], "BYTES")
     typo.set_data_from_numpy(np.array(["sunny"], dtype=object))
     with pytest.raises(InferenceServerException, match="similar: outlook"):
@@ -101,7 +96,7 @@ def test_triton_s_client_hears_what_is_wrong(client: triton.InferenceServerClien
     assert answered.as_numpy("probabilities").shape == (1, 2)
 
 
-def test_json_tensors_may_be_nested_null_and_few(site: Site) -> None:
+def test_json_tensors_may_be_nested_null_and_few(site):
     tensor = {"name": "humidity", "shape": [2, 1], "datatype": "FP32", "data": [[52.5], [None]]}
     answer = site.client.post(INFER, json={"inputs": [tensor]}).json()
     ours = site.client.post(PATH, json={"columns": {"humidity": [52.5, None]}}).json()
@@ -143,7 +138,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("body", "status", "words"), BAD)
-def test_bad_tensors_are_clear_problems(site: Site, body: object, status: int, words: str) -> None:
+def test_bad_tensors_are_clear_problems(site, body, status, words):
     found = problem(site.client.post(INFER, json=body), status)
     assert words in found["detail"] and found["error"] == found["detail"]
 
@@ -157,7 +152,7 @@ def test_bad_tensors_are_clear_problems(site: Site, body: object, status: int, w
         ({"name": "humidity", "shape": [1], "datatype": "FP64"}, b"\x01\x00\x00", "do not divide into"),
     ],
 )
-def test_broken_binary_tensors_are_clear_problems(site: Site, tensor: dict, content: bytes, words: str) -> None:
+def test_broken_binary_tensors_are_clear_problems(site, tensor, content, words):
     tensor = tensor | {"parameters": {"binary_data_size": len(content)}}
     head = json.dumps({"inputs": [tensor]}).encode()
     headers = {"inference-header-content-length": str(len(head))}
@@ -170,7 +165,7 @@ def test_broken_binary_tensors_are_clear_problems(site: Site, tensor: dict, cont
 
 
 @pytest.fixture(scope="module")
-def mlflow(site: Site) -> Iterator[httpx.Client]:
+def mlflow(site):
     """A second server on the same workspace, with a default model and without the control plane."""
     settings = Settings(
         workspace=site.workspace, default_model="weather", predict_only=True, job_workers=0, max_rows=50
@@ -179,7 +174,7 @@ def mlflow(site: Site) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_all_forms_of_invocations_say_what_predict_says(mlflow: httpx.Client, site: Site, expected: dict) -> None:
+def test_all_forms_of_invocations_say_what_predict_says(mlflow, site, expected):
     table = site.table.slice(0, ROWS).drop_columns(["class"])
     columns, records = table.to_pydict(), table.to_pylist()
     split = {"columns": table.column_names, "index": list(range(ROWS)), "data": [list(row.values()) for row in records]}
@@ -213,12 +208,12 @@ def test_all_forms_of_invocations_say_what_predict_says(mlflow: httpx.Client, si
         (b'{"inputs": {"windy": [' + b"true," * 50 + b"true]}}", 413, "the limit is 50"),
     ],
 )
-def test_bad_invocations_are_clear_problems(mlflow: httpx.Client, body: bytes, status: int, words: str) -> None:
+def test_bad_invocations_are_clear_problems(mlflow, body, status, words):
     headers = {"content-type": "application/json"}
     assert words in problem(mlflow.post("/invocations", content=body, headers=headers), status)["detail"]
 
 
-def test_bad_csv_and_other_types_are_refused(mlflow: httpx.Client) -> None:
+def test_bad_csv_and_other_types_are_refused(mlflow):
     csv = {"content-type": "text/csv"}
     problem(mlflow.post("/invocations", content=b"", headers=csv), 400)
     problem(mlflow.post("/invocations", content=b"windy,humidity\n1\n", headers=csv), 400)
@@ -227,7 +222,7 @@ def test_bad_csv_and_other_types_are_refused(mlflow: httpx.Client) -> None:
     problem(mlflow.post("/invocations", content=b"x", headers={"content-type": "text/plain"}), 415)
 
 
-def test_ping_and_version(mlflow: httpx.Client, site: Site) -> None:
+def test_ping_and_version(mlflow, site):
     assert mlflow.get("/ping").text == "\n" and mlflow.get("/version").text
     assert "FEWPASS_DEFAULT_MODEL" in problem(site.client.post("/invocations", json={}), 503)["detail"]
     assert Path(site.workspace).is_dir()

@@ -1,18 +1,13 @@
 """Following a job: events that a client may take up again, its log, and its priority."""
 
-from __future__ import annotations
-
 import json
-
-import httpx
 
 from service.terminal import EXIT_FAILED
 from tests.processes import wait_for
 from tests.service.cli.test_cli import fewpass
-from tests.service.conftest import Site
 
 
-def events_of(site: Site, job_id: str, last: str | None = None) -> list[tuple[str, str, dict]]:
+def events_of(site, job_id, last=None):
     headers = {} if last is None else {"last-event-id": last}
     found, event = [], {}
     with site.client.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers) as stream:
@@ -27,14 +22,14 @@ def events_of(site: Site, job_id: str, last: str | None = None) -> list[tuple[st
     return found
 
 
-def submit(site: Site, **changes: object) -> str:
+def submit(site, **changes):
     body = {"kind": "train", "uris": [str(site.train)], "target": "class", "learner": "nb", "model": "followed"}
     answer = site.client.post("/v1/jobs?priority=low", json=body | changes)
     assert answer.status_code == 202 and answer.json()["priority"] == "low"
     return answer.json()["id"]
 
 
-def test_a_client_that_comes_back_hears_nothing_twice_and_the_end_for_sure(site: Site) -> None:
+def test_a_client_that_comes_back_hears_nothing_twice_and_the_end_for_sure(site):
     events = events_of(site, submit(site))
     kinds = [kind for kind, _, _ in events]
     assert kinds[-1] == "end" and set(kinds[:-1]) <= {"job"} and events[-1][2]["state"] == "succeeded"
@@ -44,17 +39,17 @@ def test_a_client_that_comes_back_hears_nothing_twice_and_the_end_for_sure(site:
         assert again == events[-1]
 
 
-def whole_lines(log: str) -> list[dict]:
+def whole_lines(log):
     """Of a log that the worker may be writing at."""
     return [json.loads(line) for line in log.rpartition("\n")[0].splitlines()]
 
 
-def answer_ends(answer: httpx.Response) -> bool:
+def answer_ends(answer):
     """Whether the last step has said that it is finished."""
     return ("step finished", "publish") in [(line["event"], line.get("step")) for line in whole_lines(answer.text)]
 
 
-def test_a_job_s_log_tells_its_steps_and_the_traceback_of_its_failure(site: Site) -> None:
+def test_a_job_s_log_tells_its_steps_and_the_traceback_of_its_failure(site):
     job_id = submit(site)
     events_of(site, job_id)
     log = wait_for(lambda: answer if answer_ends(answer := site.client.get(f"/v1/jobs/{job_id}/log")) else None)

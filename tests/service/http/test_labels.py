@@ -1,7 +1,5 @@
 """Labels as a user sends them, to a real server and by the command line; and forgetting them with the data."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 

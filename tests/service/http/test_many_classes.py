@@ -1,13 +1,8 @@
 """Thousands of classes from the command line to a server: trained, measured, scored, served and watched, within bounds."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
-import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +21,7 @@ PATH = "/v1/models/articles/predict"
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shop(tmp_path_factory):
     """A workspace with a model of 10,000 classes, and its files."""
     folder = tmp_path_factory.mktemp("shop")
     pq.write_table(table(40_000, N_CLASSES), folder / "train.parquet", row_group_size=10_000)
@@ -42,7 +37,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def client(shop: Path) -> Iterator[httpx.Client]:
+def client(shop):
     settings = Settings(
         workspace=shop / "workspace", slow_request_s=600, request_timeout_s=600, monitoring="rows", job_workers=0
     )
@@ -50,7 +45,7 @@ def client(shop: Path) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_files_are_scored_with_the_most_probable_classes(shop: Path) -> None:
+def test_files_are_scored_with_the_most_probable_classes(shop):
     place = {"workspace": shop / "workspace"}
     command = ["predict", "articles", shop / "new.parquet", "--out", shop / "out.parquet"]
     said = " ".join(fewpass(*command, code=1, **place).stderr.split())
@@ -73,12 +68,12 @@ def test_files_are_scored_with_the_most_probable_classes(shop: Path) -> None:
     assert measured["n_test_rows"] >= len(right) and measured["zero_one_loss"] < 0.2
 
 
-def rows_of(shop: Path, n_rows: int) -> pa.Table:
+def rows_of(shop, n_rows):
     whole = pq.read_table(shop / "new.parquet").drop_columns(["article"])
     return pa.concat_tables([whole] * (1 + n_rows // whole.num_rows)).slice(0, n_rows)
 
 
-def test_a_row_is_answered_with_all_classes_or_the_most_probable_ones(shop: Path, client: httpx.Client) -> None:
+def test_a_row_is_answered_with_all_classes_or_the_most_probable_ones(shop, client):
     record = rows_of(shop, 1).to_pylist()[0]
     whole = client.post(PATH, json={"records": [record]}).json()
     assert 9000 < len(whole["classes"]) == len(whole["probabilities"][0]) < N_CLASSES
@@ -90,7 +85,7 @@ def test_a_row_is_answered_with_all_classes_or_the_most_probable_ones(shop: Path
     assert top["probabilities"][0] == [whole["probabilities"][0][code] for code in best]
 
 
-def test_answers_are_bounded(shop: Path, client: httpx.Client) -> None:
+def test_answers_are_bounded(shop, client):
     rows = rows_of(shop, 900)
     columns = {"columns": rows.slice(0, 300).to_pydict()}
     refused = problem(client.post(PATH, json=columns), 422)
@@ -115,12 +110,12 @@ def test_answers_are_bounded(shop: Path, client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("asked", ["0", "-1", "many", "10001"])
-def test_a_number_of_classes_that_is_none_is_refused(shop: Path, client: httpx.Client, asked: str) -> None:
+def test_a_number_of_classes_that_is_none_is_refused(shop, client, asked):
     record = rows_of(shop, 1).to_pylist()[0]
     assert "top_k" in problem(client.post(PATH, params={"top_k": asked}, json={"records": [record]}), 422)["detail"]
 
 
-def test_intervals_labels_and_reasons_of_many_classes(shop: Path, client: httpx.Client) -> None:
+def test_intervals_labels_and_reasons_of_many_classes(shop, client):
     body = {"json": {"records": rows_of(shop, 1).to_pylist()}}
     assert "256" in problem(client.post(PATH, params={"interval": 0.9}, **body), 422)["detail"]
     both = problem(client.post(PATH, params={"interval": 0.9, "top_k": 2}, **body), 422)
@@ -131,7 +126,7 @@ def test_intervals_labels_and_reasons_of_many_classes(shop: Path, client: httpx.
     assert reasons["log_odds"] == pytest.approx(reasons["prior"] + sum(reasons["contributions"].values()))
 
 
-def test_what_is_served_is_watched(shop: Path, client: httpx.Client) -> None:
+def test_what_is_served_is_watched(shop, client):
     found = client.get("/v1/models/articles/monitoring")
     assert found.status_code == 200, found.text
     page = client.get("/console/models/articles", follow_redirects=True)

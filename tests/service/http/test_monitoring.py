@@ -1,7 +1,5 @@
 """What a real server has counted, and what it says of it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

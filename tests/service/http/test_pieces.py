@@ -1,7 +1,5 @@
 """Large bodies are read piece by piece, as if they were read at once."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

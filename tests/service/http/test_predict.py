@@ -1,10 +1,7 @@
 """POST predict over a real server: what it answers, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 
-import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,13 +10,12 @@ from service import product
 from service.http.api.scoring.predict import ARROW
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.service.conftest import Site
 
 PATH = "/v1/models/weather/predict"
 RECORD = {"outlook": "sunny", "humidity": 52.0, "windy": False}
 
 
-def problem(response: httpx.Response, status: int) -> dict:
+def problem(response, status):
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     body = response.json()
@@ -28,18 +24,18 @@ def problem(response: httpx.Response, status: int) -> dict:
     return body
 
 
-def stream_of(table: pa.Table) -> bytes:
+def stream_of(table):
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()
 
 
-def records_of(site: Site, n_rows: int) -> list[dict]:
+def records_of(site, n_rows):
     return site.table.slice(0, n_rows).to_pylist()
 
 
-def test_one_record_gets_its_class_and_probabilities(site: Site) -> None:
+def test_one_record_gets_its_class_and_probabilities(site):
     answer = site.client.post(PATH, json={"records": [RECORD]}).json()
     assert (answer["model"], answer["version"], answer["classes"]) == ("weather", 1, ["no", "yes"])
     assert answer["predictions"] == ["yes"]
@@ -48,7 +44,7 @@ def test_one_record_gets_its_class_and_probabilities(site: Site) -> None:
         assert site.client.post(f"/v1/models/{reference}/predict", json={"records": [RECORD]}).json() == answer
 
 
-def test_records_columns_and_arrow_say_the_same_as_the_library(site: Site) -> None:
+def test_records_columns_and_arrow_say_the_same_as_the_library(site):
     table = site.table.drop_columns(["class"])
     rows = table.to_pylist()
     with Workspace(Settings(workspace=site.workspace)) as workspace:
@@ -71,7 +67,7 @@ def test_records_columns_and_arrow_say_the_same_as_the_library(site: Site) -> No
     assert arrow.column_names == ["prediction", "probability_no", "probability_yes"]
 
 
-def test_missing_columns_nulls_and_unseen_values_get_answers(site: Site) -> None:
+def test_missing_columns_nulls_and_unseen_values_get_answers(site):
     rows = [{}, {"outlook": None}, {"outlook": "hail"}, {"humidity": 1e300}, RECORD]
     answer = site.client.post(PATH, json={"records": rows}).json()
     probabilities = np.array(answer["probabilities"])
@@ -81,7 +77,7 @@ def test_missing_columns_nulls_and_unseen_values_get_answers(site: Site) -> None
     assert site.client.post(PATH, json={"columns": {"outlook": ["rain", None]}}).json()["predictions"][0] == "no"
 
 
-def test_known_columns_that_are_no_attributes_are_overlooked_and_unknown_ones_refused(site: Site) -> None:
+def test_known_columns_that_are_no_attributes_are_overlooked_and_unknown_ones_refused(site):
     plain = site.client.post(PATH, json={"records": [RECORD]}).json()
     more = site.client.post(PATH, json={"records": [RECORD | {"class": "no", "station": "south"}]}).json()
     assert more == plain
@@ -111,12 +107,12 @@ BAD_BODIES = [
 
 
 @pytest.mark.parametrize(("body", "status", "words"), BAD_BODIES)
-def test_bad_bodies_are_clear_problems(site: Site, body: bytes, status: int, words: str) -> None:
+def test_bad_bodies_are_clear_problems(site, body, status, words):
     response = site.client.post(PATH, content=body, headers={"content-type": "application/json"})
     assert words in problem(response, status)["detail"]
 
 
-def test_limits_and_types_are_enforced(site: Site) -> None:
+def test_limits_and_types_are_enforced(site):
     huge = json.dumps({"records": [RECORD] * 10_000}).encode()
     assert problem(site.client.post(PATH, content=huge), 413)["max_bytes"] == 200_000
 
@@ -141,7 +137,7 @@ def test_limits_and_types_are_enforced(site: Site) -> None:
     "reference",
     ["nothing", "weather@7", "weather@champ", "weather@", "WEATHER", "..%2fweather", f"weather@{10**24}", "weather@²"],
 )
-def test_unknown_models_versions_and_aliases_are_not_found(site: Site, reference: str) -> None:
+def test_unknown_models_versions_and_aliases_are_not_found(site, reference):
     response = site.client.post(f"/v1/models/{reference}/predict", json={"records": [RECORD]})
     if reference == "weather@":
         assert response.status_code == 200  # nothing after the sign is the bare name
@@ -149,7 +145,7 @@ def test_unknown_models_versions_and_aliases_are_not_found(site: Site, reference
         problem(response, 404)
 
 
-def test_arrow_columns_of_unexpected_types_are_answered_or_refused_clearly(site: Site) -> None:
+def test_arrow_columns_of_unexpected_types_are_answered_or_refused_clearly(site):
     nested = pa.table({"outlook": [["sunny"], ["rain"]]})
     response = site.client.post(PATH, content=stream_of(nested), headers={"content-type": ARROW})
     assert response.status_code in {200, 422}, response.text
@@ -157,7 +153,7 @@ def test_arrow_columns_of_unexpected_types_are_answered_or_refused_clearly(site:
         assert "outlook" in problem(response, 422)["detail"]
 
 
-def test_request_ids_come_back_and_predictions_are_counted(site: Site) -> None:
+def test_request_ids_come_back_and_predictions_are_counted(site):
     given = site.client.post(PATH, json={"records": [RECORD]}, headers={"x-request-id": "tracing-42"})
     assert given.headers["x-request-id"] == "tracing-42"
     made = [site.client.post(PATH, json={"records": [RECORD]}).headers["x-request-id"] for _ in range(2)]
@@ -167,7 +163,7 @@ def test_request_ids_come_back_and_predictions_are_counted(site: Site) -> None:
     assert 'route="/v1/models/{name}/predict",status="200"' in metrics
 
 
-def test_intervals_surround_the_probabilities_of_a_posterior_and_only_of_one(site: Site) -> None:
+def test_intervals_surround_the_probabilities_of_a_posterior_and_only_of_one(site):
     site.learn("sure", "kdb", estimator="hdp-map")
     path = "/v1/models/sure/predict?interval=0.9"
     answer = site.client.post(path, json={"records": [RECORD, {}]}).json()
@@ -186,7 +182,7 @@ def test_intervals_surround_the_probabilities_of_a_posterior_and_only_of_one(sit
         )
 
 
-def test_trees_warn_of_columns_that_no_row_knows(site: Site) -> None:
+def test_trees_warn_of_columns_that_no_row_knows(site):
     site.learn("trees", "xgboost", rounds=5)
     path = "/v1/models/trees/predict"
     assert "warnings" not in site.client.post(path, json={"records": [RECORD]}).json()

@@ -1,11 +1,8 @@
 """Circuits and queries as a user meets them: training, REST, command line, jobs."""
 
-from __future__ import annotations
-
 import json
 import time
 
-import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,7 +31,7 @@ from tests.service.product.test_refresh import finished
 COLUMNS = {"user": "drop", "time": "drop"}
 
 
-def ask(client: httpx.Client, model: str, *queries: dict, code: int = 200):
+def ask(client, model, *queries, code=200):
     response = client.post(f"/v1/models/{model}/query", json={"queries": list(queries)})
     assert response.status_code == code, response.text
     return response.json() if code != 200 else response.json()["answers"]
@@ -259,7 +256,7 @@ def test_an_update_goes_on_from_the_posterior(tmp_path, learning, leaves):
         assert told[0]["probability"] == pytest.approx(1.0)
 
 
-def test_many_queries_that_are_wrong_are_refused_by_the_first(site) -> None:
+def test_many_queries_that_are_wrong_are_refused_by_the_first(site):
     wrong = {"queries": [{"kind": "map", "time_limit_s": -1}] * 1_000}
     answer = site.client.post("/v1/models/sky/query", json=wrong)
     assert answer.status_code == 422 and answer.json()["detail"].count("body.queries") == 1
@@ -268,7 +265,7 @@ def test_many_queries_that_are_wrong_are_refused_by_the_first(site) -> None:
     assert answer.status_code == 422 and answer.json()["detail"].count("queries") == 1
 
 
-def test_a_request_has_at_most_ten_thousand_queries_in_four_mebibytes(tmp_path) -> None:
+def test_a_request_has_at_most_ten_thousand_queries_in_four_mebibytes(tmp_path):
     settings = Settings(workspace=tmp_path / "workspace", job_workers=0, warm_up=False)
     with TestClient(create_app(settings), base_url="http://localhost") as client:
         answer = client.post("/v1/models/sky/query", json={"queries": [{"kind": "marginal"}] * 10_001})
@@ -279,7 +276,7 @@ def test_a_request_has_at_most_ten_thousand_queries_in_four_mebibytes(tmp_path) 
         assert answer.status_code == 413 and answer.json()["max_bytes"] == 4 << 20
 
 
-def test_the_answering_of_a_request_ends_in_time() -> None:
+def test_the_answering_of_a_request_ends_in_time():
     """Also where each query by itself is quick: the limit is for all of them together."""
     model = drive(recipes.learner("nb", {}, "class"), Source.of_table(TABLE))
     many = [Map(("word",), {"number": 1.5}, solver="bt")] * 50

@@ -1,7 +1,5 @@
 """Requests a second of each key: what is refused, with what to do, and that others do not suffer."""
 
-from __future__ import annotations
-
 import httpx
 import pytest
 from starlette.responses import PlainTextResponse
@@ -22,19 +20,19 @@ class Clock:
 
     now = 100.0
 
-    def monotonic(self) -> float:
+    def monotonic(self):
         return self.now
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(request_rates, "time", clock)
     return clock
 
 
 @pytest.mark.parametrize(("per_s", "at_once"), [(4, 4), (0.5, 1), (1.5, 1)])
-def test_a_key_makes_so_many_requests_and_others_theirs(clock: Clock, per_s: float, at_once: int) -> None:
+def test_a_key_makes_so_many_requests_and_others_theirs(clock, per_s, at_once):
     rates, taken = RequestRates(per_s), 0
     for _ in range(at_once):
         rates.take("ana")
@@ -55,7 +53,7 @@ def test_a_key_makes_so_many_requests_and_others_theirs(clock: Clock, per_s: flo
     assert taken == pytest.approx(100 * per_s, abs=2)
 
 
-def test_keys_that_wait_for_nothing_are_forgotten(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_that_wait_for_nothing_are_forgotten(clock, monkeypatch):
     monkeypatch.setattr(request_rates, "MAX_KEYS", 3)
     rates = RequestRates(1)
     for number in range(10):
@@ -64,11 +62,11 @@ def test_keys_that_wait_for_nothing_are_forgotten(clock: Clock, monkeypatch: pyt
     assert len(rates._due) <= 3
 
 
-def test_the_answer_is_429_with_the_time_to_wait(clock: Clock) -> None:
+def test_the_answer_is_429_with_the_time_to_wait(clock):
     settings = Settings(require_keys=True, admin_key=KEY, requests_per_s=2)
     app = Telemetry(Guard(PlainTextResponse("here"), settings), 1.0)
 
-    async def asked() -> list[httpx.Response]:
+    async def asked():
         async with httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1:8000"
         ) as client:

@@ -1,8 +1,5 @@
 """What each role may do, told for every route: whatever the things in its path are called, and wherever it is mounted."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -82,11 +79,11 @@ class House(NamedTuple):
     client: TestClient
     tokens: dict[Role, str]
 
-    def operations(self) -> list[tuple[str, str]]:
+    def operations(self):
         paths = self.app.openapi()["paths"]
         return [(method.upper(), path) for path, operations in paths.items() for method in operations]
 
-    def ask(self, role: Role | None, method: str, path: str) -> int:
+    def ask(self, role, method, path):
         headers = {"authorization": f"Bearer {self.tokens[role]}"} if role else {}
         answer = self.client.request(method, quote(path), headers=headers, follow_redirects=False)
         assert answer.status_code < 400 or problem(answer, answer.status_code)
@@ -94,7 +91,7 @@ class House(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def house(tmp_path_factory):
     settings = Settings(workspace=tmp_path_factory.mktemp("house") / "workspace", require_keys=True, warm_up=False)
     with Workspace(settings) as workspace:
         tokens = {role: product.create_key(workspace, role.value, role)[1] for role in Role}
@@ -104,7 +101,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         yield House(app, client, tokens)
 
 
-def documented_role(method: str, path: str) -> Role | None:
+def documented_role(method, path):
     if path in OPEN:
         return None
     if f"{method} {path}" in PREDICT | ADMIN:
@@ -112,7 +109,7 @@ def documented_role(method: str, path: str) -> Role | None:
     return Role.READ if method == "GET" and f"{method} {path}" not in TRAIN else Role.TRAIN
 
 
-def test_each_role_may_do_on_every_route_what_is_documented_and_nothing_more(house: House) -> None:
+def test_each_role_may_do_on_every_route_what_is_documented_and_nothing_more(house):
     operations = house.operations()
     assert {f"{method} {path}" for method, path in operations} >= PREDICT | ADMIN
     for method, path in operations:
@@ -125,7 +122,7 @@ def test_each_role_may_do_on_every_route_what_is_documented_and_nothing_more(hou
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_things_are_called_gives_no_rights(house: House, name: str) -> None:
+def test_what_things_are_called_gives_no_rights(house, name):
     for method, path in house.operations():
         parts = path.split("/")
         for place, part in enumerate(parts):
@@ -134,7 +131,7 @@ def test_what_things_are_called_gives_no_rights(house: House, name: str) -> None
                 assert needed_role(method, named) == documented_role(method, path), (method, named)
 
 
-def test_a_line_break_that_the_routing_overlooks_opens_nothing(house: House) -> None:
+def test_a_line_break_that_the_routing_overlooks_opens_nothing(house):
     for method, path in house.operations():
         needed = documented_role(method, path) or Role.READ
         asked = path.replace("{", "").replace("}", "") + "\n"
@@ -143,7 +140,7 @@ def test_a_line_break_that_the_routing_overlooks_opens_nothing(house: House) -> 
             assert is_refused or role.covers(needed), (role, method, path)
 
 
-def test_below_a_mount_roles_are_the_same(house: House) -> None:
+def test_below_a_mount_roles_are_the_same(house):
     with TestClient(Starlette(routes=[Mount("/below", house.app)])) as client:
         for role, status in ((Role.TRAIN, 403), (Role.ADMIN, 200)):
             headers = {"authorization": f"Bearer {house.tokens[role]}"}

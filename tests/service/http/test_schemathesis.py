@@ -4,11 +4,8 @@ Some are random, others stand at the edges of what the document allows. Bodies t
 of edges: `make test` looks at every 16th of these, `make faults` at each (FEWPASS_TEST_EDGES=1).
 """
 
-from __future__ import annotations
-
 import os
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -46,7 +43,7 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]) -> Iterator[str]:
+def url(tmp_path_factory, weather_files):
     """A server with a model and a data set named `income`; nothing takes its jobs."""
     train = str(weather_files[0])
     options = Settings(workspace=tmp_path_factory.mktemp("fuzzed") / "workspace", default_model="income", job_workers=0)
@@ -68,7 +65,7 @@ def url(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pat
 
 
 @schemathesis.serializer("application/vnd.apache.arrow.stream", "application/x-tar")
-def as_bytes(context: object, value: object) -> bytes:
+def as_bytes(context, value):
     """Whatever was made up, as a body."""
     return value if isinstance(value, bytes) else str(value).encode()
 
@@ -77,7 +74,7 @@ schema = schemathesis.openapi.from_dict(create_app(Settings(workspace=Path("unus
 
 
 @schema.hook
-def map_path_parameters(context: object, path_parameters: dict) -> dict:
+def map_path_parameters(context, path_parameters):
     """Half of the names in paths replaced by such as exist."""
     if path_parameters and len(repr(path_parameters)) % 2:
         return {name: KNOWN.get(name, value) for name, value in path_parameters.items()}
@@ -85,13 +82,13 @@ def map_path_parameters(context: object, path_parameters: dict) -> dict:
 
 
 @schema.hook
-def filter_case(context: object, case: schemathesis.Case) -> bool:
+def filter_case(context, case):
     """Whether a case is sent: the same ones in every run."""
     is_edge = case.meta.phase.name == TestPhase.COVERAGE and case.operation.path in MANY_EDGES
     return not is_edge or zlib.crc32(repr(case.body).encode()) % EVERY == 0
 
 
-def test_the_server_s_document_is_the_one_that_requests_are_made_from(url: str) -> None:
+def test_the_server_s_document_is_the_one_that_requests_are_made_from(url):
     assert httpx.get(f"{url}/openapi.json", timeout=PATIENCE_S).json() == schema.raw_schema
 
 
@@ -103,5 +100,5 @@ def test_the_server_s_document_is_the_one_that_requests_are_made_from(url: str) 
     suppress_health_check=list(HealthCheck),
     derandomize=True,
 )
-def test_no_request_gets_a_server_error_or_an_undocumented_answer(case: schemathesis.Case, url: str) -> None:
+def test_no_request_gets_a_server_error_or_an_undocumented_answer(case, url):
     case.call_and_validate(base_url=url, checks=CHECKS, timeout=PATIENCE_S)

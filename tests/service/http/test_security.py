@@ -1,11 +1,8 @@
 """API keys, roles, data roots and limits, against a real server that requires keys."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,7 +25,7 @@ from storage.control.keys import Role
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, client_of
 from tests.service.cli.test_cli import fewpass
-from tests.service.conftest import Site, weather
+from tests.service.conftest import weather
 from tests.service.forks import local_server
 from tests.service.http.test_predict import PATH, RECORD, problem
 
@@ -45,12 +42,12 @@ class Fortress:
     tokens: dict[str, str]
     log: Path
 
-    def ask(self, role: str, method: str, path: str, **body: object) -> httpx.Response:
+    def ask(self, role, method, path, **body):
         return self.client.request(method, path, headers={"authorization": f"Bearer {self.tokens[role]}"}, **body)
 
 
 @pytest.fixture(scope="module")
-def fortress(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fortress]:
+def fortress(tmp_path_factory):
     root = tmp_path_factory.mktemp("fortress")
     tables = root / "tables"
     tables.mkdir()
@@ -75,7 +72,7 @@ def fortress(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fortress]:
         yield Fortress(client, settings.workspace, tables, tokens, server.log)
 
 
-def test_without_a_key_only_probes_are_answered(fortress: Fortress) -> None:
+def test_without_a_key_only_probes_are_answered(fortress):
     for path in ("/", "/healthz", "/readyz", "/openapi.json", "/docs"):
         assert fortress.client.get(path).status_code == 200, path
     for method, path in (("GET", "/v1/models"), ("POST", PATH), ("GET", "/metrics"), ("DELETE", "/v1/keys/x")):
@@ -94,13 +91,13 @@ def test_without_a_key_only_probes_are_answered(fortress: Fortress) -> None:
         {"x-api-key": "\xff"},
     ],
 )
-def test_a_wrong_key_is_refused(fortress: Fortress, headers: dict[str, str]) -> None:
+def test_a_wrong_key_is_refused(fortress, headers):
     raw = {name: value.encode("latin-1") for name, value in headers.items()}
     body = problem(fortress.client.get("/v1/models", headers=raw), 401)
     assert "wrong" not in json.dumps(body)  # a token is never repeated
 
 
-def test_a_key_may_stand_beside_the_password_of_a_proxy(fortress: Fortress) -> None:
+def test_a_key_may_stand_beside_the_password_of_a_proxy(fortress):
     headers = {"authorization": "Basic YTpi", "x-api-key": fortress.tokens["read"]}
     assert fortress.client.get("/v1/models", headers=headers).status_code == 200
     predicting = headers | {"x-api-key": fortress.tokens["predict"]}
@@ -110,16 +107,16 @@ def test_a_key_may_stand_beside_the_password_of_a_proxy(fortress: Fortress) -> N
     problem(fortress.client.post(PATH, json={"records": [RECORD]}, headers=predicting), 401)
 
 
-def test_an_expired_key_is_refused(fortress: Fortress) -> None:
+def test_an_expired_key_is_refused(fortress):
     problem(fortress.ask("expired", "GET", "/v1/models"), 401)
 
 
-def test_a_refusal_names_the_key_its_role_and_the_one_that_is_needed(fortress: Fortress) -> None:
+def test_a_refusal_names_the_key_its_role_and_the_one_that_is_needed(fortress):
     found = problem(fortress.ask("predict", "PUT", "/v1/models/weather/aliases/champion", json={"version": 1}), 403)
     assert (found["role"], found["needed"]) == ("predict", "train") and "predict-key" in found["detail"]
 
 
-def test_every_route_needs_a_role_unless_it_is_a_probe(fortress: Fortress) -> None:
+def test_every_route_needs_a_role_unless_it_is_a_probe(fortress):
     document = fortress.client.get("/openapi.json").json()
     assert set(document["components"]["securitySchemes"]) == {"bearer", "apiKey"}
     for path, operations in document["paths"].items():
@@ -131,7 +128,7 @@ def test_every_route_needs_a_role_unless_it_is_a_probe(fortress: Fortress) -> No
                 assert role.covers(Role.PREDICT), path
 
 
-def test_keys_are_made_listed_and_revoked_over_rest(fortress: Fortress) -> None:
+def test_keys_are_made_listed_and_revoked_over_rest(fortress):
     made = fortress.ask("admin", "POST", "/v1/keys", json={"name": "guest", "role": "predict", "days": 1})
     assert made.status_code == 201
     token = made.json()["token"]
@@ -149,7 +146,7 @@ def test_keys_are_made_listed_and_revoked_over_rest(fortress: Fortress) -> None:
     assert as_environment.status_code == 200
 
 
-def test_keys_made_and_revoked_on_the_command_line_are_followed_within_the_poll_interval(fortress: Fortress) -> None:
+def test_keys_made_and_revoked_on_the_command_line_are_followed_within_the_poll_interval(fortress):
     made = fewpass("keys", "create", "cli-key", "--role", "read", workspace=fortress.workspace).stdout.strip()
     headers = {"authorization": f"bearer {made}"}
     wait_for(lambda: fortress.client.get("/v1/models", headers=headers).status_code == 200)
@@ -159,7 +156,7 @@ def test_keys_made_and_revoked_on_the_command_line_are_followed_within_the_poll_
     wait_for(lambda: fortress.client.get("/v1/models", headers=headers).status_code == 401)
 
 
-def test_tokens_are_neither_kept_nor_logged(fortress: Fortress) -> None:
+def test_tokens_are_neither_kept_nor_logged(fortress):
     tokens = [*fortress.tokens.values(), ADMIN_KEY]
     fortress.ask("read", "GET", "/v1/models")
     with sqlite3.connect(fortress.workspace / "control.sqlite") as connection:
@@ -172,7 +169,7 @@ def test_tokens_are_neither_kept_nor_logged(fortress: Fortress) -> None:
 # Limits
 
 
-def test_a_body_that_never_comes_is_given_up(fortress: Fortress) -> None:
+def test_a_body_that_never_comes_is_given_up(fortress):
     options = {"require_keys": True, "admin_key": ADMIN_KEY, "job_workers": 0, "warm_up": False}
     settings = Settings(workspace=fortress.workspace, request_timeout_s=0.5, **options)
     with local_server(settings) as server:
@@ -181,7 +178,7 @@ def test_a_body_that_never_comes_is_given_up(fortress: Fortress) -> None:
             assert answer.startswith("HTTP/1.1 503") and "exceeded 0.5 s" in answer
 
 
-def answer_to_half_a_body(url: httpx.URL, path: str) -> str:
+def answer_to_half_a_body(url, path):
     head = f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ADMIN_KEY}\r\ncontent-length: 9\r\n\r\n"
     with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
         connection.sendall(head.encode() + b'{"r')
@@ -195,7 +192,7 @@ def answer_to_half_a_body(url: httpx.URL, path: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def outside(fortress: Fortress, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def outside(fortress, tmp_path_factory):
     """A Parquet file outside the roots, with links to it and to its folder inside."""
     secret = tmp_path_factory.mktemp("outside") / "secret.parquet"
     pq.write_table(pa.table({"class": ["a", "b"] * 5, "x": [1, 2] * 5}), secret)
@@ -235,7 +232,7 @@ ESCAPES = [
 
 
 @pytest.mark.parametrize("uri", ESCAPES)
-def test_nothing_outside_the_roots_is_read(fortress: Fortress, outside: Path, uri: str) -> None:
+def test_nothing_outside_the_roots_is_read(fortress, outside, uri):
     written = uri.format(secret=outside, tables=fortress.tables, parent=outside.parent.name)
     body = {"name": "escape", "uris": [written], "target": "class"}
     found = problem(fortress.ask("train", "POST", "/v1/datasets", json=body), 403)
@@ -251,21 +248,21 @@ def test_nothing_outside_the_roots_is_read(fortress: Fortress, outside: Path, ur
 
 
 @pytest.mark.parametrize("uri", [uri for uri in ESCAPES if "*" not in uri])
-def test_no_circuit_outside_the_roots_is_read(fortress: Fortress, outside: Path, uri: str) -> None:
+def test_no_circuit_outside_the_roots_is_read(fortress, outside, uri):
     parameters = {"structure": "file", "circuit": uri.format(secret=outside, tables=fortress.tables, parent="x")}
     body = {"kind": "train", "uris": [f"{fortress.tables}/train.parquet"], "learner": "spn", "model": "m"}
     refused = fortress.ask("train", "POST", "/v1/jobs", json=body | {"parameters": parameters})
     assert problem(refused, 403)["title"] == "Outside the data roots"
 
 
-def test_a_job_looks_again_where_its_files_lead(fortress: Fortress, outside: Path) -> None:
+def test_a_job_looks_again_where_its_files_lead(fortress, outside):
     with Workspace(Settings(workspace=fortress.workspace, data_roots=(str(fortress.tables),))) as workspace:
         for uri in (f"{fortress.tables}/li*.parquet", f"{fortress.tables}/link.parquet"):
             with pytest.raises(OutsideRoots, match="outside the folders"):
                 data_roots.open_source(workspace, [uri])
 
 
-def test_what_lies_in_the_roots_is_read(fortress: Fortress) -> None:
+def test_what_lies_in_the_roots_is_read(fortress):
     for number, uri in enumerate(
         ("{}/train.parquet", "file://{}/train.parquet", "{}/tr*.parquet", "{}/./train.parquet")
     ):
@@ -273,7 +270,7 @@ def test_what_lies_in_the_roots_is_read(fortress: Fortress) -> None:
         assert fortress.ask("train", "POST", "/v1/datasets", json=body).status_code == 201
 
 
-def test_a_root_in_an_object_store_holds_its_query_and_its_prefix() -> None:
+def test_a_root_in_an_object_store_holds_its_query_and_its_prefix():
     settings = Settings(data_roots=("s3://bucket/tables", "s3://local/x?endpoint_override=minio:9000"))
     data_roots.check_roots(["s3://bucket/tables/a/*.parquet", "s3://local/x/y?endpoint_override=minio:9000"], settings)
     for uri in (
@@ -290,13 +287,13 @@ def test_a_root_in_an_object_store_holds_its_query_and_its_prefix() -> None:
             data_roots.check_roots([uri], settings)
 
 
-def test_the_system_is_never_data_even_without_roots(site: Site) -> None:
+def test_the_system_is_never_data_even_without_roots(site):
     for uri in ("/etc/passwd", "/proc/self/mem", "/dev/zero", "file:///etc/passwd"):
         body = {"name": "system", "uris": [uri]}
         assert "is a system path" in problem(site.client.post("/v1/datasets", json=body), 403)["detail"]
 
 
-def test_an_open_server_without_roots_reads_nothing() -> None:
+def test_an_open_server_without_roots_reads_nothing():
     with pytest.raises(OutsideRoots, match="FEWPASS_DATA_ROOTS"):
         data_roots.check_roots(["/data/x.parquet"], Settings(host="0.0.0.0"))
 
@@ -311,22 +308,22 @@ def test_an_open_server_without_roots_reads_nothing() -> None:
         *((host, False) for host in ("0.0.0.0", "::", "", "10.0.0.1", "localhost.evil.org")),
     ],
 )
-def test_loopback_is_told_from_everything_else(host: str, expected: bool) -> None:
+def test_loopback_is_told_from_everything_else(host, expected):
     assert is_loopback(host) is expected
     assert Settings(host=host).needs_keys is not expected
 
 
-def test_a_server_that_others_can_reach_does_not_start_without_a_key(tmp_path: Path) -> None:
+def test_a_server_that_others_can_reach_does_not_start_without_a_key(tmp_path):
     ended = fewpass("serve", "--port", "0", "--host", "0.0.0.0", workspace=tmp_path / "w", code=1)
     told = " ".join(ended.stderr.split())
     assert "fewpass keys create admin --role admin" in told and "127.0.0.1" in told
 
 
-def test_on_loopback_keys_are_optional_but_a_wrong_one_is_refused(site: Site) -> None:
+def test_on_loopback_keys_are_optional_but_a_wrong_one_is_refused(site):
     assert site.client.get("/v1/models").status_code == 200
     problem(site.client.get("/v1/models", headers={"authorization": "Bearer fp_wrong"}), 401)
 
 
-def test_the_application_starts_with_keys_of_its_settings(tmp_path: Path) -> None:
+def test_the_application_starts_with_keys_of_its_settings(tmp_path):
     app = create_app(Settings(workspace=tmp_path, require_keys=True))
     assert app.guard.needs_keys and "token" not in repr(Settings(admin_key="a-token-of-sixteen"))

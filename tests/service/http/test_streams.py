@@ -1,7 +1,5 @@
 """Which Arrow streams are answered at once: those that hold what their bytes say."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,7 +12,7 @@ MOST = 1 << 20
 BATCH = pa.RecordBatch.from_pydict({"a": ["x", None, "y"], "b": [1.5, 2.0, None]})
 
 
-def stream_of(*batches: pa.RecordBatch, **options: object) -> bytes:
+def stream_of(*batches, **options):
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         for batch in batches:
@@ -22,7 +20,7 @@ def stream_of(*batches: pa.RecordBatch, **options: object) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def test_one_plain_batch_is_read_again_and_again() -> None:
+def test_one_plain_batch_is_read_again_and_again():
     streams = QuickStreams()
     for body in (stream_of(BATCH), stream_of(BATCH)[:-8], stream_of(BATCH.slice(1))):  # without its end, too
         found = streams.read(body)
@@ -47,12 +45,12 @@ def test_one_plain_batch_is_read_again_and_again() -> None:
     ],
     ids=["empty", "garbage", "zstd", "lz4", "two", "dictionary", "legacy", "cut off", "longer"],
 )
-def test_others_are_left_over(body: bytes) -> None:
+def test_others_are_left_over(body):
     assert QuickStreams().read(body) is None
 
 
 @given(st.integers(0, 2**32), st.integers(0, 255))
-def test_a_spoiled_stream_is_read_as_arrow_reads_it_or_left_over(place: int, value: int) -> None:
+def test_a_spoiled_stream_is_read_as_arrow_reads_it_or_left_over(place, value):
     body = bytearray(stream_of(BATCH))
     body[place % len(body)] = value
     found = QuickStreams().read(bytes(body))
@@ -63,14 +61,14 @@ def test_a_spoiled_stream_is_read_as_arrow_reads_it_or_left_over(place: int, val
         assert found[0].num_rows == table.num_rows
 
 
-def test_schemas_are_forgotten_before_they_are_too_many() -> None:
+def test_schemas_are_forgotten_before_they_are_too_many():
     streams = QuickStreams()
     for number in range(2 * MAX_SCHEMAS + 3):
         assert streams.read(stream_of(pa.RecordBatch.from_pydict({f"a{number}": [1]}))) is not None
         assert len(streams.schemas) <= MAX_SCHEMAS
 
 
-def test_whole_streams_within_limits() -> None:
+def test_whole_streams_within_limits():
     assert read_stream(stream_of(BATCH, BATCH), 6, MOST).num_rows == 6
     with pytest.raises(BodyTooLarge, match="the limit is 5"):
         read_stream(stream_of(BATCH, BATCH), 5, MOST)

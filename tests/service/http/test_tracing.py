@@ -1,14 +1,11 @@
 """Spans of requests: within the client's trace, named by their route, sent over OTLP, and nothing of it unless asked for."""
 
-from __future__ import annotations
-
 import sys
 
 import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 from service.console.routes import Page
@@ -26,21 +23,21 @@ class Collector(Quiet):
 
     bodies: list[bytes]
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         assert self.path == "/v1/traces"
         self.bodies.append(self.body())
         self.answer(200)
 
 
-def answer(request: Request) -> PlainTextResponse:
+def answer(request):
     return PlainTextResponse(TRACEPARENT.get(), 500 if request.path_params["name"] == "broken" else 200)
 
 
-def test_spans_are_sent_to_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_are_sent_to_the_collector(monkeypatch):
     Collector.bodies = []
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
 
-    async def asked() -> list[httpx.Response]:
+    async def asked():
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://here") as client:
             traced = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
             unsampled = {"traceparent": f"00-{TRACE}-{SPAN}-00"}
@@ -68,7 +65,7 @@ def test_spans_are_sent_to_the_collector(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "traceresponse" not in probe.headers
 
 
-def test_without_the_library_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_start_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(NotReady, match=r"OpenTelemetry is not installed: pip install 'fewpass\[otel\]'"):
         Spans()

@@ -1,7 +1,5 @@
 """Before a server says that it is ready, it has run every kernel of predictions and queries."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -19,7 +17,7 @@ from service.product.inference.queries import queryable
 from service.settings import Settings
 
 
-def signatures() -> set[str]:
+def signatures():
     """Each kernel with what it has been compiled or loaded for."""
     kernels = {
         id(found): found

@@ -1,9 +1,5 @@
 """Whole numbers at the limits of 64 bits, and nominal times, by every way into a server."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +17,7 @@ from tests.service.http.test_predict import stream_of
 LIMITS = [-(2**63), 2**53, 2**53 + 1, 2**63 - 1]
 
 
-def train(settings: Settings, path: Path, table: pa.Table) -> None:
+def train(settings, path, table):
     pq.write_table(table, path)
     request = TrainRequest(
         uris=[str(path)], target="y", learner="nb", model="whole", columns={"x": "nominal"}, holdout=0
@@ -30,7 +26,7 @@ def train(settings: Settings, path: Path, table: pa.Table) -> None:
         product.train(workspace, request)
 
 
-def predictions(client: TestClient, values: list, columns: list[pa.Array], datatype: str) -> list[list]:
+def predictions(client, values, columns, datatype):
     """What the model answers to the values by every way in."""
     path, headers = "/v1/models/whole/predict", {"content-type": ARROW, "accept": "application/json"}
     answers = [
@@ -47,7 +43,7 @@ def predictions(client: TestClient, values: list, columns: list[pa.Array], datat
     return [*(answer.json()["predictions"] for answer in answers), list(map(int, of_tensor))]
 
 
-def test_values_and_classes_at_the_limits_are_told_apart_by_every_way_in(tmp_path: Path) -> None:
+def test_values_and_classes_at_the_limits_are_told_apart_by_every_way_in(tmp_path):
     whole = pa.array(LIMITS * 50)
     settings = Settings(workspace=tmp_path / "workspace")
     train(settings, tmp_path / "whole.parquet", pa.table({"x": whole, "y": whole}))
@@ -62,13 +58,13 @@ def test_values_and_classes_at_the_limits_are_told_apart_by_every_way_in(tmp_pat
         assert beyond[0] == beyond[1] == by_arrow[0]
 
 
-def test_training_refuses_what_it_cannot_keep_by_name(tmp_path: Path) -> None:
+def test_training_refuses_what_it_cannot_keep_by_name(tmp_path):
     table = pa.table({"x": pa.array([5, 2**64 - 1] * 50, pa.uint64()), "y": ["a", "b"] * 50})
     with pytest.raises(SchemaError, match=r"'x' holds uint64, and 18446744073709551615 is beyond"):
         train(Settings(workspace=tmp_path / "workspace"), tmp_path / "beyond.parquet", table)
 
 
-def test_a_nominal_moment_is_the_same_in_every_unit_and_text(tmp_path: Path) -> None:
+def test_a_nominal_moment_is_the_same_in_every_unit_and_text(tmp_path):
     moments = pa.array([0, 90, 86_400], pa.timestamp("s"))
     settings = Settings(workspace=tmp_path / "workspace")
     train(settings, tmp_path / "times.parquet", pa.table({"x": pa.chunked_array([moments] * 30), "y": [0, 1, 2] * 30}))

@@ -1,7 +1,5 @@
 """A worker process whose jobs need no learner: they count, fail, or kill their process. Run by test_jobs.py."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -14,16 +12,15 @@ from dbos import DBOS
 
 from learners.errors import UnknownColumn
 from service.jobs import worker, workflows
-from service.jobs.steps import Kinds, Run, clean
+from service.jobs.steps import clean
 from service.jobs.worker import run
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import ControlUnavailable
-from storage.files.workspace_layout import Layout
 from storage.models import models
 
 
-def count(run: Run) -> dict:
+def count(run):
     """Count to n, a chunk every 50 ms; each start leaves a line in the log file.
 
     Before a `gate`, a file that the test makes when it has seen enough, the third chunk does not end.
@@ -40,7 +37,7 @@ def count(run: Run) -> dict:
     return {"counted": run.request["n"]}
 
 
-def finish(run: Run) -> dict:
+def finish(run):
     """The second step: dies if told to, so that a restart has to find the first step's receipt."""
     with Path(run.request["log"]).open("a") as log:
         log.write("finish\n")
@@ -50,13 +47,13 @@ def finish(run: Run) -> dict:
     return {"total": run.receipts["count"]["counted"]}
 
 
-def fail(run: Run) -> dict:
+def fail(run):
     if run.request["expected"]:
         raise UnknownColumn("agee", ["age"])
     raise ZeroDivisionError("one over nothing")
 
 
-def grow(run: Run) -> dict:
+def grow(run):
     """Hold `n` pieces of 32 MiB, or of so many, one every 50 ms; tell of it only if asked to."""
     with Path(run.request["log"]).open("a") as log:
         log.write("grow\n")
@@ -69,7 +66,7 @@ def grow(run: Run) -> dict:
     return {"held": len(held), "limit": run.memory_limit}
 
 
-def sleep(run: Run) -> dict:
+def sleep(run):
     """A step that tells nothing."""
     with Path(run.request["log"]).open("a") as log:
         log.write("sleep\n")
@@ -77,7 +74,7 @@ def sleep(run: Run) -> dict:
     return {}
 
 
-def insist(run: Run) -> dict:
+def insist(run):
     """The control database is away for the first `n` times, or until the job is cancelled."""
     with Path(run.request["log"]).open("a") as log:
         log.write("insist\n")
@@ -86,7 +83,7 @@ def insist(run: Run) -> dict:
     return {}
 
 
-def destroy_and_linger() -> None:
+def destroy_and_linger():
     """End DBOS as a stopped worker does; then give a job that outlives it a second to go on."""
     destroy()
     folder = Path(sys.argv[1])
@@ -95,7 +92,7 @@ def destroy_and_linger() -> None:
         time.sleep(1)
 
 
-def outlive(run: Run) -> dict:
+def outlive(run):
     """The first time, end after DBOS has: the receipt comes too late."""
     log = Path(run.request["log"])
     is_first = not log.exists()
@@ -107,7 +104,7 @@ def outlive(run: Run) -> dict:
     return {"counted": 1}
 
 
-def end(run: Run) -> dict:
+def end(run):
     """A library ends the process, or the kernel does."""
     with Path(run.request["log"]).open("a") as log:
         log.write("end\n")
@@ -116,17 +113,17 @@ def end(run: Run) -> dict:
     return {}
 
 
-def refuse(run: Run) -> dict:
+def refuse(run):
     raise MemoryError("Unable to allocate 8 EiB")
 
 
-def reserve(workspace: Workspace, run: Run) -> dict:
+def reserve(workspace, run):
     """Write into the control database, some time after the last report."""
     time.sleep(run.request.get("s", 0))
     return {"version": models.reserve_version(workspace.control, "m")}
 
 
-def clean_and_tell(layout: Layout, job_id: str) -> None:
+def clean_and_tell(layout, job_id):
     clean(layout, job_id)
     (layout.root / f"{job_id}.cleaned").touch()
 
@@ -143,11 +140,11 @@ KINDS = {
 }
 
 
-def kinds_of(workspace: Workspace) -> Kinds:
+def kinds_of(workspace):
     return KINDS | {"reserve": {"count": count, "reserve": partial(reserve, workspace)}}
 
 
-def open_kinds(settings: Settings, lease: str) -> Kinds:
+def open_kinds(settings, lease):
     """In the process of a job."""
     workspace = Workspace(settings)
     workspace.control.lease = lease

@@ -1,7 +1,5 @@
 """A process that does nothing but tick the schedules of a workspace. Run, and killed, by test_schedule_faults.py."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,21 +1,16 @@
 """The clock of a running server is set, by hours, forward and back: what runs does not notice, what is due is due once."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
 import threading
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 
-from service.processes.local_server import LocalServer, local_server
+from service.processes.local_server import local_server
 from service.product.submission.scheduler import FORGET_S, Scheduler
 from service.settings import Settings
 from service.workspace import Workspace
@@ -31,7 +26,7 @@ HOUR = 3600
 
 
 @pytest.fixture
-def wall(jumping_clock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wall:
+def wall(jumping_clock, tmp_path, monkeypatch):
     wall = Wall(tmp_path / "wall")
     monkeypatch.setenv("LD_PRELOAD", str(jumping_clock))
     monkeypatch.setenv("JUMPING_CLOCK", str(wall.path))
@@ -39,7 +34,7 @@ def wall(jumping_clock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
-def served(tmp_path: Path, wall: Wall, weather_files: tuple[Path, Path]) -> Iterator[tuple[LocalServer, httpx.Client]]:
+def served(tmp_path, wall, weather_files):
     settings = settings_of(tmp_path, job_timeout_s=600, request_timeout_s=30)
     train_two(settings, weather_files[0])
     with local_server(settings) as server, client_of(server) as client:
@@ -47,29 +42,27 @@ def served(tmp_path: Path, wall: Wall, weather_files: tuple[Path, Path]) -> Iter
     assert_sound(settings)
 
 
-def hourly(client: httpx.Client, data: Path, name: str, missed: str) -> None:
+def hourly(client, data, name, missed):
     job = {"kind": "train", "uris": [str(data)], "target": "class", "learner": "nb", "model": name}
     body = {"name": name, "cron": "0 * * * *", "missed": missed, "job": job}
     assert client.post("/v1/schedules", json=body).status_code == 201
 
 
-def runs(client: httpx.Client, name: str) -> list[tuple[str, datetime]]:
+def runs(client, name):
     items = client.get(f"/v1/schedules/{name}/runs").json()["items"]
     return [(run["outcome"], datetime.fromisoformat(run["due_at"])) for run in items]
 
 
-def next_due(client: httpx.Client, name: str) -> datetime:
+def next_due(client, name):
     return datetime.fromisoformat(client.get(f"/v1/schedules/{name}").json()["next_due_at"])
 
 
-def ids(client: httpx.Client) -> list[str]:
+def ids(client):
     return [job["id"] for job in client.get("/v1/jobs?limit=500").json()["items"]]
 
 
 @needs_cc
-def test_a_clock_that_jumps_by_hours_ends_nothing_and_starts_nothing_twice(
-    served: tuple[LocalServer, httpx.Client], wall: Wall, weather_files: tuple[Path, Path]
-) -> None:
+def test_a_clock_that_jumps_by_hours_ends_nothing_and_starts_nothing_twice(served, wall, weather_files):
     server, client = served
     job = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb", "model": "m"}
     # In the middle of an hour, whatever it is now, so that no jump lands on its end.
@@ -79,7 +72,7 @@ def test_a_clock_that_jumps_by_hours_ends_nothing_and_starts_nothing_twice(
     hourly(client, weather_files[0], "skip", "skip")
     ends: list[str] = []
 
-    def follow() -> None:
+    def follow():
         with client.stream("GET", f"/v1/jobs/{long}/events", timeout=120) as stream:
             ends.extend(line for line in stream.iter_lines() if line.startswith("event: end"))
 
@@ -124,9 +117,7 @@ def test_a_clock_that_jumps_by_hours_ends_nothing_and_starts_nothing_twice(
 
 
 @needs_cc
-def test_limits_of_time_are_those_of_a_clock_that_nobody_sets(
-    served: tuple[LocalServer, httpx.Client], wall: Wall, weather_files: tuple[Path, Path]
-) -> None:
+def test_limits_of_time_are_those_of_a_clock_that_nobody_sets(served, wall, weather_files):
     _, client = served
     endless = long_job(weather_files[0]) | {"parameters": {"k": 2, "estimator": "hdp", "iterations": 10_000_000}}
     late = client.post("/v1/jobs", json=endless | {"time_limit_s": 4}).json()["id"]
@@ -142,7 +133,7 @@ LEASE_S = 12.0  # on a machine that does much else
 GONE = ("a worker is gone", "taken for dead", "taken over")
 
 
-def keep_leases(settings: Settings, data: Path, walls: tuple[Wall, Wall], monkeypatch: pytest.MonkeyPatch) -> dict:
+def keep_leases(settings, data, walls, monkeypatch):
     """What came of two servers on two machines whose clocks are set again and again, apart from each other, during long jobs.
 
     Nobody takes a worker for gone while it lives; when all of one server is killed, the other takes over in the time of a lease.
@@ -193,18 +184,14 @@ def keep_leases(settings: Settings, data: Path, walls: tuple[Wall, Wall], monkey
 
 
 @needs_cc
-def test_leases_are_kept_whatever_the_clocks_of_two_machines_say(
-    tmp_path: Path, walls: tuple[Wall, Wall], weather_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leases_are_kept_whatever_the_clocks_of_two_machines_say(tmp_path, walls, weather_files, monkeypatch):
     settings = settings_of(tmp_path)
     train_two(settings, weather_files[0])
     print({"control": "SQLite"} | keep_leases(settings, weather_files[0], walls, monkeypatch))
     assert_sound(settings)
 
 
-def test_what_is_old_is_not_forgotten_by_a_clock_that_was_just_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_old_is_not_forgotten_by_a_clock_that_was_just_set(tmp_path, monkeypatch):
     """A clock in the year 2036 would make every job an old one."""
     clock, going, forgotten = Clock(datetime.now(UTC)), [1000.0], []
     monkeypatch.setattr("service.product.submission.scheduler.monotonic", lambda: going[0])
@@ -214,7 +201,7 @@ def test_what_is_old_is_not_forgotten_by_a_clock_that_was_just_set(
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         scheduler = Scheduler(workspace, clock)
 
-        def go_on(seconds: float, jump: timedelta = timedelta()) -> None:
+        def go_on(seconds, jump=timedelta()):
             going[0] += seconds
             clock.now += timedelta(seconds=seconds) + jump
             scheduler.tick()

@@ -3,12 +3,9 @@
 The leases, their fence, the locks of the slots and the keepers are the real ones. The clock and the queue are models.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, ClassVar
@@ -46,14 +43,14 @@ class FakeQueue:
 
     owners: dict[int, str | None] = field(default_factory=dict)
 
-    def running(self) -> dict[str, list[str]]:
+    def running(self):
         found: dict[str, list[str]] = {}
         for job, owner in self.owners.items():
             if owner is not None:
                 found.setdefault(owner, []).append(str(job))
         return found
 
-    def recover(self, workers: Iterable[str]) -> None:
+    def recover(self, workers):
         gone = set(workers)
         Crew.counted["taken over"] += sum(owner in gone for owner in self.owners.values())
         self.owners = {job: None if owner in gone else owner for job, owner in self.owners.items()}
@@ -73,7 +70,7 @@ class Worker:
     looks: dict[str, int] = field(default_factory=dict)
 
     @property
-    def id(self) -> str:
+    def id(self):
         return self.keeper.worker
 
 
@@ -82,7 +79,7 @@ class Crew(RuleBasedStateMachine):
 
     counted: ClassVar[Counter[str]] = Counter()
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory(prefix="fewpass-crew-")
         self.root = Path(self.folder.name)
@@ -93,22 +90,22 @@ class Crew(RuleBasedStateMachine):
         self.published: list[int] = []
         self.n_versions = self.n_jobs = 0
 
-    def teardown(self) -> None:
+    def teardown(self):
         for worker in self.workers.values():
             worker.lock.close()
         self.control.close()
         self.folder.cleanup()
 
     @property
-    def awake(self) -> list[Worker]:
+    def awake(self):
         return [worker for worker in self.workers.values() if not worker.is_stopped]
 
-    def _locks(self, host: str) -> Path:
+    def _locks(self, host):
         return self.root / host  # a lock does not reach the other machine
 
     @precondition(lambda self: len(self.workers) < MOST_WORKERS)
     @rule(host=st.sampled_from(HOSTS))
-    def start(self, host: str) -> None:
+    def start(self, host):
         slot, lock = take_slot(self._locks(host))
         assert all((other.host, other.keeper.slot) != (host, slot) for other in self.workers.values())
         control = Control(self.control.engine, self.control.root)
@@ -125,7 +122,7 @@ class Crew(RuleBasedStateMachine):
         self.workers[keeper.worker] = Worker(host, keeper, lock)
 
     @initialize()
-    def begin(self) -> None:
+    def begin(self):
         for host in HOSTS:
             self.start(host)
         self.submit()
@@ -133,13 +130,13 @@ class Crew(RuleBasedStateMachine):
 
     @precondition(lambda self: self.n_jobs < MOST_JOBS)
     @rule()
-    def submit(self) -> None:
+    def submit(self):
         self.queue.owners[self.n_jobs] = None
         self.n_jobs += 1
 
     @precondition(lambda self: self.awake and None in self.queue.owners.values())
     @rule(draw=st.data())
-    def claim(self, draw: st.DataObject) -> None:
+    def claim(self, draw):
         """The queue has its own connections: it asks for no lease."""
         worker = draw.draw(st.sampled_from(self.awake))
         job = next(job for job, owner in self.queue.owners.items() if owner is None)
@@ -149,10 +146,10 @@ class Crew(RuleBasedStateMachine):
 
     @precondition(lambda self: any(worker.jobs for worker in self.awake))
     @rule(draw=st.data())
-    def publish(self, draw: st.DataObject) -> None:
+    def publish(self, draw):
         self._publish(draw.draw(st.sampled_from([worker for worker in self.awake if worker.jobs])))
 
-    def _publish(self, worker: Worker) -> None:
+    def _publish(self, worker):
         """Whether the worker may write is exactly whether nobody has ended its lease."""
         job = worker.jobs.pop()
         try:
@@ -169,22 +166,22 @@ class Crew(RuleBasedStateMachine):
         self.counted["published"] += 1
         assert self.queue.owners.pop(job) == worker.id, "what is published is the worker's own"
 
-    def _has_lost_its_lease(self, worker: Worker) -> bool:
+    def _has_lost_its_lease(self, worker):
         return worker.id not in {lease.id for lease in leases(self.control)}
 
-    def _start_anew(self, worker: Worker) -> None:
+    def _start_anew(self, worker):
         """As `lost` does: the process is replaced, and its slot is free."""
         self._gone(worker)
         worker.lock.close()
 
-    def _gone(self, worker: Worker) -> None:
+    def _gone(self, worker):
         del self.workers[worker.id]
         for each in (*self.workers.values(), *self.killed.values()):
             each.looks.pop(worker.id, None)
 
     @precondition(lambda self: self.workers)
     @rule(draw=st.data())
-    def kill(self, draw: st.DataObject) -> None:
+    def kill(self, draw):
         """Its kernel frees the slot at once."""
         worker = draw.draw(st.sampled_from(list(self.workers.values())))
         self._gone(worker)
@@ -195,7 +192,7 @@ class Crew(RuleBasedStateMachine):
 
     @precondition(lambda self: self.awake)
     @rule(draw=st.data())
-    def end(self, draw: st.DataObject) -> None:
+    def end(self, draw):
         """In order; running jobs stay as they are."""
         worker = draw.draw(st.sampled_from(self.awake))
         self._gone(worker)
@@ -206,13 +203,13 @@ class Crew(RuleBasedStateMachine):
 
     @precondition(lambda self: self.awake)
     @rule(draw=st.data())
-    def stop(self, draw: st.DataObject) -> None:
+    def stop(self, draw):
         draw.draw(st.sampled_from(self.awake)).is_stopped = True
         self.counted["stopped"] += 1
 
     @precondition(lambda self: any(worker.jobs for worker in self.awake))
     @rule(draw=st.data())
-    def sleep_past_the_lease(self, draw: st.DataObject) -> None:
+    def sleep_past_the_lease(self, draw):
         """What the fence is for: the next thing that the worker does is to publish."""
         worker = draw.draw(st.sampled_from([worker for worker in self.awake if worker.jobs]))
         worker.is_stopped = True
@@ -224,11 +221,11 @@ class Crew(RuleBasedStateMachine):
 
     @precondition(lambda self: any(worker.is_stopped for worker in self.workers.values()))
     @rule(draw=st.data())
-    def wake(self, draw: st.DataObject) -> None:
+    def wake(self, draw):
         worker = draw.draw(st.sampled_from([each for each in self.workers.values() if each.is_stopped]))
         worker.is_stopped, worker.is_late = False, True
 
-    def _beat(self, worker: Worker) -> None:
+    def _beat(self, worker):
         try:
             worker.keeper.beat()
         except LeaseLost:
@@ -237,12 +234,12 @@ class Crew(RuleBasedStateMachine):
             worker.looks, worker.is_late = {}, False
 
     @rule(draw=st.data(), n=st.sampled_from([1, 1, 2, 3, ELSEWHERE]))
-    def time_passes(self, draw: st.DataObject, n: int) -> None:
+    def time_passes(self, draw, n):
         """Every worker that is awake beats, then looks; which comes first is any."""
         for _ in range(n):
             self._tick(draw.draw(st.permutations(self.awake)))
 
-    def _tick(self, awake: list[Worker]) -> None:
+    def _tick(self, awake):
         self.now += LEASE_S / BEATS
         for worker in awake:
             self._beat(worker)
@@ -250,21 +247,21 @@ class Crew(RuleBasedStateMachine):
             if worker.id in self.workers:
                 self._look(worker)
 
-    def _look(self, worker: Worker) -> None:
+    def _look(self, worker):
         with patch.object(module, "here", lambda: worker.host), patch.object(module, "monotonic", lambda: self.now):
             worker.keeper.look()
         for other in (*self.workers.values(), *self.killed.values()):
             other.looks[worker.id] = other.looks.get(worker.id, 0) + 1
 
     @invariant()
-    def who_is_awake_keeps_his_lease_and_his_jobs(self) -> None:
+    def who_is_awake_keeps_his_lease_and_his_jobs(self):
         known = {lease.id for lease in leases(self.control)}
         for worker in (each for each in self.awake if not each.is_late):
             assert worker.id in known
             assert all(self.queue.owners[job] == worker.id for job in worker.jobs)
 
     @invariant()
-    def jobs_of_the_gone_are_taken_over_in_time(self) -> None:
+    def jobs_of_the_gone_are_taken_over_in_time(self):
         owners = set(self.queue.owners.values())
         for worker in (*self.killed.values(), *(each for each in self.workers.values() if each.is_stopped)):
             for looker, n in worker.looks.items():
@@ -273,23 +270,23 @@ class Crew(RuleBasedStateMachine):
                     assert worker.id not in owners, (worker.id, looker, n)
 
     @invariant()
-    def each_job_is_published_once(self) -> None:
+    def each_job_is_published_once(self):
         assert len(set(self.published)) == len(self.published)
         assert set(self.published).isdisjoint(self.queue.owners)
         assert len(self.published) + len(self.queue.owners) == self.n_jobs
 
 
-def run(n_examples: int, n_steps: int, number: int) -> None:
+def run(n_examples, n_steps, number):
     run_machine(Crew, n_examples, n_steps, number)
 
 
-def test_workers_that_come_and_go() -> None:
+def test_workers_that_come_and_go():
     run(12, 40, int(os.environ.get("FEWPASS_TEST_SEED", "0")))
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(7200)
-def test_workers_that_come_and_go_for_long() -> None:
+def test_workers_that_come_and_go_for_long():
     n_steps = int(os.environ.get("FEWPASS_TEST_STEPS", "4000"))
     Crew.counted.clear()
     run(max(1, n_steps // 40), 40, 1)

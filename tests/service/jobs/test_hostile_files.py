@@ -1,12 +1,7 @@
 """Files that unpack to gigabytes or end their reader: one job fails and says so in a sentence, or the registration does."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
-import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -29,14 +24,14 @@ BOMBS = {
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def client(tmp_path_factory):
     workspace = tmp_path_factory.mktemp("hostile") / "workspace"
     settings = Settings(workspace=workspace, job_poll_s=0.05, progress_s=0.1, job_memory="256MiB", threads=1)
     with local_server(settings) as server, client_of(server) as client:
         yield client
 
 
-def ended(client: httpx.Client, path: Path) -> dict:
+def ended(client, path):
     asked = {"kind": "train", "uris": [str(path)], "target": "class", "learner": "nb", "model": "m", "holdout": 0}
     answer = client.post("/v1/jobs", json=asked)
     assert answer.status_code == 202, answer.text
@@ -45,7 +40,7 @@ def ended(client: httpx.Client, path: Path) -> dict:
 
 
 @pytest.mark.parametrize("kind", list(BOMBS))
-def test_a_small_file_that_unpacks_to_much_ends_its_job(client: httpx.Client, tmp_path: Path, kind: str) -> None:
+def test_a_small_file_that_unpacks_to_much_ends_its_job(client, tmp_path, kind):
     how, title = BOMBS[kind]
     written(tmp_path / "bomb.parquet", long_texts(320, MB), **how)
     job = ended(client, tmp_path / "bomb.parquet")
@@ -62,14 +57,14 @@ def test_a_small_file_that_unpacks_to_much_ends_its_job(client: httpx.Client, tm
     assert ended(client, tmp_path / "sound.parquet")["state"] == "succeeded"
 
 
-def summarise(_opened: None, _report: object, path: Path) -> int:
+def summarise(_opened, _report, path):
     source = Source.open(path)
     if "time" in source.arrow_schema.names:
         source.footer_bounds(0, "time")
     return collect(ColumnSummaries("class"), source, threads=1).n_rows
 
 
-def test_a_damaged_footer_ends_one_process_at_most(tmp_path: Path) -> None:
+def test_a_damaged_footer_ends_one_process_at_most(tmp_path):
     """Arrow ends the process that asks it for a codec it does not know, or for sizes that do not fit."""
     path = tmp_path / "a.parquet"
     children, n_refused = Children(int, silence_s=60), 0

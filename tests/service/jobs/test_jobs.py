@@ -1,17 +1,14 @@
 """The queue and its worker process: progress, cancel, failure, crash recovery, retry, idempotency."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from service.jobs import worker
-from service.jobs.queue import Job, JobQueue
+from service.jobs.queue import JobQueue
 from service.jobs.slots import take_slot
 from service.jobs.worker import OfDbos
 from service.processes import supervisor
@@ -21,19 +18,19 @@ from tests import processes
 from tests.service.conftest import Workers
 
 
-def wait_for(queue: JobQueue, job_id: str, reached: Callable[[Job], bool]) -> Job:
+def wait_for(queue, job_id, reached):
     return processes.wait_for(lambda: job if reached(job := queue.get(job_id)) else None)
 
 
-def finished(job: Job) -> bool:
+def finished(job):
     return job.is_finished
 
 
-def counting(job: Job) -> bool:
+def counting(job):
     return job.state == "running" and bool(job.progress) and job.progress.get("rows_done", 0) >= 2
 
 
-def counts(folder: Path, n: int) -> dict:
+def counts(folder, n):
     """A request to count to n that stops at the third chunk until `folder / "gate"` is there."""
     return {"n": n, "log": str(folder / "log"), "gate": str(folder / "gate")}
 
@@ -46,12 +43,12 @@ class Shop:
     worker: subprocess.Popen
     folder: Path
 
-    def is_cleaned(self, job_id: str) -> bool:
+    def is_cleaned(self, job_id):
         return (self.folder / f"{job_id}.cleaned").exists()
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+def shop(tmp_path_factory):
     """For all tests after which the worker lives, and nothing runs or waits."""
     folder = tmp_path_factory.mktemp("shop")
     queue, workers = JobQueue(f"sqlite:///{folder}/control.sqlite", poll_s=0.05), Workers(folder)
@@ -60,7 +57,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     queue.close()
 
 
-def test_a_job_runs_step_by_step_with_progress_and_a_result(shop: Shop, tmp_path: Path) -> None:
+def test_a_job_runs_step_by_step_with_progress_and_a_result(shop, tmp_path):
     queue = shop.queue
     job, is_new = queue.submit("count", counts(tmp_path, 12))
     assert is_new
@@ -72,7 +69,7 @@ def test_a_job_runs_step_by_step_with_progress_and_a_result(shop: Shop, tmp_path
     assert job.finished_at is not None and shop.is_cleaned(job.id)
 
 
-def test_failures_are_kept_as_problems_and_can_be_retried(shop: Shop) -> None:
+def test_failures_are_kept_as_problems_and_can_be_retried(shop):
     queue = shop.queue
     expected, _ = queue.submit("fail", {"expected": True})
     unexpected, _ = queue.submit("fail", {"expected": False})
@@ -88,7 +85,7 @@ def test_failures_are_kept_as_problems_and_can_be_retried(shop: Shop) -> None:
         queue.cancel(expected.id)
 
 
-def test_cancel_stops_a_job_that_would_run_for_ever_and_a_queued_one_at_once(shop: Shop, tmp_path: Path) -> None:
+def test_cancel_stops_a_job_that_would_run_for_ever_and_a_queued_one_at_once(shop, tmp_path):
     queue = shop.queue
     running, _ = queue.submit("count", counts(tmp_path, 3))
     queued, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
@@ -104,7 +101,7 @@ def test_cancel_stops_a_job_that_would_run_for_ever_and_a_queued_one_at_once(sho
         queue.retry(after.id)
 
 
-def test_a_deaf_job_is_ended_and_what_it_left_is_removed(shop: Shop, tmp_path: Path) -> None:
+def test_a_deaf_job_is_ended_and_what_it_left_is_removed(shop, tmp_path):
     queue = shop.queue
     deaf, _ = queue.submit("sleep", {"s": 600, "log": str(tmp_path / "log")})
     after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
@@ -115,7 +112,7 @@ def test_a_deaf_job_is_ended_and_what_it_left_is_removed(shop: Shop, tmp_path: P
     processes.wait_for(lambda: shop.is_cleaned(deaf.id))
 
 
-def test_what_jobs_have_left_whose_worker_is_gone_is_removed(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+def test_what_jobs_have_left_whose_worker_is_gone_is_removed(queue, workers, tmp_path):
     left, _ = queue.submit("count", counts(tmp_path, 3))
     process = workers.start()
     wait_for(queue, left.id, counting)
@@ -129,7 +126,7 @@ def test_what_jobs_have_left_whose_worker_is_gone_is_removed(queue: JobQueue, wo
     assert not (tmp_path / "scratch" / left.id).exists()
 
 
-def test_a_stopped_worker_leaves_what_its_job_needs_to_go_on(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+def test_a_stopped_worker_leaves_what_its_job_needs_to_go_on(queue, workers, tmp_path):
     job, _ = queue.submit("outlive", {"log": str(tmp_path / "log")})
     process = workers.start()
     wait_for(queue, job.id, lambda _: (tmp_path / "log").exists())
@@ -140,9 +137,7 @@ def test_a_stopped_worker_leaves_what_its_job_needs_to_go_on(queue: JobQueue, wo
     assert wait_for(queue, job.id, finished).result == {"total": 1}
 
 
-def test_a_killed_worker_s_job_resumes_after_its_last_receipt(
-    queue: JobQueue, workers: Workers, tmp_path: Path
-) -> None:
+def test_a_killed_worker_s_job_resumes_after_its_last_receipt(queue, workers, tmp_path):
     log = tmp_path / "log"
     job, _ = queue.submit("count", {"n": 3, "log": str(log), "die": 1})
     assert workers.start().wait(timeout=240) == -9
@@ -153,7 +148,7 @@ def test_a_killed_worker_s_job_resumes_after_its_last_receipt(
     assert log.read_text().split() == ["count", "finish", "finish"]  # the first step was not run again
 
 
-def test_a_worker_whose_workspace_is_removed_ends(queue: JobQueue, workers: Workers, tmp_path: Path) -> None:
+def test_a_worker_whose_workspace_is_removed_ends(queue, workers, tmp_path):
     """Its database can still be written, but nobody will ever read that."""
     job, _ = queue.submit("count", counts(tmp_path, 20))
     process = workers.start()
@@ -164,9 +159,7 @@ def test_a_worker_whose_workspace_is_removed_ends(queue: JobQueue, workers: Work
     assert "the workspace is gone, so its worker stops" in (tmp_path / "worker.log").read_text()
 
 
-def test_a_job_that_keeps_killing_its_worker_is_given_up(
-    queue: JobQueue, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_keeps_killing_its_worker_is_given_up(queue, workers, tmp_path, monkeypatch):
     monkeypatch.setenv("QUEUE_WORKER_ATTEMPTS", "2")
     job, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log"), "die": 99})
     for _ in range(2):
@@ -177,7 +170,7 @@ def test_a_job_that_keeps_killing_its_worker_is_given_up(
     assert job.state == "failed" and job.error["title"] == "Worker lost"
 
 
-def test_lists_are_newest_first_filtered_and_keep_their_place(queue: JobQueue) -> None:
+def test_lists_are_newest_first_filtered_and_keep_their_place(queue):
     ids = [queue.submit("fail", {"expected": True, "number": number})[0].id for number in range(5)]
     first = queue.list(limit=2)
     queue.submit("fail", {"expected": True, "number": 5})
@@ -195,7 +188,7 @@ def test_lists_are_newest_first_filtered_and_keep_their_place(queue: JobQueue) -
         queue.get("job-x")
 
 
-def test_jobs_of_higher_priority_start_first(shop: Shop, tmp_path: Path) -> None:
+def test_jobs_of_higher_priority_start_first(shop, tmp_path):
     queue, log = shop.queue, tmp_path / "order"
     first, _ = queue.submit("count", counts(tmp_path, 3))
     wait_for(queue, first.id, counting)  # it holds the worker until all others wait
@@ -208,9 +201,7 @@ def test_jobs_of_higher_priority_start_first(shop: Shop, tmp_path: Path) -> None
     assert log.read_text().split() == ["high", "finish", "normal", "finish", "low", "finish"]
 
 
-def test_a_job_that_takes_too_long_fails_and_frees_its_slot(
-    queue: JobQueue, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_takes_too_long_fails_and_frees_its_slot(queue, workers, tmp_path, monkeypatch):
     monkeypatch.setenv("FEWPASS_JOB_TIMEOUT_S", "0.5")
     long, _ = queue.submit("count", counts(tmp_path, 3))
     after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
@@ -222,7 +213,7 @@ def test_a_job_that_takes_too_long_fails_and_frees_its_slot(
     assert (tmp_path / "log2").read_text().startswith("count")
 
 
-def test_a_job_waits_for_the_control_database_and_can_be_cancelled_meanwhile(shop: Shop, tmp_path: Path) -> None:
+def test_a_job_waits_for_the_control_database_and_can_be_cancelled_meanwhile(shop, tmp_path):
     queue = shop.queue
     short, _ = queue.submit("insist", {"n": 2, "log": str(tmp_path / "log")})
     long, _ = queue.submit("insist", {"n": 10_000, "log": str(tmp_path / "log2")})
@@ -233,7 +224,7 @@ def test_a_job_waits_for_the_control_database_and_can_be_cancelled_meanwhile(sho
     processes.wait_for(lambda: shop.is_cleaned(long.id))
 
 
-def test_what_dbos_logs_is_said_once_a_minute_in_a_line() -> None:
+def test_what_dbos_logs_is_said_once_a_minute_in_a_line():
     quiet = OfDbos()
     texts = ["Exception x: a\nb", "Exception x: a", "Exception y: Traceback\n  File z\nE: why\n", "fine"]
     records = [logging.LogRecord("dbos", logging.WARNING, "", 0, text, (), None) for text in texts]
@@ -244,7 +235,7 @@ def test_what_dbos_logs_is_said_once_a_minute_in_a_line() -> None:
     ]
 
 
-def test_worker_slots_are_stable_and_exclusive(tmp_path: Path) -> None:
+def test_worker_slots_are_stable_and_exclusive(tmp_path):
     zero, lock = take_slot(tmp_path)
     one, other = take_slot(tmp_path)
     assert (zero, one) == (0, 1)

@@ -1,7 +1,5 @@
 """The queue against a model of it that is a dict: any order of calls, workers killed in between, the same answers."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 
@@ -29,7 +27,7 @@ class Queue(RuleBasedStateMachine):
 
     jobs = Bundle("jobs")
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = Path(self.temporary.name)
@@ -39,20 +37,20 @@ class Queue(RuleBasedStateMachine):
         self.ends: dict[str, str] = {}
         self.cancelled: set[str] = set()
 
-    def teardown(self) -> None:
+    def teardown(self):
         self.queue.close()
         self.temporary.cleanup()
 
-    def request(self, kind: str, n: int) -> dict:
+    def request(self, kind, n):
         log, gate = str(self.folder / "log"), str(self.folder)  # the gate is open
         return {"expected": True, "n": n} if kind == "fail" else {"n": n, "log": log, "gate": gate}
 
     @initialize(target=jobs)
-    def first(self) -> str:
+    def first(self):
         return self.submit("count", 10, None, "normal")
 
     @rule(target=jobs, kind=st.sampled_from(["count", "fail"]), n=st.integers(1, 8), key=KEYS, priority=PRIORITIES)
-    def submit(self, kind: str, n: int, key: str | None, priority: str) -> str:
+    def submit(self, kind, n, key, priority):
         known = self.keys.get(key or "")
         if known is not None and self.kinds[known] != (kind, n):
             with pytest.raises(Conflict, match="another request"):
@@ -68,7 +66,7 @@ class Queue(RuleBasedStateMachine):
         return job.id
 
     @rule(job=jobs)
-    def cancel(self, job: str) -> None:
+    def cancel(self, job):
         if job not in self.kinds:
             with pytest.raises(NotFound, match="There is no"):
                 self.queue.cancel(job)
@@ -82,7 +80,7 @@ class Queue(RuleBasedStateMachine):
             self.cancelled.add(job)
 
     @rule(target=jobs, job=jobs)
-    def retry(self, job: str) -> str:
+    def retry(self, job):
         before = self.queue.get(job).state if job in self.kinds else None
         try:
             again = self.queue.retry(job)
@@ -95,7 +93,7 @@ class Queue(RuleBasedStateMachine):
 
     @precondition(lambda self: self.ends)
     @rule(job=consumes(jobs))
-    def forget(self, job: str) -> None:
+    def forget(self, job):
         if job in self.ends:
             self.queue.delete([job])
             for known in (self.kinds, self.ends):
@@ -103,7 +101,7 @@ class Queue(RuleBasedStateMachine):
             self.keys = {key: its_job for key, its_job in self.keys.items() if its_job != job}
 
     @invariant()
-    def is_as_expected(self) -> None:
+    def is_as_expected(self):
         listed: list[Job] = []
         page = self.queue.list(limit=PAGE)
         while page.next_cursor is not None:
@@ -124,7 +122,7 @@ class Killed(Queue):
 
     MOST_KILLS = 2  # with a third, a job may be given up: attempts are 3
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.workers = Workers(self.folder)
         self.n_kills = 0
@@ -132,17 +130,17 @@ class Killed(Queue):
 
     @precondition(lambda self: self.n_kills < self.MOST_KILLS)
     @rule(job=Queue.jobs)
-    def kill(self, job: str) -> None:
+    def kill(self, job):
         wait_for(lambda: job not in self.kinds or self.queue.get(job).state != "queued")
         self.workers.stop()
         self.n_kills += 1
         self.workers.start()
 
     @rule(job=Queue.jobs)
-    def wait(self, job: str) -> None:
+    def wait(self, job):
         wait_for(lambda: job not in self.kinds or self.queue.get(job).is_finished)
 
-    def teardown(self) -> None:
+    def teardown(self):
         try:
             for job_id, (kind, n) in self.kinds.items():
                 job = wait_for(lambda job_id=job_id: job if (job := self.queue.get(job_id)).is_finished else None)

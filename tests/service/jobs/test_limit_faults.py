@@ -1,7 +1,5 @@
 """Jobs that take too much memory or time: they fail and say so, others go on, and the worker is there for the next."""
 
-from __future__ import annotations
-
 import errno
 import json
 import signal
@@ -19,7 +17,6 @@ import pytest
 from service import product
 from service.jobs.budget import Budget
 from service.jobs.limits import Limits, bytes_text, counts_bytes, limits_of
-from service.jobs.queue import JobQueue
 from service.jobs.slots import is_taken, take_slot
 from service.processes.local_server import local_server
 from service.requests.problems import InvalidRequest
@@ -30,7 +27,6 @@ from storage.errors import Unwritable
 from tests import processes
 from tests.service.asking import client_of
 from tests.service.cli.test_cli import fewpass
-from tests.service.conftest import Workers
 from tests.service.jobs.test_jobs import counting, counts, finished, wait_for
 
 pytestmark = pytest.mark.faults
@@ -39,10 +35,10 @@ MIB, GIB = 1 << 20, 1 << 30
 
 
 def test_a_job_that_holds_too_much_fails_and_says_what_to_do(
-    queue: JobQueue,
-    workers: Workers,
-    tmp_path: Path,
-) -> None:
+    queue,
+    workers,
+    tmp_path,
+):
     log = str(tmp_path / "log")
     # In small pieces: it hears that it is over its limit long before it is over it by far.
     large, _ = queue.submit("grow", {"n": 1000, "log": log, "memory_limit": 256 * MIB, "mib": 4})
@@ -58,10 +54,10 @@ def test_a_job_that_holds_too_much_fails_and_says_what_to_do(
 
 
 def test_a_job_that_does_not_hear_is_ended_and_never_tried_again(
-    queue: JobQueue,
-    workers: Workers,
-    tmp_path: Path,
-) -> None:
+    queue,
+    workers,
+    tmp_path,
+):
     log = tmp_path / "log"
     deaf, _ = queue.submit("grow", {"n": 1000, "log": str(log), "memory_limit": 256 * MIB, "tells": False})
     after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
@@ -74,10 +70,10 @@ def test_a_job_that_does_not_hear_is_ended_and_never_tried_again(
 
 
 def test_a_silent_job_is_ended_when_its_time_is_over_or_it_was_cancelled(
-    queue: JobQueue,
-    workers: Workers,
-    tmp_path: Path,
-) -> None:
+    queue,
+    workers,
+    tmp_path,
+):
     log = str(tmp_path / "log")
     late, _ = queue.submit("sleep", {"s": 600, "log": log, "time_limit_s": 0.5})
     unwanted, _ = queue.submit("sleep", {"s": 600, "log": log})
@@ -92,9 +88,9 @@ def test_a_silent_job_is_ended_when_its_time_is_over_or_it_was_cancelled(
 
 
 def test_what_the_system_refuses_is_told_like_what_we_refuse(
-    queue: JobQueue,
-    workers: Workers,
-) -> None:
+    queue,
+    workers,
+):
     job, _ = queue.submit("refuse", {})
     workers.start()
     job = wait_for(queue, job.id, finished)
@@ -112,9 +108,7 @@ def test_what_the_system_refuses_is_told_like_what_we_refuse(
         ),
     ],
 )
-def test_what_ends_the_process_of_a_job_ends_that_job_and_nothing_else(
-    queue: JobQueue, workers: Workers, tmp_path: Path, number: int, title: str, words: str
-) -> None:
+def test_what_ends_the_process_of_a_job_ends_that_job_and_nothing_else(queue, workers, tmp_path, number, title, words):
     log = tmp_path / "log"
     ended, _ = queue.submit("end", {"signal": number, "log": str(log)})
     after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
@@ -126,9 +120,7 @@ def test_what_ends_the_process_of_a_job_ends_that_job_and_nothing_else(
     assert (tmp_path / f"{ended.id}.cleaned").exists()
 
 
-def test_a_job_whose_process_the_system_ends_in_order_starts_its_step_again(
-    queue: JobQueue, workers: Workers, tmp_path: Path
-) -> None:
+def test_a_job_whose_process_the_system_ends_in_order_starts_its_step_again(queue, workers, tmp_path):
     """As systemd does, which tells all processes of a service to end."""
     job, _ = queue.submit("count", counts(tmp_path, 4))
     process = workers.start()
@@ -141,9 +133,7 @@ def test_a_job_whose_process_the_system_ends_in_order_starts_its_step_again(
     assert wait_for(queue, job.id, finished).state == "succeeded"
 
 
-def test_a_job_ends_with_its_worker_and_when_that_is_silent(
-    queue: JobQueue, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_ends_with_its_worker_and_when_that_is_silent(queue, workers, tmp_path, monkeypatch):
     monkeypatch.setenv("QUEUE_WORKER_LEASE_S", "2")
     job, _ = queue.submit("count", counts(tmp_path, 4))
     process = workers.start()
@@ -164,7 +154,7 @@ def test_a_job_ends_with_its_worker_and_when_that_is_silent(
 # Limits
 
 
-def test_a_job_says_its_limits_or_the_settings_do() -> None:
+def test_a_job_says_its_limits_or_the_settings_do():
     settings = Settings(job_memory="2GiB", job_timeout_s=100)
     assert limits_of(settings, {}) == Limits(2 * GIB, 100)
     assert limits_of(settings, {"memory_limit": 5 * GIB, "time_limit_s": 10}) == Limits(5 * GIB, 10)
@@ -182,7 +172,7 @@ def test_a_job_says_its_limits_or_the_settings_do() -> None:
 
 
 @pytest.mark.parametrize("limit", ["much", "10 MiB", 5, True, "1 XB", 2.5])
-def test_a_limit_that_cannot_be_meant_is_refused_with_what_can(limit: object) -> None:
+def test_a_limit_that_cannot_be_meant_is_refused_with_what_can(limit):
     with pytest.raises(
         ValueError, match=r"memory_limit=.* is not allowed: a number of bytes, or such as 512MiB or 2GiB"
     ):
@@ -191,7 +181,7 @@ def test_a_limit_that_cannot_be_meant_is_refused_with_what_can(limit: object) ->
         Settings(job_memory="much")
 
 
-def test_a_job_that_can_never_fit_is_refused(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
+def test_a_job_that_can_never_fit_is_refused(tmp_path, weather_files):
     with Workspace(Settings(workspace=tmp_path / "workspace", job_memory_budget="1GiB")) as workspace:
         request = TrainRequest(
             uris=[str(weather_files[0])], target="class", learner="nb", model="m", memory_limit="2GiB"
@@ -201,7 +191,7 @@ def test_a_job_that_can_never_fit_is_refused(tmp_path: Path, weather_files: tupl
 
 
 @pytest.mark.parametrize(("n_bytes", "text"), [(3 << 29, "1.5 GiB"), (300 << 20, "300 MiB"), (5, "5 bytes")])
-def test_bytes_are_said_as_people_do(n_bytes: int, text: str) -> None:
+def test_bytes_are_said_as_people_do(n_bytes, text):
     assert bytes_text(n_bytes) == text
 
 
@@ -212,11 +202,11 @@ class Refused(Exception):
     """Somebody stops waiting."""
 
 
-def refuse() -> None:
+def refuse():
     raise Refused
 
 
-def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path: Path) -> None:
+def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path):
     (zero, lock), (one, other) = take_slot(tmp_path), take_slot(tmp_path)
     mine, yours = Budget(tmp_path, zero, 10), Budget(tmp_path, one, 10)
     mine.take("a", 6, refuse)
@@ -227,7 +217,7 @@ def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path: Pa
         yours.take("d", 1, refuse)
     order: list[str] = []
 
-    def tries(job: str, n_bytes: int) -> None:
+    def tries(job, n_bytes):
         with pytest.raises(Refused):
             mine.take(job, n_bytes, refuse)
         order.append(job)
@@ -248,13 +238,13 @@ def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path: Pa
     lock.close()
 
 
-def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path, monkeypatch):
     (zero, lock), (one, other) = take_slot(tmp_path), take_slot(tmp_path)
     mine, yours = Budget(tmp_path, zero, 10), Budget(tmp_path, one, 10)
     mine.take("a", 6, refuse)
     yours.take("b", 4, refuse)
 
-    def full(draft: Path, _text: str) -> None:
+    def full(draft, _text):
         draft.write_bytes(b"[")
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -270,11 +260,11 @@ def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path: Path, monkeyp
     other.close()
 
 
-def test_to_look_whether_a_worker_lives_takes_no_slot_from_one_that_starts(tmp_path: Path) -> None:
+def test_to_look_whether_a_worker_lives_takes_no_slot_from_one_that_starts(tmp_path):
     take_slot(tmp_path)[1].close()
     is_over = threading.Event()
 
-    def look() -> None:
+    def look():
         while not is_over.is_set():
             is_taken(tmp_path, 0)
 
@@ -292,18 +282,18 @@ def test_to_look_whether_a_worker_lives_takes_no_slot_from_one_that_starts(tmp_p
 
 
 def test_jobs_that_do_not_fit_wait_for_each_other(
-    queue: JobQueue,
-    workers: Workers,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    queue,
+    workers,
+    tmp_path,
+    monkeypatch,
+):
     monkeypatch.setenv("FEWPASS_JOB_MEMORY_BUDGET", "1GiB")
     asked = counts(tmp_path, 3) | {"memory_limit": 600 * MIB}
     jobs = [queue.submit("count", asked)[0] for _ in range(2)]
     for _ in range(2):
         workers.start()
 
-    def told() -> list[dict]:
+    def told():
         return [queue.get(job.id).progress or {} for job in jobs]
 
     processes.wait_for(lambda: "waiting for memory" in [progress.get("stage") for progress in told()])
@@ -319,7 +309,7 @@ def test_jobs_that_do_not_fit_wait_for_each_other(
 
 
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wide(tmp_path_factory):
     """A table whose families have more cells than may stay in memory."""
     rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("wide") / "wide.parquet"
     columns = {f"a{number}": pa.array(rng.integers(0, 120, 60_000).astype(str)) for number in range(6)}
@@ -329,7 +319,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wider(wide: Path) -> Path:
+def wider(wide):
     """One of which the trees of five parents need several times 256 MiB."""
     rng, path = np.random.default_rng(1), wide.with_name("wider.parquet")
     columns = {f"a{number}": pa.array(rng.integers(0, 120, 300_000).astype(str)) for number in range(60)}
@@ -337,9 +327,7 @@ def wider(wide: Path) -> Path:
     return path
 
 
-def test_a_job_under_its_limit_spills_and_succeeds_and_one_over_it_leaves_the_server_as_it_was(
-    tmp_path: Path, wide: Path, wider: Path
-) -> None:
+def test_a_job_under_its_limit_spills_and_succeeds_and_one_over_it_leaves_the_server_as_it_was(tmp_path, wide, wider):
     settings = Settings(workspace=tmp_path / "workspace", job_poll_s=0.05, progress_s=0.1, threads=1)
     train = {"kind": "train", "target": "class", "learner": "kdb", "holdout": 0}
     spilled: set[Path] = set()
@@ -367,7 +355,7 @@ def test_a_job_under_its_limit_spills_and_succeeds_and_one_over_it_leaves_the_se
     assert not [name for name in left if name in ids]
 
 
-def test_a_training_on_the_command_line_keeps_to_its_limit_too(tmp_path: Path, wider: Path) -> None:
+def test_a_training_on_the_command_line_keeps_to_its_limit_too(tmp_path, wider):
     """It looks at its limit itself, whenever it reports."""
     train = [
         "train",

@@ -1,7 +1,5 @@
 """Schedules under kill -9, with two servers on one workspace, and through a shutdown."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -10,7 +8,6 @@ import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -28,28 +25,26 @@ N = 60
 DUE = (datetime.now(UTC) - timedelta(days=180)).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
-def yearly(name: str, train: Path) -> ScheduleRequest:
+def yearly(name, train):
     job = {"kind": "train", "uris": [str(train)], "target": "class", "learner": "nb", "model": name}
     return ScheduleRequest.model_validate({"name": name, "cron": f"0 0 1 {DUE.month} *", "job": job})
 
 
-def make_due(workspace: Workspace, name: str) -> datetime:
+def make_due(workspace, name):
     """Let a schedule have been due half a year ago, as if no worker had run since; returns when."""
     schedule = schedules.get_schedule(workspace.control, name)
     schedules.change_schedule(workspace.control, schedule, replace(schedule, next_due_at=DUE))
     return DUE
 
 
-def ticker(workspace: Path) -> subprocess.Popen:
+def ticker(workspace):
     command = [sys.executable, "-m", "tests.service.jobs.schedule_ticker", str(workspace)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout is not None
     return process
 
 
-def test_kill_9_at_any_moment_of_two_schedulers_loses_and_repeats_nothing(
-    tmp_path: Path, weather_files: tuple[Path, Path]
-) -> None:
+def test_kill_9_at_any_moment_of_two_schedulers_loses_and_repeats_nothing(tmp_path, weather_files):
     rng = random.Random(7)
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         names = [f"s{number:02d}" for number in range(N)]
@@ -59,7 +54,7 @@ def test_kill_9_at_any_moment_of_two_schedulers_loses_and_repeats_nothing(
             due = make_due(workspace, name)
         kills = 0
 
-        def still_due() -> list[str]:
+        def still_due():
             return [
                 schedule.name
                 for schedule in product.list_schedules(workspace, 1000).items
@@ -89,15 +84,13 @@ def test_kill_9_at_any_moment_of_two_schedulers_loses_and_repeats_nothing(
         assert kills > 2  # so that some of them hit
 
 
-def test_what_is_due_while_a_worker_stops_is_submitted_by_it_or_the_next(
-    tmp_path: Path, weather_files: tuple[Path, Path]
-) -> None:
+def test_what_is_due_while_a_worker_stops_is_submitted_by_it_or_the_next(tmp_path, weather_files):
     environment = os.environ | {"FEWPASS_WORKSPACE": str(tmp_path / "workspace")}
     command = [sys.executable, "-m", "service.cli", "worker"]
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         product.create_schedule(workspace, yearly("yearly", weather_files[0]))
 
-        def run_until(is_over) -> None:
+        def run_until(is_over):
             with (tmp_path / "log").open("ab") as log:
                 worker = subprocess.Popen(command, env=environment, stderr=log)
             try:

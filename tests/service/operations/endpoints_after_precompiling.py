@@ -3,8 +3,6 @@
 python -m tests.service.operations.endpoints_after_precompiling FOLDER
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -67,7 +65,7 @@ STRUCTURES += [
 ]
 
 
-def signatures() -> set[str]:
+def signatures():
     """Each kernel with what it has been compiled or loaded for."""
     kernels = {
         id(found): found
@@ -80,7 +78,7 @@ def signatures() -> set[str]:
     return {f"{kernel.__name__}{signature}" for kernel in kernels.values() for signature in kernel.signatures}
 
 
-def ask_everything(client: TestClient, name: str) -> None:
+def ask_everything(client, name):
     columns = {"word": ["a", "b", None, "x"] * 12, "number": [0.5, None, 2, 3.5] * 12}
     tables = [
         pa.table(columns),
@@ -105,7 +103,7 @@ def ask_everything(client: TestClient, name: str) -> None:
         client.get(f"{path}/{picture}")
 
 
-def main(folder: Path) -> None:
+def main(folder):
     wide = {name: TABLE[name].to_pylist()[:24] * 50 for name in TABLE.column_names}
     pq.write_table(TABLE, folder / "narrow.parquet")
     pq.write_table(pa.table({"many": [str(i % 300) for i in range(1200)], **wide}), folder / "wide.parquet")

@@ -1,7 +1,5 @@
 """`fewpass bench`, as a user runs it."""
 
-from __future__ import annotations
-
 import json
 
 from service.operations.bench import Figures

@@ -1,10 +1,7 @@
 """The demo from beginning to end, and the truth of its known network."""
 
-from __future__ import annotations
-
 import itertools
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +19,7 @@ from tests.service import forks
 
 
 @pytest.mark.timeout(900)
-def test_demo_learns_refreshes_forgets_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_learns_refreshes_forgets_and_answers(tmp_path, monkeypatch):
     compiled: list[object] = []
     monkeypatch.setattr(demo, "compile_in_processes", lambda _, tasks: compiled.extend(tasks))
     monkeypatch.setattr(demo, "local_server", forks.local_server)
@@ -49,7 +46,7 @@ def test_demo_learns_refreshes_forgets_and_answers(tmp_path: Path, monkeypatch: 
     assert json.loads((tmp_path / "results.json").read_text()) == orders
 
 
-def test_orders_are_those_of_the_true_probabilities_and_equal_for_equal_seeds(tmp_path: Path) -> None:
+def test_orders_are_those_of_the_true_probabilities_and_equal_for_equal_seeds(tmp_path):
     orders = write_orders(tmp_path / "a", 20_000, 3)
     weeks = [pq.read_table(path) for path in orders.train]
     assert [week.num_rows for week in weeks] == [4_000] * 5
@@ -70,8 +67,8 @@ def test_orders_are_those_of_the_true_probabilities_and_equal_for_equal_seeds(tm
     assert pq.read_table(again.test).equals(later) and not pq.read_table(other.test).equals(later)
 
 
-def test_the_peer_of_the_demo_learns_and_answers_for_unknown_words(tmp_path: Path) -> None:
-    def write(name: str, words: list[str], n: int) -> str:
+def test_the_peer_of_the_demo_learns_and_answers_for_unknown_words(tmp_path):
+    def write(name, words, n):
         rng = np.random.default_rng(n)
         word = rng.choice(words, n)
         is_late = np.where(word == "snow", "yes", "no")
@@ -87,7 +84,7 @@ def test_the_peer_of_the_demo_learns_and_answers_for_unknown_words(tmp_path: Pat
     assert probabilities[words == "snow", 1].min() > 0.9 > 0.1 > probabilities[words == "rain", 1].max()
 
 
-def test_posterior_of_the_known_network_is_that_of_its_joint_distribution() -> None:
+def test_posterior_of_the_known_network_is_that_of_its_joint_distribution():
     network = KnownNetwork.random(n_attributes=3, n_values=2, n_classes=3, n_parents=2, seed=4)
     rows = np.array(list(itertools.product(range(2), repeat=3)), np.uint8).T
     joint = np.zeros((rows.shape[1], 3))
@@ -103,7 +100,7 @@ def test_posterior_of_the_known_network_is_that_of_its_joint_distribution() -> N
     np.testing.assert_allclose(drawn, joint, atol=5 * np.sqrt(0.25 / 200_000))  # five standard deviations
 
 
-def test_a_table_of_the_known_network_has_the_promised_rows(tmp_path: Path) -> None:
+def test_a_table_of_the_known_network_has_the_promised_rows(tmp_path):
     write_synthetic(tmp_path / "known.parquet", 1_500, seed=1)
     table = pq.read_table(tmp_path / "known.parquet")
     assert table.num_rows == 1_500 and set(table["class"].to_pylist()) == {"no", "yes"}

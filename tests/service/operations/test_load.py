@@ -1,16 +1,13 @@
 """The smoke profile of the load tests runs, fails no request, and leaves its reports."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
 from load_tests.__main__ import main
 
 
-def test_the_smoke_profile_leaves_reports_and_fails_nothing(tmp_path: Path) -> None:
+def test_the_smoke_profile_leaves_reports_and_fails_nothing(tmp_path):
     assert main(["smoke", "--reports", str(tmp_path), "--rows", "2000"]) == 0
     report = json.loads((tmp_path / "smoke.json").read_text())
     one_row = next(entry for entry in report["requests"] if entry["name"] == "predict 1 row")
@@ -21,7 +18,7 @@ def test_the_smoke_profile_leaves_reports_and_fails_nothing(tmp_path: Path) -> N
 
 
 @pytest.mark.faults  # takes many seconds
-def test_requests_at_a_fixed_rate_do_not_wait_for_each_other(tmp_path: Path) -> None:
+def test_requests_at_a_fixed_rate_do_not_wait_for_each_other(tmp_path):
     arguments = ["fixed-rate", "--rate", "50", "--seconds", "3", "--reports", str(tmp_path), "--rows", "2000"]
     assert main(arguments) == 0
     (one_row,) = json.loads((tmp_path / "fixed-rate.json").read_text())["requests"]

@@ -1,7 +1,5 @@
 """Backup, restore and doctor, on the command line, beside a running server."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -11,8 +9,6 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -32,19 +28,18 @@ from storage.monitoring.counts import workspace_secret
 from tests.processes import wait_for
 from tests.service import forks
 from tests.service.asking import job_at_end
-from tests.service.conftest import Site
 from tests.service.forks import local_server
 from tests.service.http.test_predict import RECORD
 
 
-def run(*command: str, workspace: Path, code: int = 0) -> dict | list:
+def run(*command, workspace, code=0):
     """The JSON that a command prints."""
     ended = forks.run([*command, "--workspace", str(workspace), "--json"], dict(os.environ))
     assert ended.returncode == code, ended.stdout + ended.stderr
     return json.loads(ended.stdout or ended.stderr)
 
 
-def two_versions(root: Path, data: Path) -> Settings:
+def two_versions(root, data):
     """A workspace with two versions of one model."""
     settings = Settings(workspace=root)
     request = TrainRequest(uris=[str(data)], target="class", learner="nb", parameters={"m": 1.0}, model="m", holdout=0)
@@ -55,28 +50,26 @@ def two_versions(root: Path, data: Path) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]) -> Path:
+def trained(tmp_path_factory, weather_files):
     return two_versions(tmp_path_factory.mktemp("trained") / "workspace", weather_files[0]).workspace
 
 
 @pytest.fixture
-def small(trained: Path, tmp_path: Path) -> Settings:
+def small(trained, tmp_path):
     """A copy of the trained workspace."""
     return Settings(workspace=shutil.copytree(trained, tmp_path / "workspace"))
 
 
-def contents(root: Path) -> dict[str, str]:
+def contents(root):
     return {str(path.relative_to(root)): sha256_of_file(path) for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.parametrize("name", ["copy", "copy.tar"])
-def test_a_backup_beside_a_busy_server_restores_to_a_workspace_that_answers_the_same(
-    site: Site, tmp_path: Path, name: str
-) -> None:
+def test_a_backup_beside_a_busy_server_restores_to_a_workspace_that_answers_the_same(site, tmp_path, name):
     stop = threading.Event()
     codes: list[int] = []
 
-    def train() -> None:  # versions come and go while the copy is made
+    def train():  # versions come and go while the copy is made
         body = {"kind": "train", "uris": [str(site.train)], "target": "class", "learner": "nb", "model": "busy"}
         while not stop.is_set():
             job = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])
@@ -107,14 +100,14 @@ def test_a_backup_beside_a_busy_server_restores_to_a_workspace_that_answers_the_
     assert all(finding["state"] != "failed" for finding in run("doctor", workspace=restored))
 
 
-def test_sha256sum_can_check_a_backup(small: Settings, tmp_path: Path) -> None:
+def test_sha256sum_can_check_a_backup(small, tmp_path):
     with Workspace(small) as workspace:
         backup.back_up(workspace, tmp_path / "copy")
     checked = subprocess.run(["sha256sum", "--check", "--quiet", backup.MANIFEST], cwd=tmp_path / "copy")
     assert checked.returncode == 0
 
 
-def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(small: Settings, tmp_path: Path) -> None:
+def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(small, tmp_path):
     copy, target = tmp_path / "copy", tmp_path / "restored"
     with Workspace(small) as workspace:
         backup.back_up(workspace, copy)
@@ -144,9 +137,7 @@ def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(small: Setting
 @pytest.mark.parametrize(
     ("path", "reason"), [("../victim.duckdb", "outside of the workspace"), ("models/m/9.duckdb", "not in the backup")]
 )
-def test_a_backup_that_names_what_is_not_in_it_is_refused(
-    small: Settings, tmp_path: Path, path: str, reason: str
-) -> None:
+def test_a_backup_that_names_what_is_not_in_it_is_refused(small, tmp_path, path, reason):
     """Whoever deleted such a model later would remove files outside of the workspace."""
     copy, target = tmp_path / "copy", tmp_path / "restored"
     with Workspace(small) as workspace:
@@ -160,7 +151,7 @@ def test_a_backup_that_names_what_is_not_in_it_is_refused(
     assert not target.exists()
 
 
-def test_a_backup_overwrites_nothing_and_does_not_hide_damage(small: Settings, tmp_path: Path) -> None:
+def test_a_backup_overwrites_nothing_and_does_not_hide_damage(small, tmp_path):
     with Workspace(small) as workspace:
         (tmp_path / "taken").mkdir()
         with pytest.raises(Conflict, match="exists already"):
@@ -173,7 +164,7 @@ def test_a_backup_overwrites_nothing_and_does_not_hide_damage(small: Settings, t
     assert not (tmp_path / "copy").exists()
 
 
-def damage(path: Path) -> None:
+def damage(path):
     """Flip a bit in the middle of a file."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -184,17 +175,17 @@ def damage(path: Path) -> None:
 # Doctor
 
 
-def examined(settings: Settings, *, repair: bool = False) -> list[dict]:
+def examined(settings, *, repair=False):
     return [vars(item) for item in doctor.examine(settings, is_repairing=repair)]
 
 
-def finding(found: list, check: str, state: str) -> dict:
+def finding(found, check, state):
     of_check = [item for item in found if item["check"] == check and item["state"] == state]
     assert of_check, found
     return of_check[0]
 
 
-def test_a_sound_workspace_is_found_sound(small: Settings) -> None:
+def test_a_sound_workspace_is_found_sound(small):
     found = run("doctor", workspace=small.workspace)
     assert {item["state"] for item in found} <= {"ok", "warning"}
     assert "2 versions are whole" in finding(found, "models", "ok")["detail"]
@@ -202,7 +193,7 @@ def test_a_sound_workspace_is_found_sound(small: Settings) -> None:
         finding(found, check, "ok")
 
 
-def test_a_damaged_compiled_form_is_found_and_made_anew(small: Settings) -> None:
+def test_a_damaged_compiled_form_is_found_and_made_anew(small):
     damage(next((small.workspace / "models" / "m").glob("2-*.arrow")))
     found = run("doctor", workspace=small.workspace, code=1)
     assert "--repair" in finding(found, "models", "failed")["remedy"]
@@ -210,13 +201,13 @@ def test_a_damaged_compiled_form_is_found_and_made_anew(small: Settings) -> None
     assert "2 versions are whole" in finding(run("doctor", workspace=small.workspace), "models", "ok")["detail"]
 
 
-def test_a_damaged_model_is_found_and_not_made_up(small: Settings) -> None:
+def test_a_damaged_model_is_found_and_not_made_up(small):
     damage(next((small.workspace / "models" / "m").glob("2-*.duckdb")))
     found = examined(small, repair=True)
     assert "m@2" in finding(found, "models", "failed")["detail"]
 
 
-def test_a_damaged_control_database_is_found(small: Settings) -> None:
+def test_a_damaged_control_database_is_found(small):
     path = small.workspace / "control.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -227,20 +218,20 @@ def test_a_damaged_control_database_is_found(small: Settings) -> None:
     assert "fewpass restore" in finding(found, "control database", "failed")["remedy"]
 
 
-def test_a_newer_control_database_is_found(small: Settings) -> None:
+def test_a_newer_control_database_is_found(small):
     with sqlite3.connect(small.workspace / "control.sqlite") as connection:
         connection.execute("UPDATE schema_version SET version_num = '9999'")
     assert "later" in finding(examined(small), "migrations", "failed")["remedy"]
 
 
-def test_what_a_crash_has_left_is_found(small: Settings) -> None:
+def test_what_a_crash_has_left_is_found(small):
     orphan = small.workspace / "models" / "m" / "9-00000000.duckdb"
     orphan.write_bytes(b"left")
     assert str(orphan) in finding(examined(small), "orphans", "warning")["detail"]
     assert "1 files" in finding(examined(small, repair=True), "orphans", "ok")["detail"] and not orphan.exists()
 
 
-def test_what_is_kept_of_data_is_no_orphan(small: Settings) -> None:
+def test_what_is_kept_of_data_is_no_orphan(small):
     """Whoever removed it by hand would make what was forgotten be learned again."""
     rules = small.workspace / "models" / "m" / "data" / "forgotten.json"
     rules.parent.mkdir()
@@ -249,7 +240,7 @@ def test_what_is_kept_of_data_is_no_orphan(small: Settings) -> None:
     assert "orphans" not in {found["check"] for found in examined(small)}
 
 
-def test_a_damaged_note_is_found(small: Settings, weather_files: tuple[Path, Path]) -> None:
+def test_a_damaged_note_is_found(small, weather_files):
     """Of data files and of jobs: one changed letter that is still JSON."""
     with Workspace(small) as workspace:
         product.register_dataset(workspace, DatasetRequest(name="d", uris=[str(weather_files[0])], target="class"))
@@ -269,13 +260,13 @@ def test_a_damaged_note_is_found(small: Settings, weather_files: tuple[Path, Pat
         note.write_bytes(whole)
 
 
-def test_a_clock_that_went_back_is_found(small: Settings) -> None:
+def test_a_clock_that_went_back_is_found(small):
     with sqlite3.connect(small.workspace / "control.sqlite") as connection:
         connection.execute("UPDATE model_versions SET created_at = '2999-01-01 00:00:00.000000'")
     assert "future" in finding(examined(small), "clock", "warning")["detail"]
 
 
-def test_jobs_without_a_worker_are_found(small: Settings, weather_files: tuple[Path, Path]) -> None:
+def test_jobs_without_a_worker_are_found(small, weather_files):
     request = TrainRequest(uris=[str(weather_files[0])], target="class", learner="nb", model="waiting")
     with Workspace(small) as workspace:
         product.submit(workspace, request, is_remote=False)
@@ -287,7 +278,7 @@ def test_jobs_without_a_worker_are_found(small: Settings, weather_files: tuple[P
         assert "1 run" in finding(examined(small), "workers", "ok")["detail"]
 
 
-def test_a_workspace_that_is_none_or_full_is_found(tmp_path: Path, small: Settings, monkeypatch) -> None:
+def test_a_workspace_that_is_none_or_full_is_found(tmp_path, small, monkeypatch):
     assert "no folder" in finding(examined(Settings(workspace=tmp_path / "none")), "workspace", "failed")["detail"]
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage._replace(free=5_000_000))
@@ -295,19 +286,19 @@ def test_a_workspace_that_is_none_or_full_is_found(tmp_path: Path, small: Settin
     assert found["disk space"].state == "failed" and "fewpass models delete" in found["disk space"].remedy
 
 
-def test_an_open_door_is_found(small: Settings) -> None:
+def test_an_open_door_is_found(small):
     found = {item.check: item for item in doctor.examine(small.model_copy(update={"host": "0.0.0.0"}))}
     assert found["API keys"].state == "failed"
 
 
 @pytest.fixture
-def umask_022() -> Iterator[None]:
+def umask_022():
     before = os.umask(0o022)
     yield
     os.umask(before)
 
 
-def read_by_others(root: Path) -> set[str]:
+def read_by_others(root):
     """What another user of this machine could read if the workspace itself were open."""
     closed = [folder for folder in root.rglob("*") if folder.is_dir() and not folder.stat().st_mode & stat.S_IRWXO]
     return {
@@ -317,9 +308,7 @@ def read_by_others(root: Path) -> set[str]:
     }
 
 
-def test_other_users_of_the_machine_read_nothing(
-    umask_022: None, weather_files: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_other_users_of_the_machine_read_nothing(umask_022, weather_files, tmp_path):
     small = two_versions(tmp_path / "workspace", weather_files[0])
     with Workspace(small) as workspace:
         made = product.create_webhook(workspace, "http://8.8.8.8/hook", [])
@@ -342,7 +331,7 @@ def test_other_users_of_the_machine_read_nothing(
         path.chmod(before)
 
 
-def test_a_restored_workspace_is_closed_although_the_backup_was_open(umask_022: None, small: Settings) -> None:
+def test_a_restored_workspace_is_closed_although_the_backup_was_open(umask_022, small):
     copy, restored = small.workspace.with_name("copy"), small.workspace.with_name("restored")
     with Workspace(small) as workspace:
         back_up(workspace, copy)
@@ -353,7 +342,7 @@ def test_a_restored_workspace_is_closed_although_the_backup_was_open(umask_022: 
     assert stat.S_IMODE((restored / "control.sqlite").stat().st_mode) == 0o600
 
 
-def test_a_folder_that_a_group_may_write_stays_shared_with_the_group(tmp_path: Path) -> None:
+def test_a_folder_that_a_group_may_write_stays_shared_with_the_group(tmp_path):
     before = os.umask(0o002)
     try:
         (tmp_path / "shared").mkdir()
@@ -366,7 +355,7 @@ def test_a_folder_that_a_group_may_write_stays_shared_with_the_group(tmp_path: P
     assert stat.S_IMODE((tmp_path / "shared" / "control.sqlite").stat().st_mode) == 0o660
 
 
-def test_kernels_that_others_may_write_are_found(small: Settings, tmp_path: Path, monkeypatch) -> None:
+def test_kernels_that_others_may_write_are_found(small, tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache").chmod(0o777)
@@ -374,13 +363,13 @@ def test_kernels_that_others_may_write_are_found(small: Settings, tmp_path: Path
     assert "other users may write" in found["detail"] and "NUMBA_CACHE_DIR" in found["remedy"]
 
 
-def test_doctor_works_beside_a_server(small: Settings) -> None:
+def test_doctor_works_beside_a_server(small):
     with local_server(small) as server:
         wait_for(lambda: "worker started" in server.log.read_text())
         assert "1 run" in finding(examined(small), "workers", "ok")["detail"]
 
 
-def test_with_the_control_database_elsewhere_a_backup_holds_the_files_it_names(tmp_path: Path, weather_files) -> None:
+def test_with_the_control_database_elsewhere_a_backup_holds_the_files_it_names(tmp_path, weather_files):
     elsewhere = f"sqlite:///{tmp_path / 'elsewhere.sqlite'}"  # as PostgreSQL would be
     settings = Settings(workspace=tmp_path / "workspace", control_url=elsewhere)
     request = TrainRequest(

@@ -1,7 +1,5 @@
 """What an image compiles beforehand, and what a server runs before somebody asks."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -25,14 +23,14 @@ from tests.processes import meet
 
 
 @pytest.mark.timeout(1500)  # two minutes of compiling, where nothing has been compiled yet, on a core of its own
-def test_requests_compile_nothing_that_an_image_could_have_compiled(tmp_path: Path) -> None:
+def test_requests_compile_nothing_that_an_image_could_have_compiled(tmp_path):
     command = [sys.executable, "-m", "tests.service.operations.endpoints_after_precompiling", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout.splitlines()[-1]) == []
 
 
-def test_the_command_compiles_in_processes_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_compiles_in_processes_side_by_side(tmp_path, monkeypatch):
     first, second = tmp_path / "first", tmp_path / "second"
     monkeypatch.setattr(precompile, "TASKS", (partial(meet, first, second), partial(meet, second, first)))
     done = CliRunner().invoke(app, ["precompile", "--processes", "2", "--json"])
@@ -43,16 +41,14 @@ def test_the_command_compiles_in_processes_side_by_side(tmp_path: Path, monkeypa
     assert "All kernels are compiled" in told.stdout
 
 
-def test_a_task_that_fails_is_not_passed_over(tmp_path: Path) -> None:
+def test_a_task_that_fails_is_not_passed_over(tmp_path):
     with pytest.raises(FileNotFoundError, match="absent"):
         precompile.compile_in_processes(
             1, [partial(Path.touch, tmp_path / "first"), partial(Path.unlink, tmp_path / "absent")]
         )
 
 
-def test_a_model_has_answered_on_a_thread_before_it_does_on_the_event_loop(
-    tmp_path: Path, weather_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_has_answered_on_a_thread_before_it_does_on_the_event_loop(tmp_path, weather_files, monkeypatch):
     answered: list[int] = []
     for kind in (LookupModel, CircuitModel):
         original = kind.predict_proba

@@ -1,7 +1,5 @@
 """Files that users uploaded, in backups and under the doctor's eyes."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -13,11 +11,11 @@ from service.workspace import Workspace
 from tests.service import forks
 
 
-def uploads(settings: Settings) -> list[doctor.Finding]:
+def uploads(settings):
     return [finding for finding in doctor.examine(settings) if finding.check == "uploads"]
 
 
-def test_a_backup_holds_what_was_uploaded_into_the_workspace(tmp_path: Path) -> None:
+def test_a_backup_holds_what_was_uploaded_into_the_workspace(tmp_path):
     settings, copy, restored = Settings(workspace=tmp_path / "w"), tmp_path / "copy.tar", tmp_path / "restored"
     with Workspace(settings) as workspace:
         (uri,) = product.load_example(workspace).uris
@@ -34,7 +32,7 @@ def test_a_backup_holds_what_was_uploaded_into_the_workspace(tmp_path: Path) -> 
     assert [finding.state for finding in uploads(settings)] == ["ok"]
 
 
-def test_what_is_no_uploaded_file_is_not_missed(tmp_path: Path) -> None:
+def test_what_is_no_uploaded_file_is_not_missed(tmp_path):
     """A glob or an address in a folder that is called as that of an upload would be."""
     settings, folder = Settings(workspace=tmp_path / "w"), tmp_path / "uploads" / "days"
     folder.mkdir(parents=True)
@@ -44,7 +42,7 @@ def test_what_is_no_uploaded_file_is_not_missed(tmp_path: Path) -> None:
     assert [finding.state for finding in uploads(settings)] == ["ok"]
 
 
-def test_a_backup_says_that_files_in_a_data_root_are_not_in_it(tmp_path: Path) -> None:
+def test_a_backup_says_that_files_in_a_data_root_are_not_in_it(tmp_path):
     settings = Settings(workspace=tmp_path / "w", data_roots=[str(tmp_path / "data")])
     with Workspace(settings) as workspace:
         product.load_example(workspace)

@@ -1,9 +1,5 @@
 """Jobs that a server's worker hands to a cluster."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -12,7 +8,7 @@ from tests.service.asking import client_of, job_at_end
 from tests.service.forks import local_server
 
 
-def test_a_job_over_rest_learns_a_stream_in_shards(tmp_path: Path) -> None:
+def test_a_job_over_rest_learns_a_stream_in_shards(tmp_path):
     """One for each worker of the cluster of FEWPASS_CLUSTER, once the first 20,000 rows are learned."""
     rows = [i * i % 7 % 2 for i in range(22_000)]
     (tmp_path / "data").mkdir()

@@ -3,8 +3,6 @@
 docs/how-to/operations.md lists them; those of a worker with jobs that need no learner are in test_jobs.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -12,7 +10,6 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +19,6 @@ import pytest
 
 from service import product
 from service.operations import doctor
-from service.processes.local_server import LocalServer
 from service.requests.problems import NotReady
 from service.requests.requests import SchemaRequest, TrainRequest
 from service.settings import Settings
@@ -35,7 +31,7 @@ from tests.service.http.test_predict import RECORD, problem
 ASKED = {"records": [RECORD, {}]}
 
 
-def can_mount() -> bool:
+def can_mount():
     """Whether this user may mount a small disk: root in a container that allows it."""
     if os.geteuid() != 0:
         return False
@@ -55,14 +51,14 @@ def can_mount() -> bool:
 needs_mount = pytest.mark.skipif(not can_mount(), reason="a small disk can only be mounted by root")
 
 
-def settings_of(root: Path, **given: object) -> Settings:
+def settings_of(root, **given):
     # A busy machine gives up no request.
     fast = {"job_poll_s": 0.05, "progress_s": 0.1, "generation_poll_s": 0.05, "request_timeout_s": 600}
     return Settings(workspace=root / "workspace", **(fast | given))
 
 
 @pytest.fixture(scope="module")
-def two_versions(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]) -> Path:
+def two_versions(tmp_path_factory, weather_files):
     """A workspace with two versions of a model, and the older as its champion."""
     settings = settings_of(tmp_path_factory.mktemp("trained"))
     train_two(settings, weather_files[0])
@@ -70,14 +66,14 @@ def two_versions(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[
 
 
 @pytest.fixture
-def trained(two_versions: Path, tmp_path: Path) -> Settings:
+def trained(two_versions, tmp_path):
     """The settings of a copy of that workspace."""
     settings = settings_of(tmp_path)
     shutil.copytree(two_versions, settings.workspace)
     return settings
 
 
-def train_two(settings: Settings, data: Path) -> None:
+def train_two(settings, data):
     request = TrainRequest(
         uris=[str(data)], target="class", learner="nb", parameters={"m": 1.0}, model="weather", holdout=0
     )
@@ -86,7 +82,7 @@ def train_two(settings: Settings, data: Path) -> None:
         product.train(workspace, request.model_copy(update={"learner": "tan"}))
 
 
-def long_job(data: Path) -> dict:
+def long_job(data):
     """A training that takes some seconds, most of them in one step."""
     parameters = {"k": 2, "estimator": "hdp", "iterations": 2_000}
     return {"kind": "train", "uris": [str(data)], "target": "class", "learner": "kdb", "model": "long"} | {
@@ -94,21 +90,21 @@ def long_job(data: Path) -> dict:
     }
 
 
-def workers_of(server: LocalServer) -> list[psutil.Process]:
+def workers_of(server):
     return children_of(server.pid, "worker")
 
 
-def kill(process: psutil.Process) -> None:
+def kill(process):
     process.send_signal(signal.SIGKILL)
     wait_for(lambda: ended([process.pid]))
 
 
-def assert_sound(settings: Settings) -> None:
+def assert_sound(settings):
     failed = [finding for finding in doctor.examine(settings) if finding.state == "failed"]
     assert not failed
 
 
-def test_a_killed_worker_is_replaced_and_its_training_succeeds(trained: Settings, weather_files) -> None:
+def test_a_killed_worker_is_replaced_and_its_training_succeeds(trained, weather_files):
     with local_server(trained) as server, client_of(server) as client:
         job_id = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
         wait_for(lambda: (client.get(f"/v1/jobs/{job_id}").json()["progress"] or {}).get("stage"))
@@ -123,11 +119,11 @@ def test_a_killed_worker_is_replaced_and_its_training_succeeds(trained: Settings
 @pytest.mark.parametrize(
     "whole", [False, pytest.param(True, marks=pytest.mark.faults)], ids=["the server", "everything"]
 )
-def test_what_was_acknowledged_before_a_kill_is_there_after_it(trained: Settings, weather_files, whole: bool) -> None:
+def test_what_was_acknowledged_before_a_kill_is_there_after_it(trained, weather_files, whole):
     acknowledged: list[tuple[str, str]] = []
     stop = threading.Event()
 
-    def write(client: httpx.Client) -> None:
+    def write(client):
         number = 0
         while not stop.is_set():
             number += 1
@@ -171,7 +167,7 @@ def test_what_was_acknowledged_before_a_kill_is_there_after_it(trained: Settings
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path):
     """A disk of 48 MB."""
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -181,7 +177,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @needs_mount
-def test_a_full_disk_stops_writes_with_a_507_and_no_prediction(small_disk: Path, weather_files) -> None:
+def test_a_full_disk_stops_writes_with_a_507_and_no_prediction(small_disk, weather_files):
     settings = settings_of(small_disk)
     train_two(settings, weather_files[0])
     with local_server(settings) as server, client_of(server) as client:
@@ -210,7 +206,7 @@ def test_a_full_disk_stops_writes_with_a_507_and_no_prediction(small_disk: Path,
     assert not failed and not list(settings.workspace.glob("models/**/*.partial"))
 
 
-def fill(disk: Path) -> Path:
+def fill(disk):
     """Fill a disk to the last byte; returns the file that does."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file:
@@ -224,7 +220,7 @@ def fill(disk: Path) -> Path:
 
 
 @needs_mount
-def test_a_read_only_disk_serves_predictions_and_refuses_to_start(small_disk: Path, weather_files) -> None:
+def test_a_read_only_disk_serves_predictions_and_refuses_to_start(small_disk, weather_files):
     settings = settings_of(small_disk, job_workers=0)
     train_two(settings, weather_files[0])
     with local_server(settings) as server, client_of(server) as client:
@@ -246,7 +242,7 @@ def test_a_read_only_disk_serves_predictions_and_refuses_to_start(small_disk: Pa
 # Damaged files
 
 
-def test_a_damaged_model_is_named_and_mended_while_others_answer(trained: Settings) -> None:
+def test_a_damaged_model_is_named_and_mended_while_others_answer(trained):
     trained = trained.model_copy(update={"job_workers": 0})
     damaged = next(trained.workspace.glob("models/weather/2-*.arrow"))
     whole = damaged.read_bytes()
@@ -262,7 +258,7 @@ def test_a_damaged_model_is_named_and_mended_while_others_answer(trained: Settin
     assert_sound(trained)
 
 
-def test_a_damaged_catalogue_is_named_while_mapped_models_answer(trained: Settings) -> None:
+def test_a_damaged_catalogue_is_named_while_mapped_models_answer(trained):
     trained = trained.model_copy(update={"job_workers": 0})
     catalogue = trained.workspace / "control.sqlite"
     with local_server(trained) as server, client_of(server) as client:
@@ -289,7 +285,7 @@ def test_a_damaged_catalogue_is_named_while_mapped_models_answer(trained: Settin
 # Crowds
 
 
-def test_two_servers_on_one_workspace_share_models_and_run_each_job_once(trained: Settings, weather_files) -> None:
+def test_two_servers_on_one_workspace_share_models_and_run_each_job_once(trained, weather_files):
     body = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb"}
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(local_server(trained)) for _ in range(2)]
@@ -311,12 +307,12 @@ def test_two_servers_on_one_workspace_share_models_and_run_each_job_once(trained
     assert_sound(trained)
 
 
-def answers_with(client: httpx.Client, version: int) -> bool:
+def answers_with(client, version):
     return client.post("/v1/models/weather/predict", json=ASKED).json()["version"] == version
 
 
 @pytest.mark.faults  # takes many seconds
-def test_a_thousand_queued_jobs_hold_nobody_up(trained: Settings, weather_files) -> None:
+def test_a_thousand_queued_jobs_hold_nobody_up(trained, weather_files):
     data = {"name": "weather", "uris": [str(weather_files[1])], "target": "class"}
     with local_server(trained.model_copy(update={"job_workers": 0})) as server:
         with client_of(server) as client:
@@ -336,10 +332,10 @@ def test_a_thousand_queued_jobs_hold_nobody_up(trained: Settings, weather_files)
         assert client.get("/v1/jobs?state=failed").json()["items"] == []
 
 
-def work_of(process: psutil.Process, call: Callable[[], httpx.Response]) -> float:
+def work_of(process, call):
     """Seconds of a core that a request costs it, whatever else the machine has to do."""
 
-    def spent() -> float:
+    def spent():
         times = process.cpu_times()
         return times.user + times.system
 

@@ -1,27 +1,23 @@
 """Several serving processes: forked from one that loaded everything, replaced when they die, ended with their parents."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 
 import httpx
 import psutil
 import pytest
 
 from service import product
-from service.processes.local_server import LocalServer, local_server
+from service.processes.local_server import local_server
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import ended, wait_for
 from tests.service.asking import client_of
-from tests.service.conftest import Site
 from tests.service.http.test_predict import RECORD
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="serving processes are forked on Linux only")
@@ -31,7 +27,7 @@ MIB = 2**20
 
 
 @pytest.fixture(scope="module")
-def settings(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def settings(site, tmp_path_factory):
     folder = tmp_path_factory.mktemp("forking") / "workspace"
     shutil.copytree(site.workspace, folder)
     found = Settings(workspace=folder, workers=3, predict_only=True, job_workers=0, generation_poll_s=0.05)
@@ -43,36 +39,36 @@ def settings(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def server(settings: Settings) -> Iterator[LocalServer]:
+def server(settings):
     """One for all tests: each leaves it with its three serving processes."""
     with local_server(settings) as server:
         yield server
 
 
-def loader_of(server: LocalServer) -> psutil.Process:
+def loader_of(server):
     """The process that the serving ones are forked from."""
     (loader,) = psutil.Process(server.pid).children()
     return loader
 
 
-def servers_of(server: LocalServer) -> set[int]:
+def servers_of(server):
     return {child.pid for child in loader_of(server).children()}
 
 
-def ask(server: LocalServer) -> httpx.Response:
+def ask(server):
     """On a connection of its own, which any of the processes may take."""
     with client_of(server) as client:
         return client.post(PATH, json=ASKED)
 
 
-def answers_again(server: LocalServer) -> bool:
+def answers_again(server):
     try:
         return ask(server).status_code == 200
     except httpx.HTTPError:
         return False
 
 
-def test_each_holds_little_memory_of_its_own(server: LocalServer) -> None:
+def test_each_holds_little_memory_of_its_own(server):
     wait_for(lambda: len(servers_of(server)) == 3)
     assert {ask(server).status_code for _ in range(60)} == {200}
     loader = loader_of(server)
@@ -84,7 +80,7 @@ def test_each_holds_little_memory_of_its_own(server: LocalServer) -> None:
 
 
 @pytest.mark.parametrize("fault", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.faults)])
-def test_a_killed_or_hanging_serving_process_is_replaced(server: LocalServer, fault: signal.Signals) -> None:
+def test_a_killed_or_hanging_serving_process_is_replaced(server, fault):
     before = wait_for(lambda: servers if len(servers := servers_of(server)) == 3 else set())
     victim = min(before)
     os.kill(victim, fault)
@@ -95,7 +91,7 @@ def test_a_killed_or_hanging_serving_process_is_replaced(server: LocalServer, fa
 
 
 @pytest.mark.faults
-def test_a_killed_loader_is_replaced_with_all_that_were_forked_from_it(server: LocalServer) -> None:
+def test_a_killed_loader_is_replaced_with_all_that_were_forked_from_it(server):
     loader, before = loader_of(server), servers_of(server)
     os.kill(loader.pid, signal.SIGKILL)
     wait_for(lambda: ended(before))
@@ -105,7 +101,7 @@ def test_a_killed_loader_is_replaced_with_all_that_were_forked_from_it(server: L
 
 
 @pytest.mark.faults
-def test_nothing_outlives_a_killed_server(settings: Settings) -> None:
+def test_nothing_outlives_a_killed_server(settings):
     with local_server(settings) as server:
         family = {server.pid, loader_of(server).pid, *servers_of(server)}
         os.kill(server.pid, signal.SIGKILL)
@@ -114,13 +110,13 @@ def test_nothing_outlives_a_killed_server(settings: Settings) -> None:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_requests_under_way_are_answered_before_the_end(settings: Settings, number: signal.Signals) -> None:
+def test_requests_under_way_are_answered_before_the_end(settings, number):
     with local_server(settings) as server:
         family = {server.pid, loader_of(server).pid, *servers_of(server)}
         failures: list[str] = []
         answered: list[int] = []
 
-        def keep_asking() -> None:
+        def keep_asking():
             with client_of(server) as client:
                 while True:
                     try:
@@ -144,12 +140,12 @@ def test_requests_under_way_are_answered_before_the_end(settings: Settings, numb
         assert "Traceback" not in server.log.read_text()
 
 
-def test_each_process_takes_over_a_promotion_and_no_answer_is_mixed(server: LocalServer, settings: Settings) -> None:
+def test_each_process_takes_over_a_promotion_and_no_answer_is_mixed(server, settings):
     wait_for(lambda: len(servers_of(server)) == 3)
     seen: list[int] = []
     stop = threading.Event()
 
-    def keep_asking() -> None:
+    def keep_asking():
         while not stop.is_set():
             response = ask(server)
             assert response.status_code == 200
@@ -169,7 +165,7 @@ def test_each_process_takes_over_a_promotion_and_no_answer_is_mixed(server: Loca
 
 
 @pytest.mark.faults
-def test_hangup_takes_new_processes_and_drops_no_request(server: LocalServer) -> None:
+def test_hangup_takes_new_processes_and_drops_no_request(server):
     wait_for(lambda: len(servers_of(server)) == 3)
     before, loader = servers_of(server), loader_of(server).pid
     os.kill(server.pid, signal.SIGHUP)
@@ -178,13 +174,13 @@ def test_hangup_takes_new_processes_and_drops_no_request(server: LocalServer) ->
     wait_for(lambda: answers_again(server))
 
 
-def rows_counted(server: LocalServer) -> int:
+def rows_counted(server):
     with client_of(server) as client:
         lines = client.get("/metrics").text.splitlines()
     return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines if line.startswith("fewpass_predicted_rows_total"))
 
 
-def test_metrics_of_all_processes_are_added_up(server: LocalServer) -> None:
+def test_metrics_of_all_processes_are_added_up(server):
     before = rows_counted(server)
     assert {ask(server).status_code for _ in range(40)} == {200}
     assert rows_counted(server) == before + 40
@@ -192,7 +188,7 @@ def test_metrics_of_all_processes_are_added_up(server: LocalServer) -> None:
         assert client.get("/v1/jobs").status_code == 404  # of a server that only predicts
 
 
-def test_what_is_forked_has_no_pandas_and_no_tracing_and_looks_for_garbage_as_usual() -> None:
+def test_what_is_forked_has_no_pandas_and_no_tracing_and_looks_for_garbage_as_usual():
     code = (
         "import gc, sys; usual = gc.get_threshold()\n"
         "from service.processes.forking import load; from service.settings import Settings\n"

@@ -1,7 +1,5 @@
 """PostgreSQL as the control database goes away and comes back: predictions go on, the rest says so and recovers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -11,7 +9,6 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -19,13 +16,12 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from service.processes.local_server import LocalServer, local_server
+from service.processes.local_server import local_server
 from service.requests.problems import NotReady
-from service.settings import Settings
 from tests.faults import test_kills
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, client_of, job_at_end, job_in
-from tests.service.clocks import Wall, needs_cc
+from tests.service.clocks import needs_cc
 from tests.service.conftest import weather
 from tests.service.http.test_predict import problem
 from tests.service.jobs.test_clock_faults import keep_leases
@@ -44,7 +40,7 @@ pytestmark = [
 class Cluster:
     """A PostgreSQL server on a free loopback port that can be stopped without a warning and started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder, self.data = folder, folder / "data"
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -56,29 +52,29 @@ class Cluster:
         self.run("initdb", "-U", "fewpass", "-A", "trust", "--no-sync", "-E", "UTF8")
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"postgresql://fewpass:secret@127.0.0.1:{self.port}/postgres"
 
-    def run(self, *command: str) -> None:
+    def run(self, *command):
         whole = [command[0], "-D", str(self.data), *command[1:]]
         done = subprocess.run(whole, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **self.user)
         assert done.returncode == 0, done.stderr
 
     @property
-    def is_running(self) -> bool:
+    def is_running(self):
         return (self.data / "postmaster.pid").exists()
 
-    def start(self) -> None:
+    def start(self):
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder}"
         self.run("pg_ctl", "start", "-w", "-l", str(self.folder / "log"), "-o", options)
 
-    def stop(self) -> None:
+    def stop(self):
         """As a crash: connections are cut in the middle of what they do, and nothing is written down first."""
         self.run("pg_ctl", "stop", "-m", "immediate", "-w")
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster():
     folder = Path(tempfile.mkdtemp(prefix="fewpass-pg-"))  # the path of its socket must be short
     made = Cluster(folder)
     made.start()
@@ -89,7 +85,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def settings(cluster: Cluster, tmp_path: Path, weather_files: tuple[Path, Path]) -> Settings:
+def settings(cluster, tmp_path, weather_files):
     """A workspace with two versions of a model, its control database in an empty schema of the cluster."""
     import psycopg
 
@@ -104,20 +100,18 @@ def settings(cluster: Cluster, tmp_path: Path, weather_files: tuple[Path, Path])
     return settings
 
 
-def assert_unavailable(response: httpx.Response) -> None:
+def assert_unavailable(response):
     body = problem(response, 503)
     assert body["title"] == "Control database unavailable" and "secret" not in response.text
     assert "does not answer" in body["detail"] and "Try again" in body["detail"]
     assert int(response.headers["retry-after"]) >= 1
 
 
-def log_of(server: LocalServer) -> str:
+def log_of(server):
     return server.log.read_text(errors="replace")
 
 
-def test_without_postgresql_predictions_go_on_and_all_comes_back_by_itself(
-    cluster: Cluster, settings: Settings, weather_files: tuple[Path, Path]
-) -> None:
+def test_without_postgresql_predictions_go_on_and_all_comes_back_by_itself(cluster, settings, weather_files):
     train = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb"}
     with local_server(settings) as server, client_of(server) as client:
         expected = client.post("/v1/models/weather/predict", json=ASKED).json()
@@ -168,13 +162,13 @@ def test_without_postgresql_predictions_go_on_and_all_comes_back_by_itself(
 
 
 def test_postgresql_that_is_killed_again_and_again_loses_nothing_that_was_acknowledged(
-    cluster: Cluster, settings: Settings, weather_files: tuple[Path, Path]
-) -> None:
+    cluster, settings, weather_files
+):
     acknowledged: list[str] = []
     codes: set[int] = set()
     stop = threading.Event()
 
-    def submit(url: str) -> None:
+    def submit(url):
         train = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb"}
         with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
             for number in range(16):
@@ -205,9 +199,7 @@ def test_postgresql_that_is_killed_again_and_again_loses_nothing_that_was_acknow
         assert "Traceback" not in log_of(server)
 
 
-def test_a_schedule_that_was_due_during_the_outage_is_caught_up_once(
-    cluster: Cluster, settings: Settings, weather_files: tuple[Path, Path]
-) -> None:
+def test_a_schedule_that_was_due_during_the_outage_is_caught_up_once(cluster, settings, weather_files):
     job = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb", "model": "minutely"}
     with local_server(settings) as server, client_of(server) as client:
         wait_for(lambda: "worker started" in log_of(server))
@@ -221,7 +213,7 @@ def test_a_schedule_that_was_due_during_the_outage_is_caught_up_once(
         assert len(runs) == 1 and runs[0]["outcome"] in {"on_time", "caught_up"}
 
 
-def test_postgresql_that_hangs_holds_up_no_prediction(cluster: Cluster, settings: Settings) -> None:
+def test_postgresql_that_hangs_holds_up_no_prediction(cluster, settings):
     """Connections stand, and nothing comes over them: as when its disk does not answer."""
     postmaster = psutil.Process(int((cluster.data / "postmaster.pid").read_text().split()[0]))
     with local_server(settings.model_copy(update={"request_timeout_s": 3.0, "job_workers": 0})) as server:
@@ -244,7 +236,7 @@ def test_postgresql_that_hangs_holds_up_no_prediction(cluster: Cluster, settings
         assert "Traceback" not in log_of(server)
 
 
-def test_a_server_that_finds_no_postgresql_says_so(cluster: Cluster, settings: Settings) -> None:
+def test_a_server_that_finds_no_postgresql_says_so(cluster, settings):
     cluster.stop()
     try:
         with pytest.raises(NotReady, match="does not answer") as refused, local_server(settings):
@@ -258,24 +250,22 @@ def test_a_server_that_finds_no_postgresql_says_so(cluster: Cluster, settings: S
 
 @needs_cc
 def test_leases_in_postgresql_are_kept_whatever_the_clocks_of_two_machines_say(
-    settings: Settings,
-    walls: tuple[Wall, Wall],
-    weather_files: tuple[Path, Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    settings,
+    walls,
+    weather_files,
+    monkeypatch,
+):
     print({"control": "PostgreSQL"} | keep_leases(settings, weather_files[0], walls, monkeypatch))
     assert_sound(settings)
 
 
 @pytest.mark.timeout(7200)
-def test_kills_of_two_servers_while_postgresql_is_restarted_in_between(
-    cluster: Cluster, settings: Settings, tmp_path: Path
-) -> None:
+def test_kills_of_two_servers_while_postgresql_is_restarted_in_between(cluster, settings, tmp_path):
     """The kills of tests/faults/test_kills.py, and a crash of the database after every fifth of them."""
     data, n_restarts = tmp_path / "data.parquet", 0
     pq.write_table(weather(500, 2), data)
 
-    def restart() -> None:
+    def restart():
         nonlocal n_restarts
         cluster.stop()
         time.sleep(0.4)

@@ -1,7 +1,5 @@
 """Who is started again: every serving process, whatever has ended it; but none, if none could ever start."""
 
-from __future__ import annotations
-
 import threading
 from types import SimpleNamespace
 
@@ -16,27 +14,27 @@ class Fake:
 
     started = 0
 
-    def __init__(self, _config: object = None, _sockets: object = None) -> None:
+    def __init__(self, _config=None, _sockets=None):
         self.exitcode: int | None = None
         self.pid = 1
 
-    def start(self) -> None:
+    def start(self):
         Fake.started += 1
 
-    def is_ready(self, _timeout: float) -> bool:
+    def is_ready(self, _timeout):
         return self.exitcode is None
 
-    def is_alive(self, timeout: float) -> bool:
+    def is_alive(self, timeout):
         return self.exitcode is None and timeout > 0
 
-    def kill(self) -> None:
+    def kill(self):
         """It has ended already."""
 
     join = kill
 
 
 @pytest.fixture
-def servers(monkeypatch: pytest.MonkeyPatch) -> forking.Servers:
+def servers(monkeypatch):
     monkeypatch.setattr(forking.multiprocess, "Process", Fake)
     monkeypatch.setattr(forking, "AGAIN_S", 0.0)
     monkeypatch.setattr(Fake, "started", 0)
@@ -51,7 +49,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> forking.Servers:
 
 
 @pytest.mark.parametrize("code", [1, -11, -6, -9, STARTUP_FAILURE])
-def test_one_that_ends_is_replaced_whatever_ended_it(servers: forking.Servers, code: int) -> None:
+def test_one_that_ends_is_replaced_whatever_ended_it(servers, code):
     servers.keep_subprocess_alive()
     servers.processes[0].exitcode = code
     servers.keep_subprocess_alive()
@@ -59,7 +57,7 @@ def test_one_that_ends_is_replaced_whatever_ended_it(servers: forking.Servers, c
     assert [process.exitcode for process in servers.processes] == [None, None]
 
 
-def test_a_server_that_never_could_start_ends(servers: forking.Servers) -> None:
+def test_a_server_that_never_could_start_ends(servers):
     for process in servers.processes:
         process.exitcode = STARTUP_FAILURE
     servers.keep_subprocess_alive()

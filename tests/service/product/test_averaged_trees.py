@@ -1,7 +1,5 @@
 """TAN averaged over all trees as a user has it: by REST, refreshed and forgotten."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq

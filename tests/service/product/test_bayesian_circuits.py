@@ -1,7 +1,5 @@
 """Circuits that are sampled, as a user has them: by command line and by REST."""
 
-from __future__ import annotations
-
 import json
 import time
 

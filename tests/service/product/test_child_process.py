@@ -1,11 +1,8 @@
 """What a server reads for others: in a process that gives way to those that answer, and ends when nobody waits any more."""
 
-from __future__ import annotations
-
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -18,15 +15,15 @@ from service.workspace import Workspace
 from tests.processes import ended, wait_for
 
 
-def niceness(_workspace: Workspace) -> tuple[int, int]:
+def niceness(_workspace):
     return os.getpid(), os.nice(0)
 
 
-def sleep(_workspace: Workspace) -> None:
+def sleep(_workspace):
     time.sleep(600)
 
 
-def test_a_reader_gives_way_and_ends_with_its_time(tmp_path: Path) -> None:
+def test_a_reader_gives_way_and_ends_with_its_time(tmp_path):
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         pid, found = aside(workspace, niceness)
         assert found == os.nice(0) + NICENESS
@@ -38,7 +35,7 @@ def test_a_reader_gives_way_and_ends_with_its_time(tmp_path: Path) -> None:
 class SlowlyStarting(Child):
     n_starting = 0
 
-    def start(self) -> None:
+    def start(self):
         self.n_starting += 1
         assert self.n_starting == 1, "two threads start the same process"
         time.sleep(0.05)
@@ -47,14 +44,14 @@ class SlowlyStarting(Child):
 
 
 class SlowlyStartingChildren(Children):
-    def made(self) -> Child:
+    def made(self):
         return SlowlyStarting(self.opener, self.context, self.silence_s)
 
 
-def test_a_process_that_starts_for_the_next_work_is_taken_once_it_has_started() -> None:
+def test_a_process_that_starts_for_the_next_work_is_taken_once_it_has_started():
     children = SlowlyStartingChildren(os.getpid)
 
-    def work(_: int) -> None:
+    def work(_):
         with children.one() as child:
             child.start()
 

@@ -1,10 +1,7 @@
 """Density models on files: scored and imputed, on the command line, over REST and as jobs."""
 
-from __future__ import annotations
-
 import json
 from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -29,12 +26,11 @@ from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.asking import job_at_end
 from tests.service.cli.test_cli import fewpass
-from tests.service.conftest import Site
 from tests.service.http.test_predict import problem
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]):
+def here(tmp_path_factory, weather_files):
     with Workspace(Settings(workspace=tmp_path_factory.mktemp("densities") / "workspace", threads=2)) as workspace:
         spn = {"passes": 3, "states": 3}
         asked = {"uris": [str(weather_files[0])], "learner": "spn"}
@@ -50,7 +46,7 @@ def here(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Pa
 
 
 @pytest.mark.parametrize("model", ["sky", "air", "block", "net"])
-def test_scores_are_the_log_likelihoods_and_their_ranks(here, weather_files, tmp_path, model) -> None:
+def test_scores_are_the_log_likelihoods_and_their_ranks(here, weather_files, tmp_path, model):
     output = tmp_path / "scores.parquet"
     told = product.score(here, model, [str(weather_files[0])], output, keep=["outlook", "class"])
     scores, rows = pq.read_table(output), pq.read_table(weather_files[0])
@@ -73,7 +69,7 @@ def _compiled(here, name):
     return queryable(product.served(here, name).model)
 
 
-def test_scores_without_columns_to_keep_are_written_in_slices(here, weather_files, tmp_path, monkeypatch) -> None:
+def test_scores_without_columns_to_keep_are_written_in_slices(here, weather_files, tmp_path, monkeypatch):
     monkeypatch.setattr("service.product.inference.row_scores.ROWS_AT_A_TIME", 700)
     product.score(here, "sky", [str(weather_files[0])], tmp_path / "scores")
     assert pq.read_table(tmp_path / "scores").num_rows == 3000
@@ -83,7 +79,7 @@ def test_scores_without_columns_to_keep_are_written_in_slices(here, weather_file
     "filling",
     [Filling(), Filling("mean"), Filling("draw", seed=4), Filling("draw", draws=3), Filling(columns=("rain_mm",))],
 )
-def test_only_missing_cells_change(here, weather_files, tmp_path, filling) -> None:
+def test_only_missing_cells_change(here, weather_files, tmp_path, filling):
     if filling.columns:
         with pytest.raises(UnknownColumn, match="'rain_mm'"):
             product.impute(here, "air", [str(weather_files[0])], tmp_path / "all", filling)
@@ -103,7 +99,7 @@ def test_only_missing_cells_change(here, weather_files, tmp_path, filling) -> No
     assert told["n_filled"]["outlook"] == rows["outlook"].null_count * filling.draws
 
 
-def test_humidity_follows_the_class(here, weather_files, tmp_path) -> None:
+def test_humidity_follows_the_class(here, weather_files, tmp_path):
     product.impute(here, "air", [str(weather_files[0])], tmp_path / "means", Filling("mean"))
     rows, whole = pq.read_table(weather_files[0]), pq.read_table(tmp_path / "means")
     missing = np.array(rows["humidity"].is_null())
@@ -112,7 +108,7 @@ def test_humidity_follows_the_class(here, weather_files, tmp_path) -> None:
     assert abs(filled[missing & plays].mean() - 55) < 4 and abs(filled[missing & ~plays].mean() - 75) < 4
 
 
-def test_a_file_without_a_column_gets_it_where_it_is_named(here, weather_files, tmp_path) -> None:
+def test_a_file_without_a_column_gets_it_where_it_is_named(here, weather_files, tmp_path):
     rows = pq.read_table(weather_files[1]).drop_columns("class")
     pq.write_table(rows, tmp_path / "rows.parquet")
     product.impute(here, "net", [str(tmp_path / "rows.parquet")], tmp_path / "all", Filling(columns=("class",)))
@@ -120,7 +116,7 @@ def test_a_file_without_a_column_gets_it_where_it_is_named(here, weather_files, 
     assert (filled == np.array(pq.read_table(weather_files[1])["class"])).mean() > 0.7
 
 
-def test_what_cannot_be_scored_or_imputed(here, weather_files, tmp_path) -> None:
+def test_what_cannot_be_scored_or_imputed(here, weather_files, tmp_path):
     source = [str(weather_files[1])]
     with pytest.raises(NoJoint, match="no joint distribution"):
         product.score(here, "trees", source, tmp_path / "x")
@@ -142,7 +138,7 @@ def test_what_cannot_be_scored_or_imputed(here, weather_files, tmp_path) -> None
     assert not (tmp_path / "x").exists()
 
 
-def test_on_the_command_line(here, weather_files, tmp_path) -> None:
+def test_on_the_command_line(here, weather_files, tmp_path):
     root, out = here.settings.workspace, tmp_path / "out.parquet"
     shown = fewpass("score", "air", weather_files[1], "-o", out, workspace=root).stdout
     assert "mean log likelihood" in shown and "densities, not probabilities, of: humidity" in shown
@@ -151,7 +147,7 @@ def test_on_the_command_line(here, weather_files, tmp_path) -> None:
     assert "outlook:" in shown.stdout and "was cut into intervals" in shown.stderr
 
 
-def test_over_rest(site: Site, circuit) -> None:
+def test_over_rest(site, circuit):
     records = [
         {"outlook": "sunny", "humidity": 55.0, "class": "yes"},
         {"outlook": "rain", "humidity": 30.0, "class": "no"},
@@ -171,7 +167,7 @@ def test_over_rest(site: Site, circuit) -> None:
 
 
 @pytest.mark.parametrize("path", ["score", "impute"])
-def test_rows_that_take_longer_than_a_request_may_end_with_an_answer(here, path) -> None:
+def test_rows_that_take_longer_than_a_request_may_end_with_an_answer(here, path):
     """The clock is looked at every 256 rows, and what was found until then is thrown away."""
     told = {}
     for query_s in (60, 1e-6):
@@ -197,11 +193,11 @@ def test_rows_that_take_longer_than_a_request_may_end_with_an_answer(here, path)
         ("impute", {"records": [{}], "draws": 2}, 422, "how=draw"),
     ],
 )
-def test_what_rest_refuses(site: Site, circuit, path, body, code, word) -> None:
+def test_what_rest_refuses(site, circuit, path, body, code, word):
     assert word in json.dumps(problem(site.client.post(f"/v1/models/sky/{path}", json=body), code))
 
 
-def test_as_jobs(site: Site, circuit) -> None:
+def test_as_jobs(site, circuit):
     asked = {"kind": "impute", "model": "sky", "uris": [str(site.test)], "how": "draw", "seed": 2}
     job = job_at_end(site.client, site.client.post("/v1/jobs", json=asked).json()["id"])
     assert job["state"] == "succeeded" and job["result"]["n_rows"] == 500
@@ -218,7 +214,7 @@ def test_as_jobs(site: Site, circuit) -> None:
     assert "has no rows" in problem(site.client.get(f"/v1/jobs/{other['id']}/output"), 409)["detail"]
 
 
-def test_chosen_leaves_say_which_columns_have_a_density(here, tmp_path) -> None:
+def test_chosen_leaves_say_which_columns_have_a_density(here, tmp_path):
     """A column that is recorded in tenths has masses; one of many digits a density."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=400)
@@ -236,7 +232,7 @@ def test_chosen_leaves_say_which_columns_have_a_density(here, tmp_path) -> None:
     assert "density" in answers[1]
 
 
-def test_a_served_circuit_has_what_its_first_query_needs(here) -> None:
+def test_a_served_circuit_has_what_its_first_query_needs(here):
     predictor = Predictor(here.control)
     predictor.refresh()
     kept = vars(predictor.resolve("sky").model.circuit)
@@ -246,7 +242,7 @@ def test_a_served_circuit_has_what_its_first_query_needs(here) -> None:
     assert set(kept) == before
 
 
-def test_a_mixture_of_gaussians_has_no_circuit_file(here) -> None:
+def test_a_mixture_of_gaussians_has_no_circuit_file(here):
     for form in set(MEDIA_TYPES) - {"model"}:
         with pytest.raises(NoCircuit, match="'gaussian mixture' has leaves of several columns"):
             product.circuit(here, "block", form)

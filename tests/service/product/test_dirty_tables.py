@@ -1,9 +1,6 @@
 """Dirty CSV through the product: what training says, and what the model remembers."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,21 +17,21 @@ from service.workspace import Workspace
 from tests.service.cli.test_cli import fewpass
 
 
-def dirty(path: Path, n_rows: int = 400) -> Path:
+def dirty(path, n_rows=400):
     values = [str(row // 4) for row in range(n_rows)]
     values[7] = "?"
     path.write_text("x,y\n" + "".join(f"{value},{'ab'[2 * row // n_rows]}\n" for row, value in enumerate(values)))
     return path
 
 
-def train(workspace: Workspace, path: Path, **known: object) -> list[str]:
+def train(workspace, path, **known):
     told: list[str] = []
     request = TrainRequest(uris=[str(path)], target="y", learner="nb", model="dirty", holdout=0, **known)
     product.train_with_passes(workspace, request, lambda _: None, told.append)
     return told
 
 
-def test_training_tells_the_row_and_the_model_remembers_the_option(tmp_path: Path) -> None:
+def test_training_tells_the_row_and_the_model_remembers_the_option(tmp_path):
     path = dirty(tmp_path / "t.csv")
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         told = train(workspace, path)
@@ -51,7 +48,7 @@ def test_training_tells_the_row_and_the_model_remembers_the_option(tmp_path: Pat
             product.predict_files(workspace, "dirty", [str(path)], tmp_path / "more.parquet")
 
 
-def test_where_no_column_is_left_the_error_says_which_value_made_it_text(tmp_path: Path) -> None:
+def test_where_no_column_is_left_the_error_says_which_value_made_it_text(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("x,y\n" + "".join(f"{row},{'ab'[row // 50]}\n" for row in range(99)) + "?,b\n")
     with (
@@ -61,14 +58,14 @@ def test_where_no_column_is_left_the_error_says_which_value_made_it_text(tmp_pat
         train(workspace, path)
 
 
-def test_dialect_and_null_classes_are_said_once_and_the_model_remembers_them(tmp_path: Path) -> None:
+def test_dialect_and_null_classes_are_said_once_and_the_model_remembers_them(tmp_path):
     path, workspace = tmp_path / "survey.csv", tmp_path / "workspace"
     rows = "Orléans^f^1^oui\nNancy^m^2^non\nLille^m^3^\n" * 50
     path.write_bytes(("Survey of 2024\n\nville^sexe^sexe^réponse\n" + rows).encode("latin-1"))
     written = {"delimiter": "^", "encoding": "latin-1", "header": 3, "names": "unique"}
     train = ["train", path, "-t", "réponse", "-l", "nb", "-n", "survey"]
 
-    def refused(*more: object) -> str:
+    def refused(*more):
         return " ".join(fewpass(*train, *more, workspace=workspace, code=1).stderr.split())
 
     assert '{"*": {"encoding": "windows-1252"}}' in refused()
@@ -103,12 +100,12 @@ def test_dialect_and_null_classes_are_said_once_and_the_model_remembers_them(tmp
         assert [each["name"] for each in schema["attributes"]] == ["ville", "sexe", "sexe_2", "âge"]
 
 
-def test_weights_count_rows_as_if_repeated_and_a_refresh_goes_on_with_them(tmp_path: Path) -> None:
+def test_weights_count_rows_as_if_repeated_and_a_refresh_goes_on_with_them(tmp_path):
     folder, rng = tmp_path / "rows", np.random.default_rng(0)
     folder.mkdir()
     weighted = {"n": {"weight": True}}
 
-    def write(name: str) -> None:
+    def write(name):
         x, n = rng.choice(["a", "b", "c"], 200), rng.integers(0, 4, 200)
         y = np.where((x == "a") ^ (rng.random(200) < 0.2), "yes", "no")
         pq.write_table(
@@ -122,18 +119,18 @@ def test_weights_count_rows_as_if_repeated_and_a_refresh_goes_on_with_them(tmp_p
     )
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
 
-        def answers(files: Path = folder, *, update: bool = False, **known: object) -> list[dict[str, object]]:
+        def answers(files=folder, *, update=False, **known):
             request = TrainRequest(
                 uris=[str(files)], target="y", learner="kdb", model="dirty", holdout=0, update=update, **known
             )
             product.train(workspace, request)
             return predictions()
 
-        def predictions() -> list[dict[str, object]]:
+        def predictions():
             product.predict_files(workspace, "dirty", [str(folder)], tmp_path / "out.parquet", replace=True)
             return pq.read_table(tmp_path / "out.parquet").to_pylist()
 
-        def repeated() -> Path:
+        def repeated():
             table = pq.read_table(folder)
             whole = table.drop(["n"]).take(pa.array(np.repeat(np.arange(table.num_rows), table["n"].to_numpy())))
             pq.write_table(whole, tmp_path / "whole.parquet")

@@ -1,7 +1,5 @@
 """`fewpass drift` and the verb behind it."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The default learner, as a user has it: trained, asked, explained, drawn, refreshed and made to forget."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """The face of the product: each of its verbs is there, lazily, and none is hidden by a module of its name."""
 
-from __future__ import annotations
-
 import pkgutil
 
 import pytest
@@ -9,13 +7,13 @@ import pytest
 from service import product
 
 
-def test_every_verb_is_a_function_even_when_all_modules_are_imported() -> None:
+def test_every_verb_is_a_function_even_when_all_modules_are_imported():
     modules = {entry.name for entry in pkgutil.iter_modules(product.__path__)}
     assert not modules & set(product.__all__), "a module would hide the verb of its name once it is imported"
     for name in product.__all__:
         assert callable(getattr(product, name))
 
 
-def test_an_unknown_verb_is_named() -> None:
+def test_an_unknown_verb_is_named():
     with pytest.raises(AttributeError, match=r"'service\.product' has no attribute 'trian'"):
         product.trian  # noqa: B018

@@ -1,9 +1,5 @@
 """A dry run of forgetting tells what would be forgotten, and changes nothing."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pyarrow.parquet as pq
 
 from service import product
@@ -13,11 +9,11 @@ from service.workspace import Workspace
 from tests.service.conftest import weather
 
 
-def kept(folder: Path) -> dict[str, bytes]:
+def kept(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_counts_and_changes_nothing(tmp_path):
     table = weather(400, 1)
     pq.write_table(table, tmp_path / "a.parquet")
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
@@ -48,12 +44,12 @@ def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:
         assert (done["n_rows"], done["versions"]) == (0, []) and product.find_version(workspace, "rain").version == 2
 
 
-def test_a_stored_request_without_it_is_as_it_was() -> None:
+def test_a_stored_request_without_it_is_as_it_was():
     assert "dry_run" not in ForgetRequest(dataset="sky", where="x = 1").model_dump()
     assert ForgetRequest(dataset="sky", where="x = 1", dry_run=True).model_dump()["dry_run"] is True
 
 
-def test_a_dry_run_names_the_versions_that_the_real_run_then_names(tmp_path: Path) -> None:
+def test_a_dry_run_names_the_versions_that_the_real_run_then_names(tmp_path):
     """Also those that learned the same files under another name, of which no data set is known."""
     pq.write_table(weather(400, 1), tmp_path / "a.parquet")
     files = [str(tmp_path / "a.parquet")]

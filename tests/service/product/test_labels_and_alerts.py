@@ -1,7 +1,5 @@
 """Labels, alerts and webhooks on files that a process has written, and a receiver on loopback."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

@@ -1,10 +1,5 @@
 """Refreshes of one model at the same time, with a retention that keeps next to nothing."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from service import product
@@ -25,7 +20,7 @@ REFRESH = RefreshRequest.model_validate(
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, weather_files: tuple[Path, Path]) -> Iterator[Workspace]:
+def workspace(tmp_path, weather_files):
     with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
         product.register_dataset(opened, DatasetRequest(name="weather", uris=[str(weather_files[0])], target="class"))
         yield opened
@@ -34,7 +29,7 @@ def workspace(tmp_path: Path, weather_files: tuple[Path, Path]) -> Iterator[Work
 class Refresh:
     """A submitted refresh whose steps are made here, as its worker would."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace):
         self.workspace = workspace
         self.id = product.submit(workspace, REFRESH, is_remote=False)[0].id
         steps = dict(product.job_kinds(workspace)["refresh"])
@@ -42,22 +37,22 @@ class Refresh:
         self.published = run_now(steps, self.id, self.request, lambda _: None)
 
     @property
-    def request(self) -> dict:
+    def request(self):
         return REFRESH.model_dump()
 
-    def decide(self) -> dict:
+    def decide(self):
         run = Run(self.id, self.request, {"publish": self.published}, lambda _: None)
         return promotion.decide(self.workspace, run)
 
-    def end(self) -> None:
+    def end(self):
         product.job_queue(self.workspace).cancel(self.id)
 
 
-def numbers(workspace: Workspace) -> list[int]:
+def numbers(workspace):
     return [version.version for version in product.list_versions(workspace, "weather").items]
 
 
-def test_a_refresh_removes_no_version_that_another_is_comparing(workspace: Workspace) -> None:
+def test_a_refresh_removes_no_version_that_another_is_comparing(workspace):
     first = Refresh(workspace)
     first.decide()
     first.end()
@@ -74,7 +69,7 @@ def test_a_refresh_removes_no_version_that_another_is_comparing(workspace: Works
     assert numbers(workspace) == [4]
 
 
-def test_a_version_that_a_waiting_job_names_stays(workspace: Workspace) -> None:
+def test_a_version_that_a_waiting_job_names_stays(workspace):
     for _ in range(3):
         Refresh(workspace).end()
     job, _ = product.submit(workspace, EvaluateRequest(model="weather@2", dataset="weather"), is_remote=False)
@@ -83,9 +78,7 @@ def test_a_version_that_a_waiting_job_names_stays(workspace: Workspace) -> None:
     assert product.prune(workspace, "weather", 1) == [2]
 
 
-def test_a_champion_that_is_replaced_and_removed_while_it_is_opened_is_decided_anew(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_champion_that_is_replaced_and_removed_while_it_is_opened_is_decided_anew(workspace, monkeypatch):
     for _ in range(3):
         Refresh(workspace).end()
     product.set_alias(workspace, "weather", "champion", 1)

@@ -1,9 +1,6 @@
 """Refreshing, windows and forgetting, as a user does it: by command line and by REST."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
@@ -28,7 +25,7 @@ from tests.service.cli.test_cli import fewpass
 COLUMNS = {"user": "drop", "time": "drop"}
 
 
-def request_of(folder: Path, **more) -> TrainRequest:
+def request_of(folder, **more):
     asked = {"uris": [str(folder)], "target": "class", "learner": "kdb", "parameters": {"k": 2}, "columns": COLUMNS}
     return TrainRequest(**(asked | {"model": "daily", "update": True} | more))
 

@@ -1,7 +1,5 @@
 """Tables in S3, by moto's server on loopback: trained from, predicted, refreshed, and what goes wrong there told in a sentence."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os
@@ -39,21 +37,21 @@ from tests.web import Quiet, serving
 class Bucket:
     """An empty bucket and what is put there."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address):
         self.address = address
         self.client = boto3.client("s3")
         self.client.create_bucket(Bucket="shop")
 
-    def put(self, key: str, rows: pa.Table) -> str:
+    def put(self, key, rows):
         written = io.BytesIO()
         pq.write_table(rows, written)
         self.client.put_object(Bucket="shop", Key=key, Body=written.getvalue())
         return f"s3://shop/{key}"
 
-    def read(self, key: str) -> pa.Table:
+    def read(self, key):
         return pq.read_table(io.BytesIO(self.client.get_object(Bucket="shop", Key=key)["Body"].read()))
 
-    def copy(self, folder: str | Path, key: str) -> str:
+    def copy(self, folder, key):
         """Put what is not there yet: nothing of a lake table changes."""
         there = {one["Key"] for one in self.client.list_objects_v2(Bucket="shop", Prefix=key).get("Contents", ())}
         for path in sorted(Path(folder).rglob("*")):
@@ -90,7 +88,7 @@ class Throttled(Quiet):
     n_refused = 0
     interrupts = False
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         if Throttled.n_refused:
             Throttled.n_refused -= 1
             told = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -100,7 +98,7 @@ class Throttled(Quiet):
 
     do_HEAD = do_GET
 
-    def do_PUT(self) -> None:
+    def do_PUT(self):
         body = self.body()
         if Throttled.interrupts:
             Throttled.interrupts = False
@@ -109,7 +107,7 @@ class Throttled(Quiet):
 
     do_POST = do_DELETE = do_PUT
 
-    def pass_on(self, body: bytes = b"") -> None:
+    def pass_on(self, body=b""):
         url, headers = f"http://{self.store}{self.path}", dict(self.headers)
         told = httpx.request(self.command, url, headers=headers, content=body or None)
         self.answer(told.status_code, told.content, {k: v for k, v in told.headers.items() if k != "transfer-encoding"})

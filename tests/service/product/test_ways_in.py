@@ -1,11 +1,8 @@
 """Files of other formats and folders with columns, by the product, the command line and REST."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -34,7 +31,7 @@ WRITERS = {
 }
 
 
-def rows_of(day: int, n_rows: int = 400) -> pa.Table:
+def rows_of(day, n_rows=400):
     rng = np.random.default_rng(day)
     y = rng.integers(0, 2, n_rows)
     return pa.table(
@@ -47,7 +44,7 @@ def rows_of(day: int, n_rows: int = 400) -> pa.Table:
     )
 
 
-def request_of(folder: Path, **more) -> TrainRequest:
+def request_of(folder, **more):
     asked = {
         "uris": [str(folder)],
         "target": "class",

@@ -1,9 +1,6 @@
 """Rules of forgotten rows are taken back on purpose and recorded, and never by a file that is gone."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -13,15 +10,13 @@ import sqlalchemy as sa
 from service import product
 from service.operations.doctor import examine
 from service.requests.problems import InvalidRequest
-from service.requests.requests import ForgetRequest, TrainRequest
-from service.workspace import Workspace
+from service.requests.requests import ForgetRequest
 from storage.control import tables
 from storage.datasets.forgotten import Forgotten
 from storage.errors import CorruptFile, NotFound
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import write
 from tests.service.cli.test_cli import fewpass
-from tests.service.conftest import Site
 from tests.service.product.forgetting.test_forgetting import OF_ROWS, WHERE, n_left, register
 from tests.service.product.test_refresh import arrays_of, finished, request_of
 
@@ -29,22 +24,20 @@ N_ROWS = 3_000
 BY = {"by": "ana", "reason": "a test"}
 
 
-def of_nb(folder: Path, **more: object) -> TrainRequest:
+def of_nb(folder, **more):
     return request_of(folder, **({"learner": "nb", "parameters": {}, "holdout": 0} | more))
 
 
-def forget(workspace: Workspace, where: str = WHERE, **place: str) -> None:
+def forget(workspace, where=WHERE, **place):
     asked = {"where": where, "retrain": False, **(place or {"model": "daily"})}
     product.forget(workspace, ForgetRequest(**asked))
 
 
-def rules_path(workspace: Workspace) -> Path:
+def rules_path(workspace):
     return workspace.layout.model_directory("daily") / "data" / "forgotten.json"
 
 
-def test_rows_of_a_withdrawn_rule_are_learned_again_as_if_it_had_never_stood(
-    workspace: Workspace, folder: Path
-) -> None:
+def test_rows_of_a_withdrawn_rule_are_learned_again_as_if_it_had_never_stood(workspace, folder):
     before = product.train(workspace, of_nb(folder))
     forget(workspace)
     without = product.train(workspace, of_nb(folder))
@@ -61,7 +54,7 @@ def test_rows_of_a_withdrawn_rule_are_learned_again_as_if_it_had_never_stood(
     assert len(Forgotten(rules_path(workspace)).withdrawals(WHERE)) == 1
 
 
-def test_a_withdrawn_rule_does_not_come_back_from_another_name(workspace: Workspace, folder: Path) -> None:
+def test_a_withdrawn_rule_does_not_come_back_from_another_name(workspace, folder):
     register(workspace, folder)
     forget(workspace, dataset="rows")
     assert product.train(workspace, of_nb(folder)).n_rows == n_left(folder), "the rule has followed the files"
@@ -73,7 +66,7 @@ def test_a_withdrawn_rule_does_not_come_back_from_another_name(workspace: Worksp
     assert product.train(workspace, of_nb(folder)).n_rows == N_ROWS
 
 
-def test_what_cannot_be_withdrawn_says_so(workspace: Workspace, folder: Path) -> None:
+def test_what_cannot_be_withdrawn_says_so(workspace, folder):
     product.train(workspace, of_nb(folder))
     forget(workspace)
     with pytest.raises(InvalidRequest, match=r"No such rule stands under the name 'daily'. Its rules: user = 3\."):
@@ -88,7 +81,7 @@ def test_what_cannot_be_withdrawn_says_so(workspace: Workspace, folder: Path) ->
 
 
 @pytest.mark.parametrize("harm", ["removed", "emptied", "older"])
-def test_a_file_of_rules_that_lost_one_brings_no_rows_back(workspace: Workspace, folder: Path, harm: str) -> None:
+def test_a_file_of_rules_that_lost_one_brings_no_rows_back(workspace, folder, harm):
     product.train(workspace, of_nb(folder))
     forget(workspace, "user = 4")
     path = rules_path(workspace)
@@ -115,9 +108,7 @@ def test_a_file_of_rules_that_lost_one_brings_no_rows_back(workspace: Workspace,
     assert found.state == "ok"
 
 
-def test_rules_of_an_earlier_release_stand_and_are_noted_by_the_next_training(
-    workspace: Workspace, folder: Path
-) -> None:
+def test_rules_of_an_earlier_release_stand_and_are_noted_by_the_next_training(workspace, folder):
     product.train(workspace, of_nb(folder))
     forget(workspace)
     with workspace.control.writing() as connection:
@@ -129,7 +120,7 @@ def test_rules_of_an_earlier_release_stand_and_are_noted_by_the_next_training(
         product.train(workspace, of_nb(folder))
 
 
-def test_the_command_line_withdraws_a_rule(workspace: Workspace, folder: Path) -> None:
+def test_the_command_line_withdraws_a_rule(workspace, folder):
     product.train(workspace, of_nb(folder))
     forget(workspace)
     place = workspace.layout.root
@@ -142,7 +133,7 @@ def test_the_command_line_withdraws_a_rule(workspace: Workspace, folder: Path) -
     assert product.train(workspace, of_nb(folder)).n_rows == N_ROWS
 
 
-def test_an_administrator_withdraws_a_rule_over_rest(site: Site, folder: Path) -> None:
+def test_an_administrator_withdraws_a_rule_over_rest(site, folder):
     client = site.client
     asked_files = {"name": "taken-back", "uris": [str(folder)], "target": "class"}
     assert client.post("/v1/datasets", json=asked_files).status_code == 201

@@ -1,7 +1,5 @@
 """What is wrong with a request, in words that name what is allowed: on the command line and over REST alike."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -14,7 +12,7 @@ RAW = re.compile(
 NAMES = "1 to 64 of a-z"
 
 
-def flat(text: str) -> str:
+def flat(text):
     """What a box of rich says, on one line."""
     return " ".join(text.replace("│", " ").split())
 

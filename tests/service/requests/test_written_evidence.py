@@ -1,7 +1,5 @@
 """Evidence as it is written on the command line."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.requests.problems import InvalidRequest

@@ -1,11 +1,8 @@
 """What a serving process keeps of versions that it serves one after the other: of those that nobody asks any more, nothing."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,14 +19,13 @@ from service.requests.problems import problem_of
 from service.requests.requests import TrainRequest
 from service.serving import usability
 from service.serving.monitoring_counts import Observer
-from service.serving.predictor import Predictor, Served
+from service.serving.predictor import Predictor
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.control import generation
 from storage.errors import CorruptFile, OutdatedModel
 from storage.files.workspace_layout import read_manifest, sha256_of_file, write_manifest
 from storage.models.compiled import map_compiled, write_compiled
-from storage.models.models import ModelVersion
 from storage.monitoring.counts import MonitoringFiles
 
 NOON = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
@@ -38,7 +34,7 @@ N_VERSIONS = 8
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, weather_files: tuple[Path, Path]) -> Iterator[Workspace]:
+def workspace(tmp_path, weather_files):
     """With one version of a model, and a file from which others are imported."""
     settings = Settings(workspace=tmp_path / "workspace", threads=1, request_timeout_s=1e-9)
     with Workspace(settings) as opened:
@@ -51,37 +47,35 @@ def workspace(tmp_path: Path, weather_files: tuple[Path, Path]) -> Iterator[Work
 
 
 @pytest.fixture
-def observer(workspace: Workspace) -> Iterator[Observer]:
+def observer(workspace):
     made = Observer(workspace.settings, lambda _: {}, clock=lambda: NOON)
     yield made
     made.close()
 
 
-def one_more(workspace: Workspace, predictor: Predictor) -> None:
+def one_more(workspace, predictor):
     product.import_version(workspace, workspace.layout.root.parent / "m.tar", "m")
     assert predictor.refresh()
 
 
-def now_served(predictor: Predictor) -> Served:
+def now_served(predictor):
     served = predictor.served("m")
     assert served is not None
     return served
 
 
-def n_counted(workspace: Workspace, version: int) -> int:
+def n_counted(workspace, version):
     watching = Watching(workspace, f"m@{version}")
     return watching.window(NOON.replace(hour=0), NOON.replace(hour=23)).counts.n_rows
 
 
-def mapped_files(root: Path) -> set[str]:
+def mapped_files(root):
     lines = Path("/proc/self/maps").read_text().splitlines()
     return {line.split(maxsplit=5)[5] for line in lines if f"{root}/models/" in line}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/maps is Linux'")
-def test_versions_that_nobody_asks_any_more_leave_no_model_no_mapping_and_no_counts(
-    workspace: Workspace, observer: Observer
-) -> None:
+def test_versions_that_nobody_asks_any_more_leave_no_model_no_mapping_and_no_counts(workspace, observer):
     predictor = Predictor(workspace.control, observer=observer)
     predictor.resolve("m")
     left: list[weakref.ref[object]] = []
@@ -106,9 +100,7 @@ def test_versions_that_nobody_asks_any_more_leave_no_model_no_mapping_and_no_cou
     assert n_counted(workspace, N_VERSIONS) == N_VERSIONS
 
 
-def test_a_version_that_comes_back_within_the_hour_adds_to_what_it_served(
-    workspace: Workspace, observer: Observer
-) -> None:
+def test_a_version_that_comes_back_within_the_hour_adds_to_what_it_served(workspace, observer):
     predictor = Predictor(workspace.control, observer=observer)
     product.set_alias(workspace, "m", "champion", 1)
     predictor.resolve("m@champion")
@@ -126,9 +118,7 @@ def test_a_version_that_comes_back_within_the_hour_adds_to_what_it_served(
     assert [n_counted(workspace, version) for version in (1, 2)] == [3 + 7, 5 + 11]
 
 
-def test_a_version_that_is_evicted_again_and_again_has_one_file_an_hour(
-    workspace: Workspace, observer: Observer
-) -> None:
+def test_a_version_that_is_evicted_again_and_again_has_one_file_an_hour(workspace, observer):
     for _ in range(20):
         predictor = Predictor(workspace.control, observer=observer)
         served = predictor.resolve("m")
@@ -141,7 +131,7 @@ def test_a_version_that_is_evicted_again_and_again_has_one_file_an_hour(
     assert n_counted(workspace, 1) == 20
 
 
-def test_a_version_that_a_request_may_still_hold_is_watched_on(workspace: Workspace) -> None:
+def test_a_version_that_a_request_may_still_hold_is_watched_on(workspace):
     settings = workspace.settings.model_copy(update={"request_timeout_s": 600.0})
     observer = Observer(settings, lambda _: {}, clock=lambda: NOON)
     predictor = Predictor(workspace.control, observer=observer)
@@ -153,7 +143,7 @@ def test_a_version_that_a_request_may_still_hold_is_watched_on(workspace: Worksp
     assert n_counted(workspace, 1) == 1
 
 
-def test_of_references_that_are_meant_the_least_recent_goes_first(workspace: Workspace) -> None:
+def test_of_references_that_are_meant_the_least_recent_goes_first(workspace):
     for _ in range(2):
         product.import_version(workspace, workspace.layout.root.parent / "m.tar", "m")
     predictor = Predictor(workspace.control, max_mapped=2)
@@ -170,15 +160,13 @@ def test_of_references_that_are_meant_the_least_recent_goes_first(workspace: Wor
 
 
 @pytest.mark.parametrize("limit", ["MOST_REHEARSED", "MOST_KEPT"])
-def test_the_circuit_of_a_network_is_there_before_the_first_query(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, limit: str
-) -> None:
+def test_the_circuit_of_a_network_is_there_before_the_first_query(workspace, monkeypatch, limit):
     monkeypatch.setattr(f"service.serving.rehearsal.{limit}", 3)
     large = Predictor(workspace.control).resolve("m")
     monkeypatch.undo()
     served = Predictor(workspace.control).resolve("m")
 
-    def never(*_: object) -> None:
+    def never(*_):
         raise AssertionError("compiled by a query")
 
     monkeypatch.setattr("service.serving.networks.compiled", never)
@@ -188,10 +176,8 @@ def test_the_circuit_of_a_network_is_there_before_the_first_query(
         queryable(large.model)
 
 
-def test_what_a_version_rehearses_is_never_counted(
-    workspace: Workspace, observer: Observer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fold_meanwhile(*about: object) -> None:
+def test_what_a_version_rehearses_is_never_counted(workspace, observer, monkeypatch):
+    def fold_meanwhile(*about):
         observer.fold()
         raise NetworkTooLarge(1, 0)
 
@@ -203,7 +189,7 @@ def test_what_a_version_rehearses_is_never_counted(
     assert n_counted(workspace, 1) == 1
 
 
-def made_by_an_older_release(version: ModelVersion) -> None:
+def made_by_an_older_release(version):
     """Whole files, of a kind of model that is gone."""
     header, arrays = map_compiled(version.arrow_path)
     write_compiled(version.arrow_path, {**header, "kind": "bygone"}, arrays, replace=True)
@@ -212,9 +198,7 @@ def made_by_an_older_release(version: ModelVersion) -> None:
     write_manifest(manifest, names)
 
 
-def test_a_version_that_no_model_can_be_made_of_is_named_with_what_to_do(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_that_no_model_can_be_made_of_is_named_with_what_to_do(workspace, monkeypatch):
     made_by_an_older_release(product.find_version(workspace, "m"))
     predictor = Predictor(workspace.control)
     with pytest.raises(OutdatedModel, match="m@1 was made by an older release") as raised:
@@ -240,8 +224,8 @@ def test_a_version_that_no_model_can_be_made_of_is_named_with_what_to_do(
     assert predictor.damaged == {} and predictor.served("m") is not None
 
 
-def test_what_cannot_be_made_anew_is_not_called_repaired(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+def test_what_cannot_be_made_anew_is_not_called_repaired(workspace, monkeypatch):
+    def refuse(*_):
         raise LearnerError("The model lacks what this release needs.")
 
     monkeypatch.setattr("service.serving.predictor.load_model", refuse)
@@ -251,7 +235,7 @@ def test_what_cannot_be_made_anew_is_not_called_repaired(workspace: Workspace, m
         assert count.detail.startswith("0 versions are whole")
 
 
-def test_a_damaged_file_is_not_called_outdated(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file_is_not_called_outdated(workspace, monkeypatch):
     version = product.find_version(workspace, "m")
     made_by_an_older_release(version)
     version.duckdb_path.chmod(0o600)

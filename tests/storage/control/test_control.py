@@ -1,7 +1,5 @@
 """The control database: opening, migrating, several processes at once, and its words when disk or file are bad."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import sqlite3

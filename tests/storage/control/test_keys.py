@@ -1,7 +1,5 @@
 """API keys: shown once, hashed at rest, with a role and an end."""
 
-from __future__ import annotations
-
 import hashlib
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Leases of workers: who has lost his lease writes nothing, not even what he had begun to wait for."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 
@@ -16,11 +14,11 @@ from storage.errors import LeaseLost
 from storage.models import models
 
 
-def url(folder: Path) -> str:
+def url(folder):
     return f"sqlite:///{folder}/control.sqlite"
 
 
-def test_a_worker_whose_lease_was_ended_writes_nothing(tmp_path: Path) -> None:
+def test_a_worker_whose_lease_was_ended_writes_nothing(tmp_path):
     with open_control(url(tmp_path)) as worker, open_control(url(tmp_path)) as other:
         take_lease(worker, "w-1", "here", 0, 30)
         assert models.reserve_version(worker, "m") == 1
@@ -38,7 +36,7 @@ def test_a_worker_whose_lease_was_ended_writes_nothing(tmp_path: Path) -> None:
 class Leases(RuleBasedStateMachine):
     """Any number of workers that come, beat, write and are taken for dead, against a set of those that hold a lease."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.looker = open_control(url(Path(self.folder.name)))
@@ -48,7 +46,7 @@ class Leases(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.controls) < 4)
     @rule()
-    def start(self) -> None:
+    def start(self):
         worker = f"w-{len(self.controls)}"
         self.controls[worker] = open_control(url(Path(self.folder.name)))
         take_lease(self.controls[worker], worker, "here", len(self.controls), 30)
@@ -56,7 +54,7 @@ class Leases(RuleBasedStateMachine):
 
     @precondition(lambda self: self.controls)
     @rule(choice=st.integers(0, 3), is_beat=st.booleans())
-    def write(self, choice: int, is_beat: bool) -> None:
+    def write(self, choice, is_beat):
         worker = sorted(self.controls)[choice % len(self.controls)]
         control = self.controls[worker]
         if worker not in self.alive:
@@ -71,16 +69,16 @@ class Leases(RuleBasedStateMachine):
 
     @precondition(lambda self: self.controls)
     @rule(choice=st.integers(0, 3))
-    def end(self, choice: int) -> None:
+    def end(self, choice):
         worker = sorted(self.controls)[choice % len(self.controls)]
         assert end_lease(self.looker, worker) == (worker in self.alive)
         self.alive.pop(worker, None)
 
     @invariant()
-    def are_as_expected(self) -> None:
+    def are_as_expected(self):
         assert {lease.id: lease.beats for lease in leases(self.looker)} == self.alive
 
-    def teardown(self) -> None:
+    def teardown(self):
         for control in (*self.controls.values(), self.looker):
             control.close()
         self.folder.cleanup()

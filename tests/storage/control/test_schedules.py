@@ -1,7 +1,5 @@
 """Schedules, their runs, decisions and retention: on SQLite and on PostgreSQL."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -40,7 +38,7 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def hourly(name: str = "hourly", **changes: object) -> Schedule:
+def hourly(name="hourly", **changes):
     values = {"cron": "0 * * * *", "timezone": "UTC", "missed": "catch_up", "job": {"kind": "train"}}
     return Schedule(name, **(values | {"next_due_at": NOON} | changes))
 
@@ -127,7 +125,7 @@ def test_many_schedules_are_listed_with_as_many_statements_as_one(control):
 # Decisions
 
 
-def decision(challenger: int, champion: int | None, is_promoted: bool = True, job: str = "job-1") -> Promotion:
+def decision(challenger, champion, is_promoted=True, job="job-1"):
     metrics = {"log_loss": 0.3, "ece": float("nan")}
     return Promotion(
         "adult", CHAMPION, challenger, champion, is_promoted, "why", {"margin": 0.1}, metrics, None, {}, job

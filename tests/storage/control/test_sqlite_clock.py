@@ -1,7 +1,5 @@
 """A SQLite without a clock in milliseconds gets one."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 

@@ -1,7 +1,5 @@
 """Datasets: registered once, found, listed in pages, deleted."""
 
-from __future__ import annotations
-
 import pytest
 
 from storage.control.control import generation

@@ -1,9 +1,6 @@
 """Rules of forgotten rows: what one process has written, no other one loses."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -12,12 +9,12 @@ from storage.errors import CorruptFile
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "data" / "forgotten.json"
 
 
-def test_rules_made_at_the_same_time_all_stand(path: Path) -> None:
-    def add(number: int) -> None:
+def test_rules_made_at_the_same_time_all_stand(path):
+    def add(number):
         forgotten = Forgotten(path)
         forgotten.add(f"user = {number}")
         forgotten.remember(f"user = {number}", "file", "footer", number)
@@ -29,7 +26,7 @@ def test_rules_made_at_the_same_time_all_stand(path: Path) -> None:
     assert Forgotten(path).counts("user = 7") == {"file": 7}
 
 
-def test_what_was_read_before_another_wrote_takes_nothing_back(path: Path) -> None:
+def test_what_was_read_before_another_wrote_takes_nothing_back(path):
     first, second = Forgotten(path), Forgotten(path)
     for forgotten, file, n_rows in ((first, "a", 2), (second, "b", 0)):
         forgotten.add("user = 3")
@@ -40,7 +37,7 @@ def test_what_was_read_before_another_wrote_takes_nothing_back(path: Path) -> No
     assert Forgotten(path).rules()[0].forgotten_at == first.rules()[0].forgotten_at
 
 
-def test_a_damaged_file_is_not_written_over(path: Path) -> None:
+def test_a_damaged_file_is_not_written_over(path):
     forgotten = Forgotten(path)
     path.parent.mkdir()
     path.write_text("{")
@@ -50,7 +47,7 @@ def test_a_damaged_file_is_not_written_over(path: Path) -> None:
     assert path.read_text() == "{"
 
 
-def test_the_last_event_counts_whoever_writes_last(path: Path) -> None:
+def test_the_last_event_counts_whoever_writes_last(path):
     maker = Forgotten(path)
     maker.add("user = 3")
     maker.save()

@@ -1,7 +1,5 @@
 """Conditions on rows: what they match, and what they may not be."""
 
-from __future__ import annotations
-
 import datetime
 import pickle
 

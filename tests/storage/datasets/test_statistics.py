@@ -1,7 +1,5 @@
 """Statistics on disk: any table comes back equal, and a damaged file is named and never believed."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil
@@ -57,7 +55,7 @@ COLUMNS = {
 
 
 @st.composite
-def tables(draw) -> pa.Table:
+def tables(draw):
     """Tables of all types, with nulls, metadata, several chunks, and names that SQL cannot tell apart."""
     n_rows = draw(st.integers(0, 5))
     kinds = draw(st.lists(st.sampled_from(list(COLUMNS)), min_size=1, max_size=5))
@@ -69,7 +67,7 @@ def tables(draw) -> pa.Table:
     return pa.concat_tables([table.slice(0, cut), table.slice(cut)])
 
 
-def assert_same(found: pa.Table, expected: pa.Table) -> None:
+def assert_same(found, expected):
     """Equal schemas and values; floats bit for bit, so that NaN equals NaN and 0.0 is not -0.0."""
     assert found.schema.equals(expected.schema, check_metadata=True)
     for a, b in zip(found.columns, expected.columns, strict=True):
@@ -84,7 +82,7 @@ def test_any_table_comes_back_equal(tmp_path_factory, table):
     assert_same(store.get(KEY), table)
 
 
-def path_in(store: StatisticStore) -> Path:
+def path_in(store):
     return next(store.directory.glob("*.duckdb"))
 
 
@@ -189,7 +187,7 @@ def test_pruning_removes_the_oldest(tmp_path):
 
 
 def test_a_read_only_folder_is_named(tmp_path, monkeypatch):
-    def refuse(*_: object, **__: object) -> None:
+    def refuse(*_, **__):
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(Path, "mkdir", refuse)

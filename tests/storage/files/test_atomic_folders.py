@@ -1,7 +1,5 @@
 """Folders that appear at once: everything in them is on the disk before their name is."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -12,18 +10,18 @@ from storage.files import atomic_folders, workspace_layout
 from storage.files.atomic_folders import drafting_beside, settle_tree
 
 
-def make_tree(folder: Path) -> Path:
+def make_tree(folder):
     (folder / "models" / "m").mkdir(parents=True)
     (folder / "models" / "m" / "1").write_text("one")
     (folder / "control").write_text("rows")
     return folder
 
 
-def test_everything_is_synced_before_the_name_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_is_synced_before_the_name_appears(tmp_path, monkeypatch):
     target, synced = tmp_path / "target", []
     fsync = os.fsync
 
-    def note(descriptor: int) -> None:
+    def note(descriptor):
         path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
         synced.append((path, target.exists()))
         fsync(descriptor)
@@ -46,7 +44,7 @@ def test_everything_is_synced_before_the_name_appears(tmp_path: Path, monkeypatc
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 
-def test_an_empty_folder_is_replaced_and_a_full_one_is_not(tmp_path: Path) -> None:
+def test_an_empty_folder_is_replaced_and_a_full_one_is_not(tmp_path):
     target = tmp_path / "target"
     target.mkdir()
     with drafting_beside(target) as draft:
@@ -56,7 +54,7 @@ def test_an_empty_folder_is_replaced_and_a_full_one_is_not(tmp_path: Path) -> No
     assert (target / "control").read_text() == "rows"
 
 
-def test_what_a_killed_process_has_left_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_what_a_killed_process_has_left_is_removed_by_the_next(tmp_path):
     with drafting_beside(tmp_path / "living") as living:
         living.write_text("at work")
         left = tmp_path / ".0123456789abcdef.partial"
@@ -70,8 +68,8 @@ def test_what_a_killed_process_has_left_is_removed_by_the_next(tmp_path: Path) -
         assert living.read_text() == "at work" and all(other.exists() for other in others)
 
 
-def test_a_disk_that_refuses_leaves_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: Path) -> None:
+def test_a_disk_that_refuses_leaves_no_name(tmp_path, monkeypatch):
+    def refuse(_):
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(atomic_folders, "fsync_directory", refuse)

@@ -1,7 +1,5 @@
 """Every flipped bit of a file with a sum is noticed; files of earlier releases are read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

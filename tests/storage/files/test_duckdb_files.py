@@ -1,7 +1,5 @@
 """One running DuckDB to which files are attached in turn: what goes wrong with one does no harm to the next."""
 
-from __future__ import annotations
-
 import duckdb
 import pyarrow as pa
 import pytest

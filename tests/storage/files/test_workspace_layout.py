@@ -1,7 +1,5 @@
 """Publishing: a file is there whole or not at all, whatever fails, whoever is killed."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -59,7 +57,7 @@ def test_a_name_is_used_once_unless_it_is_to_be_replaced(tmp_path):
 
 @pytest.mark.parametrize("step", ["fchmod", "fsync", "rename", "fsync of the folder"])
 def test_a_step_that_fails_leaves_no_file_or_all_of_it(tmp_path, monkeypatch, step):
-    def refuse(*_: object) -> None:
+    def refuse(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     if step == "rename":

@@ -1,7 +1,5 @@
 """A model on disk: comes back bit for bit, is mapped and not copied, and damage is named."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -56,7 +54,7 @@ named_arrays = st.dictionaries(
 )
 
 
-def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+def assert_same(found, expected):
     """The same names in the same order, and the same dtypes, shapes and bits; read-only."""
     assert list(found) == list(expected)
     for name, array in expected.items():
@@ -118,7 +116,7 @@ def test_mapped_arrays_are_views_of_the_file(tmp_path):
     assert (mapped["big"] == big).all()
 
 
-def _holds(line: str, address: int) -> bool:
+def _holds(line, address):
     start, end = (int(number, 16) for number in re.match(r"(\w+)-(\w+)", line).groups())
     return start <= address < end
 
@@ -278,7 +276,7 @@ def test_the_compiled_form_can_be_rebuilt(tmp_path):
     verify(written.duckdb_path)
 
 
-def _scrap(folder: Path) -> Path:
+def _scrap(folder):
     (folder / "scrap").write_bytes(b"scrap")
     return folder / "scrap"
 
@@ -312,7 +310,7 @@ def test_when_the_nth_fsync_fails_nothing_is_left(tmp_path, monkeypatch, n):
     n_calls = iter(range(100))
     fsync = os.fsync
 
-    def refuse(descriptor: int) -> None:
+    def refuse(descriptor):
         if next(n_calls) == n:
             raise OSError(errno.ENOSPC, "No space left on device")
         fsync(descriptor)

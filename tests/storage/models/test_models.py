@@ -1,7 +1,5 @@
 """The registry: numbers never used twice, immutable versions, aliases that can be rolled back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -139,7 +137,7 @@ def test_every_rollback_goes_back_one_further(control):
 def test_the_generation_grows_when_what_is_served_may_change(control):
     seen = [generation(control)]
 
-    def grown() -> bool:
+    def grown():
         seen.append(generation(control))
         return seen[-1] > seen[-2]
 

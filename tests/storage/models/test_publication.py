@@ -1,17 +1,14 @@
 """A version comes into the registry with its files and its aliases, or leaves nothing behind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.control.control import Control, open_control
+from storage.control.control import open_control
 from storage.control.leases import end_lease, take_lease
 from storage.errors import LeaseLost, NotFound, Unwritable
-from storage.files.workspace_layout import Layout
 from storage.models import model_file, publication
 from storage.models.aliases import aliases
 from storage.models.model_file import write_model
@@ -22,16 +19,16 @@ NO_SPACE = Unwritable("control.sqlite", "No space left on device.")
 
 
 @pytest.fixture
-def control(layout: Layout) -> Control:
+def control(layout):
     with open_control(layout.control_url) as control:
         yield control
 
 
-def files_of(layout: Layout) -> list[str]:
+def files_of(layout):
     return sorted(path.name for path in layout.models.glob("*/[!.]*"))
 
 
-def written(control: Control, layout: Layout, job_id: str | None = "job-1") -> ModelVersion:
+def written(control, layout, job_id="job-1"):
     number = reserve_version(control, "m")
     files = write_model(
         layout.models, "m", number, {"kind": "any"}, {"x": np.arange(3)}, {"t": pa.table({"a": [job_id or ""]})}
@@ -41,14 +38,14 @@ def written(control: Control, layout: Layout, job_id: str | None = "job-1") -> M
     return ModelVersion("m", number, job_id=job_id, **asked, **paths)
 
 
-def test_a_version_and_its_aliases_come_together(control: Control, layout: Layout) -> None:
+def test_a_version_and_its_aliases_come_together(control, layout):
     version = register(control, written(control, layout), aliases=["champion"], reason="why")
     assert get_version(control, "m") == version and aliases(control, "m") == {"champion": 1}
     assert version_of_job(control, "m", "job-1") == version and version_of_job(control, "m", "job-2") is None
     assert len(files_of(layout)) == 3
 
 
-def test_a_version_whose_alias_is_refused_is_not_there_at_all(control: Control, layout: Layout) -> None:
+def test_a_version_whose_alias_is_refused_is_not_there_at_all(control, layout):
     with pytest.raises(ValueError, match="is not a name for an alias"):
         register(control, written(control, layout), aliases=["champion", "7"])
     with pytest.raises(NotFound, match="no model"):
@@ -56,8 +53,8 @@ def test_a_version_whose_alias_is_refused_is_not_there_at_all(control: Control, 
     assert aliases(control, "m") == {} and files_of(layout) == []
 
 
-def test_a_registration_that_is_refused_leaves_no_file(control: Control, layout: Layout, monkeypatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
+def test_a_registration_that_is_refused_leaves_no_file(control, layout, monkeypatch):
+    def refuse(*_, **__):
         raise NO_SPACE
 
     version = written(control, layout)
@@ -71,8 +68,8 @@ def test_a_registration_that_is_refused_leaves_no_file(control: Control, layout:
     assert files_of(layout) == []
 
 
-def test_a_registration_whose_answer_is_lost_has_succeeded(control: Control, layout: Layout, monkeypatch) -> None:
-    def add_and_fail(*given: object, **named: object) -> None:
+def test_a_registration_whose_answer_is_lost_has_succeeded(control, layout, monkeypatch):
+    def add_and_fail(*given, **named):
         add_version(*given, **named)
         raise NO_SPACE
 
@@ -82,10 +79,10 @@ def test_a_registration_whose_answer_is_lost_has_succeeded(control: Control, lay
     assert len(files_of(layout)) == 3
 
 
-def test_files_of_which_nobody_can_say_whether_they_are_registered_stay(control, layout, monkeypatch) -> None:
+def test_files_of_which_nobody_can_say_whether_they_are_registered_stay(control, layout, monkeypatch):
     version = written(control, layout)
 
-    def be_away(*_: object, **__: object) -> None:
+    def be_away(*_, **__):
         control.engine.dispose()
         monkeypatch.setattr(publication, "_registered", be_away)
         raise NO_SPACE
@@ -97,7 +94,7 @@ def test_files_of_which_nobody_can_say_whether_they_are_registered_stay(control,
     assert len(abandoned_files(control, layout, is_removing=True)) == 3 and files_of(layout) == []
 
 
-def test_a_worker_that_was_taken_for_dead_removes_nothing(control: Control, layout: Layout) -> None:
+def test_a_worker_that_was_taken_for_dead_removes_nothing(control, layout):
     """The worker that has taken over the job may have registered these very files."""
     version = written(control, layout)
     with open_control(layout.control_url) as late:
@@ -108,15 +105,15 @@ def test_a_worker_that_was_taken_for_dead_removes_nothing(control: Control, layo
     assert len(files_of(layout)) == 3 and register(control, version).version == 1
 
 
-def test_a_second_start_of_a_job_keeps_the_version_of_the_first(control: Control, layout: Layout) -> None:
+def test_a_second_start_of_a_job_keeps_the_version_of_the_first(control, layout):
     first = register(control, written(control, layout))
     assert register(control, written(control, layout)) == first  # with another number: its receipt was lost
     assert {name.partition("-")[0] for name in files_of(layout)} == {"1"}
 
 
 @pytest.mark.parametrize("step", ["settle", "write_compiled", "write_manifest"])
-def test_files_that_are_refused_half_way_leave_none(control, layout, monkeypatch, step: str) -> None:
-    def refuse(*given: object, **named: object) -> None:
+def test_files_that_are_refused_half_way_leave_none(control, layout, monkeypatch, step):
+    def refuse(*given, **named):
         getattr(model_file, f"_{step}")(*given, **named)  # at the worst moment: done, and then an error
         raise NO_SPACE
 
@@ -127,7 +124,7 @@ def test_files_that_are_refused_half_way_leave_none(control, layout, monkeypatch
     assert files_of(layout) == []
 
 
-def test_only_what_nobody_publishes_is_abandoned(control: Control, layout: Layout) -> None:
+def test_only_what_nobody_publishes_is_abandoned(control, layout):
     version = register(control, written(control, layout))
     lost = written(control, layout, "job-2")
     foreign = lost.duckdb_path.with_name("notes.txt")

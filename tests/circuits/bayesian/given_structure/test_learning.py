@@ -1,7 +1,5 @@
 """Sampling a circuit of one's own: predictives against enumeration of all induced trees, and against conjugate formulas."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Draws of small circuits over mixed columns."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws

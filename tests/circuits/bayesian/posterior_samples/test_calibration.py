@@ -1,7 +1,5 @@
 """Credible intervals hold the truth as often as they say, on rows of circuits whose parameters come from the prior."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from learners.circuits.bayesian.posterior_samples.samples import CircuitDraws, summarised

@@ -1,7 +1,5 @@
 """Evidence of every kind to draws of a posterior: the mean over the draws of what enumeration says of each."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tiny Bayesian circuits, whose posterior can be enumerated."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from learners.circuits.bayesian.sampler.priors import Column, Strengths, given_prior

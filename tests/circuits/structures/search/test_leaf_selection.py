@@ -1,7 +1,5 @@
 """Leaves chosen for each column: which, told how, stored, asked, learned anew."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,8 +1,6 @@
 """One browser for all tests, and a server with a workspace of several kinds of models."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +25,7 @@ from tests.service.console.browser.driving import Visit, launched, visit
 from tests.service.forks import local_server
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    pass
 
 HOSTILE = '<img src=x onerror="window.hacked=1">\'&\u202e{{7*7}}'
 
@@ -42,14 +40,14 @@ class House:
     train: Path
 
 
-def hostile_table() -> pa.Table:
+def hostile_table():
     rng = np.random.default_rng(3)
     y = rng.random(400) < 0.5
     value = np.where(rng.random(400) < 0.8, np.where(y, HOSTILE, "plain"), "other")
     return pa.table({HOSTILE: value, "x": rng.normal(y * 2.0, 1.0), "y": np.where(y, HOSTILE, "no")})
 
 
-def serve_drifted(client: httpx.Client) -> None:
+def serve_drifted(client):
     """Rows in another unit, and labels of half of them."""
     rows = weather(1200, 5)
     truth = rows["class"].to_pylist()
@@ -66,7 +64,7 @@ def serve_drifted(client: httpx.Client) -> None:
 
 
 @pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def house(tmp_path_factory):
     folder = tmp_path_factory.mktemp("house")
     train, hostile = folder / "train.parquet", folder / "hostile.parquet"
     pq.write_table(weather(2000, 1), train)
@@ -100,7 +98,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def browser():
     with launched() as found:
         yield found
 
@@ -109,6 +107,6 @@ Visiting = Callable[..., AbstractContextManager[Visit]]
 
 
 @pytest.fixture
-def visiting(browser: Browser, house: House) -> Visiting:
+def visiting(browser, house):
     """Open a tab on the house's server."""
     return partial(visit, browser, house.server.url)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 CHROMIUM = shutil.which("chromium")
 HAS_DRIVER = find_spec("playwright") is not None and find_spec("axe_playwright_python") is not None
@@ -40,21 +39,21 @@ class Visit:
     foreign: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
-    def go(self, path: str) -> None:
+    def go(self, path):
         """Open a page and wait until its scripts have run."""
         self.page.goto(f"{self.origin}{path}", wait_until="load")
 
-    def violations(self) -> list[str]:
+    def violations(self):
         """What the policy has forbidden on the present page."""
         return self.page.evaluate("window.violations ?? []")
 
-    def check(self) -> None:
+    def check(self):
         """Nothing was forbidden, nothing failed, nobody else was asked."""
         assert not self.violations(), self.violations()
         assert not self.errors, self.errors
         assert not self.foreign, self.foreign
 
-    def findings(self, *rules: str, without: tuple[str, ...] = ()) -> list[str]:
+    def findings(self, *rules, without=()):
         """What axe finds serious or critical; by these of its rules, or by all but some."""
         from axe_playwright_python.sync_playwright import Axe
 
@@ -66,21 +65,21 @@ class Visit:
             if each["impact"] in {"serious", "critical"}
         ]
 
-    def settled(self) -> None:
+    def settled(self):
         """Wait until the explorer has shown everything."""
         self.page.wait_for_selector("#what-if[data-state=settled]", timeout=PATIENCE_MS)
 
-    def explore(self, path: str) -> None:
+    def explore(self, path):
         """Open a page with an explorer, and wait until it has shown everything."""
         self.go(path)
         self.settled()
 
-    def n_settled(self) -> str | None:
+    def n_settled(self):
         """The number of the answer that is shown."""
         return self.page.get_attribute("#what-if", "data-settled")
 
     @contextlib.contextmanager
-    def settling(self) -> Iterator[None]:
+    def settling(self):
         """Wait until what is asked by the way is shown."""
         before = self.n_settled()
         yield
@@ -91,7 +90,7 @@ class Visit:
 
 
 @contextlib.contextmanager
-def launched() -> Iterator[Browser]:
+def launched():
     """Debian's Chromium; a driver that is too old for it says so here."""
     from playwright.sync_api import sync_playwright
 
@@ -104,7 +103,7 @@ def launched() -> Iterator[Browser]:
 
 
 @contextlib.contextmanager
-def visit(browser: Browser, origin: str, **context: Any) -> Iterator[Visit]:
+def visit(browser, origin, **context):
     """A tab of its own; requests to other places fail and are noted."""
     own = browser.new_context(**context)
     own.set_default_timeout(PATIENCE_MS)
@@ -113,7 +112,7 @@ def visit(browser: Browser, origin: str, **context: Any) -> Iterator[Visit]:
     told = Visit(page, origin)
     host = urlsplit(origin).netloc
 
-    def route(each: Any) -> None:
+    def route(each):
         url = each.request.url
         if urlsplit(url).netloc == host or url.startswith(("data:", "blob:")):
             told.requests.append(f"{each.request.method} {urlsplit(url).path}")

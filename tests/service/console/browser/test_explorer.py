@@ -1,14 +1,10 @@
 """The picture of every kind of model as an explorer: what it shows is what REST answers, and what REST does not say is empty."""
 
-from __future__ import annotations
-
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-import httpx
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,7 +15,7 @@ from service.workspace import Workspace
 from tests.service.asking import client_of
 from tests.service.cli.test_networks import NETWORK
 from tests.service.conftest import weather
-from tests.service.console.browser.driving import Visit, needs_browser, visit
+from tests.service.console.browser.driving import needs_browser, visit
 from tests.service.console.browser.test_what_if import case_of, digits
 from tests.service.forks import local_server
 
@@ -36,7 +32,7 @@ EVIDENCE = {model: {"outlook": "sunny", "windy": False} for model in LEARNERS} |
 
 
 @pytest.fixture(scope="module")
-def kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, httpx.Client]]:
+def kinds(tmp_path_factory):
     """A server with one model of every kind."""
     folder: Path = tmp_path_factory.mktemp("kinds")
     pq.write_table(weather(600, 1), folder / "train.parquet")
@@ -53,7 +49,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, httpx
         yield server.url, client
 
 
-def told_by_rest(client: httpx.Client, model: str, evidence: dict, start: dict) -> dict[str, dict[str, float]]:
+def told_by_rest(client, model, evidence, start):
     """Probabilities of every column's values by label: of the class as predicted, of others by the joint distribution."""
     answer = client.post(f"/v1/models/{model}/query", json={"queries": [{"kind": "conditional", "evidence": evidence}]})
     found = answer.json()["answers"][0]["distributions"] if answer.status_code == 200 else {}
@@ -66,7 +62,7 @@ def told_by_rest(client: httpx.Client, model: str, evidence: dict, start: dict) 
     return found
 
 
-def in_picture(tab: Visit, start: dict) -> dict[str, dict[str, str]]:
+def in_picture(tab, start):
     """What the boxes show, by column and label; of bars that stand upright what they say."""
     labels = {each["name"]: [value["label"] for value in each["values"]] for each in start["columns"]}
     labels[start["target"]] = list(map(str, start["classes"]))
@@ -82,7 +78,7 @@ def in_picture(tab: Visit, start: dict) -> dict[str, dict[str, str]]:
     return found
 
 
-def in_list(tab: Visit) -> dict[str, dict[str, str]]:
+def in_list(tab):
     shown = tab.page.eval_on_selector_all(
         "#columns .value",
         """rows => rows.map((each) => [each.closest("details").dataset.column, each.dataset.label, each.lastElementChild.textContent])""",
@@ -94,7 +90,7 @@ def in_list(tab: Visit) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("model", EVIDENCE)
-def test_every_number_is_that_of_rest(browser, kinds: tuple[str, httpx.Client], model: str) -> None:
+def test_every_number_is_that_of_rest(browser, kinds, model):
     url, client = kinds
     evidence = EVIDENCE[model]
     case = quote(json.dumps({"evidence": evidence}))
@@ -115,13 +111,13 @@ def test_every_number_is_that_of_rest(browser, kinds: tuple[str, httpx.Client], 
             assert model not in {"drawn", "trees"} or not tab.findings()
 
 
-def graph_of_rain(tab) -> dict:
+def graph_of_rain(tab):
     """Opens the graph of a network; what it begins with."""
     tab.explore("/console/models/rain/graph")
     return json.loads(tab.page.text_content("#start"))
 
 
-def test_a_click_on_a_bar_moves_all_others(browser, kinds: tuple[str, httpx.Client]) -> None:
+def test_a_click_on_a_bar_moves_all_others(browser, kinds):
     url, client = kinds
     with visit(browser, url) as tab:
         start = graph_of_rain(tab)
@@ -148,7 +144,7 @@ def test_a_click_on_a_bar_moves_all_others(browser, kinds: tuple[str, httpx.Clie
         tab.check()
 
 
-def test_several_values_and_what_is_excluded(browser, kinds: tuple[str, httpx.Client]) -> None:
+def test_several_values_and_what_is_excluded(browser, kinds):
     url, client = kinds
     with visit(browser, url) as tab:
         start = graph_of_rain(tab)
@@ -189,13 +185,11 @@ def test_several_values_and_what_is_excluded(browser, kinds: tuple[str, httpx.Cl
 @pytest.mark.parametrize(
     ("model", "name", "label", "seen"), [("garden", "lawn", "wet", "rain"), ("rain", "outlook", "sunny", "class")]
 )
-def test_a_column_is_set_instead_of_supposed(
-    browser, kinds: tuple[str, httpx.Client], model, name, label, seen
-) -> None:
+def test_a_column_is_set_instead_of_supposed(browser, kinds, model, name, label, seen):
     """The switch says which: what is shown is REST's answer to `do`, and that to evidence after a switch back."""
     url, client = kinds
 
-    def told(**known: dict) -> dict[str, dict[str, str]]:
+    def told(**known):
         query = {"kind": "conditional", **known}
         answer = client.post(f"/v1/models/{model}/query", json={"queries": [query]}).json()["answers"][0]
         return {each: {word: digits(p) for word, p in own.items()} for each, own in answer["distributions"].items()}
@@ -232,7 +226,7 @@ def test_a_column_is_set_instead_of_supposed(
         assert not tab.page.locator("input[name=mode]").count(), "a circuit has no causes"
 
 
-def test_regions_unfold_and_keep_the_case(browser, kinds: tuple[str, httpx.Client]) -> None:
+def test_regions_unfold_and_keep_the_case(browser, kinds):
     with visit(browser, kinds[0]) as tab:
         tab.explore(f"/console/models/sky/regions?open=&case={quote(json.dumps({'evidence': {'outlook': 'sunny'}}))}")
         assert tab.page.locator(".node").count() == 1 and "structure.svg" not in tab.page.inner_text("main")
@@ -250,17 +244,17 @@ def test_regions_unfold_and_keep_the_case(browser, kinds: tuple[str, httpx.Clien
         tab.check()
 
 
-def test_arrows_of_a_posterior_are_required_and_forbidden(browser, kinds: tuple[str, httpx.Client]) -> None:
+def test_arrows_of_a_posterior_are_required_and_forbidden(browser, kinds):
     url, client = kinds
 
-    def arrows(tab: Visit) -> dict[str, float]:
+    def arrows(tab):
         found = tab.page.eval_on_selector_all(
             ".edge-line:not(.folded)",
             "lines => lines.map((each) => [each.dataset.edge, Number(each.getAttribute('stroke-width'))])",
         )
         return dict(found)
 
-    def wanted(**known: list[str]) -> dict[str, float]:
+    def wanted(**known):
         query = {"kind": "edges", **known}
         told = client.post("/v1/models/posterior/query", json={"queries": [query]}).json()["answers"][0]["edges"]
         supposed = {edge for edges in known.values() for edge in edges}
@@ -291,7 +285,7 @@ def test_arrows_of_a_posterior_are_required_and_forbidden(browser, kinds: tuple[
         assert not tab.findings()
 
 
-def test_the_picture_is_found_sized_and_dragged(browser, kinds: tuple[str, httpx.Client]) -> None:
+def test_the_picture_is_found_sized_and_dragged(browser, kinds):
     with visit(browser, kinds[0], viewport={"width": 390, "height": 700}) as tab:
         tab.explore("/console/models/rain/graph")
         width = "Number(document.querySelector('.structure').getAttribute('width'))"
@@ -315,7 +309,7 @@ def test_the_picture_is_found_sized_and_dragged(browser, kinds: tuple[str, httpx
         tab.check()
 
 
-def test_a_box_is_moved_and_its_arrows_follow(browser, kinds: tuple[str, httpx.Client]) -> None:
+def test_a_box_is_moved_and_its_arrows_follow(browser, kinds):
     with visit(browser, kinds[0]) as tab:
         for model in ("rain", "posterior"):
             tab.explore(f"/console/models/{model}/graph")

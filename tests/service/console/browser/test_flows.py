@@ -1,13 +1,9 @@
 """What a person does from start to end, in a real browser."""
 
-from __future__ import annotations
-
 import os
 import socket
-import subprocess
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 
 import httpx
 
@@ -16,26 +12,25 @@ from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import wait_for
 from tests.service.asking import job_at_end
-from tests.service.console.browser.conftest import House, Visiting
-from tests.service.console.browser.driving import Visit, needs_browser, visit
+from tests.service.console.browser.driving import needs_browser, visit
 from tests.service.forks import local_server, started
 
 pytestmark = needs_browser
 
 
-def fill(tab: Visit, form: str, **fields: str) -> None:
+def fill(tab, form, **fields):
     for name, value in fields.items():
         tab.page.locator(f"{form} [name={name}]").fill(value)
 
 
-def ended(tab: Visit, house: House) -> None:
+def ended(tab, house):
     """Wait until the job of the page has ended, and look at the page anew."""
     job_at_end(house.client, tab.page.url.rpartition("/")[2])
     tab.page.reload()
     tab.page.wait_for_selector(".state.succeeded, .state.failed")
 
 
-def test_from_a_file_to_what_if_in_three_clicks(visiting: Visiting, house: House) -> None:
+def test_from_a_file_to_what_if_in_three_clicks(visiting, house):
     """Upload, train, ask: what is between, the pages do."""
     with visiting() as tab:
         tab.go("/console/data")
@@ -58,7 +53,7 @@ def test_from_a_file_to_what_if_in_three_clicks(visiting: Visiting, house: House
         assert house.client.get("/v1/models/train").json()["learner"] == "auto"
 
 
-def test_the_example_and_what_is_refused(visiting: Visiting, house: House) -> None:
+def test_the_example_and_what_is_refused(visiting, house):
     with visiting() as tab:
         tab.go("/console/data")
         tab.page.click("button:has-text('Load the example')")
@@ -69,7 +64,7 @@ def test_the_example_and_what_is_refused(visiting: Visiting, house: House) -> No
         tab.page.wait_for_selector("#profile p:has-text('regression')")
 
 
-def test_the_form_trains_what_was_chosen(visiting: Visiting, house: House) -> None:
+def test_the_form_trains_what_was_chosen(visiting, house):
     """Choosing a learner changes the parameters that are shown, and nothing that was filled in before."""
     with visiting() as tab:
         tab.go("/console/train?dataset=weather&model=chosen")
@@ -92,7 +87,7 @@ def test_the_form_trains_what_was_chosen(visiting: Visiting, house: House) -> No
         assert (version["learner"], version["parameters"]["m"]) == ("nb", 2.5)
 
 
-def test_lists_and_pairs_of_the_form_need_no_json(visiting: Visiting) -> None:
+def test_lists_and_pairs_of_the_form_need_no_json(visiting):
     with visiting() as tab:
         tab.go("/console/train?learner=orders")
         tab.page.select_option("[name=dataset]", "weather")
@@ -111,7 +106,7 @@ def test_lists_and_pairs_of_the_form_need_no_json(visiting: Visiting) -> None:
         assert "is not: name = number" in tab.page.text_content('form[data-path="/v1/jobs"] [data-asked] code')
 
 
-def test_a_rule_and_a_webhook_from_their_forms(visiting: Visiting, house: House) -> None:
+def test_a_rule_and_a_webhook_from_their_forms(visiting, house):
     name = house.client.get("/v1/models").json()["items"][0]["name"]
     with visiting() as tab:
         tab.go(f"/console/models/{name}/monitoring")
@@ -136,7 +131,7 @@ def test_a_rule_and_a_webhook_from_their_forms(visiting: Visiting, house: House)
         tab.check()
 
 
-def test_a_refusal_is_told_in_the_form(visiting: Visiting) -> None:
+def test_a_refusal_is_told_in_the_form(visiting):
     with visiting() as tab:
         tab.go("/console/data")
         form = 'form[data-path="/v1/datasets"]:has(textarea[name=uris])'
@@ -146,7 +141,7 @@ def test_a_refusal_is_told_in_the_form(visiting: Visiting) -> None:
         assert "/no/such/file.parquet" in tab.page.inner_text(f"{form} .outcome")
 
 
-def test_move_an_alias_and_roll_it_back(visiting: Visiting, house: House) -> None:
+def test_move_an_alias_and_roll_it_back(visiting, house):
     with visiting() as tab:
         tab.go("/console/models/rain")
         tab.page.click("summary:has-text('Move an alias')")
@@ -169,7 +164,7 @@ def test_move_an_alias_and_roll_it_back(visiting: Visiting, house: House) -> Non
         assert house.client.get("/v1/models/rain/aliases").json() == {"aliases": {"champion": 1}}
 
 
-def test_a_dry_run_of_forgetting_and_a_schedule_that_is_run_and_cancelled(visiting: Visiting, house: House) -> None:
+def test_a_dry_run_of_forgetting_and_a_schedule_that_is_run_and_cancelled(visiting, house):
     with visiting() as tab:
         tab.go("/console/data/weather")
         tab.page.click("summary:has-text('Forget rows')")
@@ -186,7 +181,7 @@ def test_a_dry_run_of_forgetting_and_a_schedule_that_is_run_and_cancelled(visiti
         tab.check()
 
 
-def test_a_schedule_from_its_form_with_the_runs_to_come(visiting: Visiting, house: House) -> None:
+def test_a_schedule_from_its_form_with_the_runs_to_come(visiting, house):
     with visiting() as tab:
         tab.go("/console/settings")
         form = 'form[data-path="/v1/schedules"]'
@@ -206,7 +201,7 @@ def test_a_schedule_from_its_form_with_the_runs_to_come(visiting: Visiting, hous
         assert house.client.delete("/v1/schedules/monthly").status_code == 204
 
 
-def test_keys_are_shown_once_and_revoked(visiting: Visiting, house: House) -> None:
+def test_keys_are_shown_once_and_revoked(visiting, house):
     with visiting() as tab:
         tab.go("/console/settings")
         form = 'form[data-path="/v1/keys"]'
@@ -225,7 +220,7 @@ def test_keys_are_shown_once_and_revoked(visiting: Visiting, house: House) -> No
         assert [key["revoked_at"] is not None for key in keys if key["name"] == "from-the-page"] == [True]
 
 
-def test_a_reader_signs_in_and_sees_no_buttons(browser, tmp_path: Path) -> None:
+def test_a_reader_signs_in_and_sees_no_buttons(browser, tmp_path):
     settings = Settings(workspace=tmp_path / "workspace", require_keys=True, job_workers=0, warm_up=False)
     with Workspace(settings) as workspace:
         token = product.create_key(workspace, "reader", "read")[1]
@@ -245,7 +240,7 @@ def test_a_reader_signs_in_and_sees_no_buttons(browser, tmp_path: Path) -> None:
         tab.check()
 
 
-def test_seven_tabs_share_one_stream(visiting: Visiting) -> None:
+def test_seven_tabs_share_one_stream(visiting):
     with visiting() as tab, ExitStack() as _:
         tabs = [tab.page, *(tab.page.context.new_page() for _ in range(6))]
         for page in tabs:
@@ -259,20 +254,20 @@ def test_seven_tabs_share_one_stream(visiting: Visiting) -> None:
         tab.check()
 
 
-def test_a_page_that_is_open_survives_a_restart(browser, tmp_path: Path) -> None:
+def test_a_page_that_is_open_survives_a_restart(browser, tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
     command = [sys.executable, "-m", "service.cli", "serve", "--port", url.rpartition(":")[2], "--job-workers", "0"]
     command += ["--workspace", str(tmp_path / "w")]
 
-    def is_ready() -> bool:
+    def is_ready():
         try:
             return httpx.get(f"{url}/readyz").status_code == 200
         except httpx.HTTPError:
             return False
 
-    def start() -> subprocess.Popen:
+    def start():
         with (tmp_path / "log").open("ab") as log:
             process = started(command, stdout=log, stderr=log, env=os.environ | {"FEWPASS_WARM_UP": "false"})
         wait_for(is_ready)

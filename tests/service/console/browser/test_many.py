@@ -1,10 +1,6 @@
 """A thousand columns and ten thousand jobs in a real browser: pages show a part, and lead to the rest."""
 
-from __future__ import annotations
-
 import sqlite3
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +26,7 @@ new PerformanceObserver((list) => {
 
 
 @pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def crowded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("many")
     rng = np.random.default_rng(1)
     y = rng.random(200) < 0.5
@@ -48,7 +44,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.url
 
 
-def repeat_job(control: Path) -> None:
+def repeat_job(control):
     """The one job there is, ten thousand times: submitting each takes 3 ms."""
     with sqlite3.connect(control) as database:
         for table, moment in (("workflow_status", "created_at"), ("workflow_input", None)):
@@ -64,7 +60,7 @@ def repeat_job(control: Path) -> None:
             database.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", rows)
 
 
-def test_a_thousand_columns(browser, crowded: str) -> None:
+def test_a_thousand_columns(browser, crowded):
     with visit(browser, crowded) as tab:
         tab.page.add_init_script(LONG_TASKS)
         tab.explore("/console/models/wide/what-if")
@@ -86,7 +82,7 @@ def test_a_thousand_columns(browser, crowded: str) -> None:
         tab.check()
 
 
-def test_ten_thousand_jobs(browser, crowded: str) -> None:
+def test_ten_thousand_jobs(browser, crowded):
     with visit(browser, crowded) as tab:
         tab.go("/console/jobs")
         seen: list[str] = []

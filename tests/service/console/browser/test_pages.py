@@ -1,11 +1,9 @@
 """Every page in a real browser, light and dark: nothing forbidden, failed or foreign; accessible; by keyboard."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import quote
 
-from tests.service.console.browser.conftest import HOSTILE, House, Visiting
+from tests.service.console.browser.conftest import HOSTILE
 from tests.service.console.browser.driving import needs_browser
 from tests.service.console.browser.test_what_if import case_of
 
@@ -43,7 +41,7 @@ FIRST_PARTS = (
 WIDTH = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(document.scrollingElement.scrollWidth))))"
 
 
-def test_no_page_does_what_it_must_not(visiting: Visiting) -> None:
+def test_no_page_does_what_it_must_not(visiting):
     """Tables may scroll within a page that is as wide as a phone; the page itself stays, and so does the list of models."""
     found: dict[str, list[str]] = {}
     widths: dict[tuple[str, int], int] = {}
@@ -75,7 +73,7 @@ def test_no_page_does_what_it_must_not(visiting: Visiting) -> None:
     assert not {name: width for name, width in widths.items() if width > name[1]}
 
 
-def test_the_api_can_be_tried_without_a_network(visiting: Visiting) -> None:
+def test_the_api_can_be_tried_without_a_network(visiting):
     with visiting() as tab:
         tab.go("/docs")
         tab.page.wait_for_selector(".swagger-ui .opblock")
@@ -88,7 +86,7 @@ def test_the_api_can_be_tried_without_a_network(visiting: Visiting) -> None:
         assert color == "rgb(255, 255, 255)" and back == "rgba(0, 0, 0, 0)", "white on the colour of its badge"
 
 
-def test_names_of_others_run_nothing(visiting: Visiting) -> None:
+def test_names_of_others_run_nothing(visiting):
     case = quote(f'{{"evidence":{{"x":1.5}},"target":"{HOSTILE.replace(chr(34), chr(92) + chr(34))}"}}')
     paths = [
         "/console/models/hostile/graph",
@@ -107,7 +105,7 @@ def test_names_of_others_run_nothing(visiting: Visiting) -> None:
             tab.check()
 
 
-def test_the_keyboard_suffices(visiting: Visiting) -> None:
+def test_the_keyboard_suffices(visiting):
     with visiting() as tab:
         tab.go("/console/models/rain@1/graph")
         tab.page.keyboard.press("Tab")
@@ -142,7 +140,7 @@ def test_the_keyboard_suffices(visiting: Visiting) -> None:
         assert case_of(tab) and tab.page.locator("#chosen li").count() == 1
 
 
-def test_monitoring_from_the_list_to_the_hour_and_the_graph(visiting: Visiting) -> None:
+def test_monitoring_from_the_list_to_the_hour_and_the_graph(visiting):
     with visiting() as tab:
         tab.go("/console")
         row = tab.page.locator("#models tr:has(a:text-is('rain'))")
@@ -171,7 +169,7 @@ def test_monitoring_from_the_list_to_the_hour_and_the_graph(visiting: Visiting) 
         tab.check()
 
 
-def test_pages_can_be_read_without_scripts(visiting: Visiting, house: House) -> None:
+def test_pages_can_be_read_without_scripts(visiting, house):
     with visiting(java_script_enabled=False) as tab:
         for path in ("/console", "/console/models/rain", "/console/models/rain@1/graph", "/console/jobs", "/docs/read"):
             tab.page.goto(f"{house.server.url}{path}")

@@ -1,38 +1,35 @@
 """The what-if explorer in a real browser."""
 
-from __future__ import annotations
-
 import json
 from urllib.parse import parse_qs, urlsplit
 
-from tests.service.console.browser.conftest import House, Visiting
-from tests.service.console.browser.driving import Visit, needs_browser
+from tests.service.console.browser.driving import needs_browser
 
 pytestmark = needs_browser
 PAGE = "/console/models/rain@1/what-if"
 
 
-def shown(tab: Visit) -> dict[str, str]:
+def shown(tab):
     """The answer's table: label and probability."""
     rows = tab.page.locator("#p-answer tbody tr")
     return {row.locator("th").inner_text(): row.locator("td.n").first.inner_text() for row in rows.all()}
 
 
-def digits(p: float) -> str:
+def digits(p):
     """A probability as the page writes it."""
     return f"{p:.3f}" if p == 0 or p >= 1e-3 else f"{p:.1e}".replace("e-0", "e-")
 
 
-def case_of(tab: Visit) -> dict:
+def case_of(tab):
     asked = parse_qs(urlsplit(tab.page.url).query)
     return json.loads(asked["case"][0]) if "case" in asked else {}
 
 
-def click(tab: Visit, column: str, label: str) -> None:
+def click(tab, column, label):
     tab.page.locator(f'#columns details[data-column="{column}"] .value[data-label="{label}"]').click()
 
 
-def test_a_click_supposes_and_shows_what_the_model_predicts(visiting: Visiting, house: House) -> None:
+def test_a_click_supposes_and_shows_what_the_model_predicts(visiting, house):
     with visiting() as tab:
         tab.explore(PAGE)
         with tab.settling():
@@ -53,7 +50,7 @@ def test_a_click_supposes_and_shows_what_the_model_predicts(visiting: Visiting, 
         tab.check()
 
 
-def test_of_ten_fast_clicks_the_last_one_wins(visiting: Visiting, house: House) -> None:
+def test_of_ten_fast_clicks_the_last_one_wins(visiting, house):
     with visiting() as tab:
         tab.explore(PAGE)
         labels = ["sunny", "rain", "overcast"]
@@ -69,7 +66,7 @@ def test_of_ten_fast_clicks_the_last_one_wins(visiting: Visiting, house: House) 
         assert case_of(tab)["evidence"] == {"outlook": last}
 
 
-def test_the_address_holds_the_case_and_one_beside(visiting: Visiting) -> None:
+def test_the_address_holds_the_case_and_one_beside(visiting):
     with visiting() as tab:
         tab.explore(PAGE)
         with tab.settling():
@@ -86,7 +83,7 @@ def test_the_address_holds_the_case_and_one_beside(visiting: Visiting) -> None:
         tab.check()
 
 
-def test_a_circuit_answers_about_any_column(visiting: Visiting, house: House) -> None:
+def test_a_circuit_answers_about_any_column(visiting, house):
     with visiting() as tab:
         tab.explore("/console/models/sky/what-if")
         with tab.settling():
@@ -98,7 +95,7 @@ def test_a_circuit_answers_about_any_column(visiting: Visiting, house: House) ->
         tab.check()
 
 
-def test_what_is_wrong_is_said_and_the_page_goes_on(visiting: Visiting) -> None:
+def test_what_is_wrong_is_said_and_the_page_goes_on(visiting):
     with visiting() as tab:
         tab.explore(PAGE)
         tab.page.click("summary:has-text('Load a row')")
@@ -111,7 +108,7 @@ def test_what_is_wrong_is_said_and_the_page_goes_on(visiting: Visiting) -> None:
         assert tab.page.inner_text("#problem") == ""
 
 
-def test_a_press_during_a_repaint_is_a_click(visiting: Visiting) -> None:
+def test_a_press_during_a_repaint_is_a_click(visiting):
     """Answers that come while a button of the mouse is down wait, so that what is pressed is what is clicked."""
     with visiting() as tab:
         tab.explore(PAGE)
@@ -132,7 +129,7 @@ def test_a_press_during_a_repaint_is_a_click(visiting: Visiting) -> None:
         tab.check()
 
 
-def test_the_focus_stays_where_a_repaint_replaces_it(visiting: Visiting) -> None:
+def test_the_focus_stays_where_a_repaint_replaces_it(visiting):
     """By keyboard: taking values back one after the other needs no way through the whole page."""
     with visiting() as tab:
         tab.explore(f"{PAGE}?case=%7B%22evidence%22%3A%7B%22outlook%22%3A%22rain%22%2C%22windy%22%3Atrue%7D%7D")

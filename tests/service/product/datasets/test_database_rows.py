@@ -1,7 +1,5 @@
 """Rows of DuckDB files and of PostgreSQL, learned from as those of files."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,9 +1,5 @@
 """Rows kept back: a partition, the same in every pass, and stable when files come."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,17 +9,17 @@ from learners.passes.sources.source import Source, file_identity
 from service.product.datasets.training_rows import Share
 
 
-def held_out(source: Source, share: float, seed: int) -> tuple[Source, Source]:
+def held_out(source, share, seed):
     whole = Selection(source, dict.fromkeys(range(len(source.files)), ()))
     train, test = (whole.and_all([Share(share, seed, back)]).source for back in (False, True))
     return train, test
 
 
-def ids_of(source: Source) -> list[int]:
+def ids_of(source):
     return [value for batch in source.batches(["id"]) for value in batch.column(0).to_pylist()]
 
 
-def test_the_parts_are_a_stable_partition_of_the_expected_size(tmp_path: Path) -> None:
+def test_the_parts_are_a_stable_partition_of_the_expected_size(tmp_path):
     for number in range(3):
         table = pa.table({"id": range(number * 10_000, (number + 1) * 10_000)})
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=3_000)
@@ -37,7 +33,7 @@ def test_the_parts_are_a_stable_partition_of_the_expected_size(tmp_path: Path) -
     assert ids_of(held_out(Source.open(two), 0.2, seed=8)[1]) != back
 
 
-def test_parts_are_identified_and_never_taken_for_each_other(tmp_path: Path) -> None:
+def test_parts_are_identified_and_never_taken_for_each_other(tmp_path):
     pq.write_table(pa.table({"id": range(100)}), tmp_path / "a.parquet")
     source = Source.open(str(tmp_path / "a.parquet"))
     parts = [source, *held_out(source, 0.2, 0), *held_out(source, 0.2, 1), *held_out(source, 0.3, 0)]

@@ -1,9 +1,6 @@
 """Which file is which: a rewritten one is another one, whatever it has kept; and no new file reorders the columns."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -26,19 +23,18 @@ from storage.models.compiled import map_compiled
 from tests.faults.forker import digest_of
 from tests.service.asking import job_at_end
 from tests.service.cli.test_cli import fewpass
-from tests.service.conftest import Site
 
 PLAIN = {"compression": "none", "use_dictionary": False, "write_statistics": False}
 
 
-def table(seed: int, n: int = 400, **first: pa.Array) -> pa.Table:
+def table(seed, n=400, **first):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, n)
     columns = {f"x{j}": pa.array(np.array(["a", "b", "c"])[(y + rng.integers(0, 2, n)) % 3]) for j in range(4)}
     return pa.table({**first, **columns, "class": np.array(["no", "yes"])[y]})
 
 
-def rewrite(path: Path, changed: pa.Table) -> None:
+def rewrite(path, changed):
     """Another file under the same name, of the same size, time and footer."""
     before, status = path.read_bytes(), path.stat()
     pq.write_table(changed, path, **PLAIN)
@@ -50,7 +46,7 @@ def rewrite(path: Path, changed: pa.Table) -> None:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     for day in range(2):
@@ -58,22 +54,22 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-def workspace_in(folder: Path) -> Workspace:
+def workspace_in(folder):
     return Workspace(Settings(workspace=folder, threads=1))
 
 
-def asked(data: Path, **more: object) -> TrainRequest:
+def asked(data, **more):
     """Of nominal columns: of these an update equals any training from scratch, cut points of numbers are kept."""
     plain = {"uris": [str(data)], "target": "class", "learner": "kdb", "model": "m", "parameters": {"m": 1.0}}
     columns = {"a_filler": "nominal"} if "large" in data.name else {}
     return TrainRequest(**(plain | {"update": True, "holdout": 0, "columns": columns} | more))
 
 
-def bits(version: product.ModelVersion) -> str:
+def bits(version):
     return digest_of(*map_compiled(version.arrow_path))
 
 
-def flipped(before: pa.Table, row: int) -> pa.Table:
+def flipped(before, row):
     """The table with another class in one row; the file stays as long, as both classes occur on."""
     classes = before["class"].to_pylist()
     other = next(i for i in range(row + 1, len(classes)) if classes[i] != classes[row])
@@ -81,7 +77,7 @@ def flipped(before: pa.Table, row: int) -> pa.Table:
     return before.set_column(before.schema.get_field_index("class"), "class", pa.array(classes))
 
 
-def test_a_small_file_that_keeps_size_time_and_footer_is_another_file(tmp_path: Path, data: Path) -> None:
+def test_a_small_file_that_keeps_size_time_and_footer_is_another_file(tmp_path, data):
     with workspace_in(tmp_path / "w") as workspace:
         product.train(workspace, asked(data))
         rewrite(data / "0.parquet", flipped(table(0), 3))
@@ -91,7 +87,7 @@ def test_a_small_file_that_keeps_size_time_and_footer_is_another_file(tmp_path: 
             assert bits(updated) == bits(product.train(fresh, asked(data)))
 
 
-def large(tmp_path: Path) -> tuple[Path, pa.Table]:
+def large(tmp_path):
     """A file with more bytes than are sampled, and bytes between two blocks."""
     n = 40_000
     filler = pa.array(np.arange(n) % 7)
@@ -104,12 +100,12 @@ def large(tmp_path: Path) -> tuple[Path, pa.Table]:
     return folder, rows
 
 
-def n_before(rows: pa.Table) -> int:
+def n_before(rows):
     """Numbers of eight bytes before the second sampled block."""
     return rows.nbytes // SAMPLED_BLOCKS // 2 // 8
 
 
-def with_two_swapped(rows: pa.Table) -> pa.Table:
+def with_two_swapped(rows):
     """The first column with two values changed, behind the first sampled block and before the second."""
     numbers, classes = rows["a_filler"].to_numpy().copy(), rows["class"].to_numpy(zero_copy_only=False)
     place = next(i for i in range(BLOCK_BYTES // 4, n_before(rows)) if classes[i] != classes[i + 1])
@@ -117,7 +113,7 @@ def with_two_swapped(rows: pa.Table) -> pa.Table:
     return rows.set_column(0, "a_filler", pa.array(numbers))
 
 
-def test_a_large_file_is_known_by_a_sample_and_verified_by_all_its_bytes(tmp_path: Path) -> None:
+def test_a_large_file_is_known_by_a_sample_and_verified_by_all_its_bytes(tmp_path):
     folder, rows = large(tmp_path)
     with workspace_in(tmp_path / "w") as workspace:
         product.train(workspace, asked(folder, verify=True))
@@ -133,7 +129,7 @@ def test_a_large_file_is_known_by_a_sample_and_verified_by_all_its_bytes(tmp_pat
         assert {each["n_files_read"] for each in passes} == {0} and bits(again) == bits(updated)
 
 
-def test_a_first_verification_trusts_no_statistic_that_was_counted_before(tmp_path: Path) -> None:
+def test_a_first_verification_trusts_no_statistic_that_was_counted_before(tmp_path):
     folder, rows = large(tmp_path)
     with workspace_in(tmp_path / "w") as workspace:
         product.train(workspace, asked(folder))
@@ -144,7 +140,7 @@ def test_a_first_verification_trusts_no_statistic_that_was_counted_before(tmp_pa
             assert bits(updated) == bits(product.train(fresh, asked(folder)))
 
 
-def test_damaged_notes_of_contents_mean_counting_again(tmp_path: Path, data: Path) -> None:
+def test_damaged_notes_of_contents_mean_counting_again(tmp_path, data):
     with workspace_in(tmp_path / "w") as workspace:
         first = product.train(workspace, asked(data, verify=True))
         (note,) = workspace.layout.models.glob("*/data/contents.json")
@@ -153,7 +149,7 @@ def test_damaged_notes_of_contents_mean_counting_again(tmp_path: Path, data: Pat
         assert {each["n_files_reused"] for each in passes} == {0} and bits(again) == bits(first)
 
 
-def test_what_was_verified_is_another_identity(tmp_path: Path, data: Path) -> None:
+def test_what_was_verified_is_another_identity(tmp_path, data):
     with workspace_in(tmp_path / "w") as workspace:
         ledger = ledger_of(workspace, asked(data), Run("local-x", {}, {}, silent))
         source = Source.open(data)
@@ -164,7 +160,7 @@ def test_what_was_verified_is_another_identity(tmp_path: Path, data: Path) -> No
 
 
 @pytest.mark.parametrize("learner", ["kdb"])
-def test_a_new_file_that_sorts_first_does_not_reorder_the_columns(tmp_path: Path, data: Path, learner: str) -> None:
+def test_a_new_file_that_sorts_first_does_not_reorder_the_columns(tmp_path, data, learner):
     """Of a registered data set and of an update: the model is that of the same rows in a file ordered as the others."""
     models = {}
     for order in (None, ["x3", "class", "x0", "x2", "x1"]):
@@ -189,12 +185,12 @@ def test_a_new_file_that_sorts_first_does_not_reorder_the_columns(tmp_path: Path
     assert models[True] == models[False]
 
 
-def test_files_alone_have_the_columns_in_the_order_of_most(data: Path) -> None:
+def test_files_alone_have_the_columns_in_the_order_of_most(data):
     pq.write_table(table(7).select(["class", "x3", "x2", "x1", "x0"]), data / "+.parquet")
     assert Source.open(data).arrow_schema.names == table(0).column_names
 
 
-def test_a_damaged_order_of_columns_is_an_error_by_name(tmp_path: Path, data: Path) -> None:
+def test_a_damaged_order_of_columns_is_an_error_by_name(tmp_path, data):
     with workspace_in(tmp_path / "w") as workspace:
         product.register_dataset(workspace, DatasetRequest(name="rows", uris=[str(data)], target="class"))
         path = workspace.layout.dataset_directory("rows") / "columns.json"
@@ -203,7 +199,7 @@ def test_a_damaged_order_of_columns_is_an_error_by_name(tmp_path: Path, data: Pa
             product.train(workspace, asked(data, uris=None, dataset="rows"))
 
 
-def test_the_command_line_and_jobs_verify(tmp_path: Path, data: Path, site: Site) -> None:
+def test_the_command_line_and_jobs_verify(tmp_path, data, site):
     workspace = tmp_path / "w"
     done = fewpass(
         "train", data, "--target", "class", "--name", "m", "--learner", "nb", "--verify", workspace=workspace

@@ -1,7 +1,5 @@
 """Trainings on lake tables: a refresh follows the log, and versions, proofs and lineage know the snapshot."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +19,7 @@ from tests.lake_tables import DeltaHistory, IcebergHistory, WrittenTable, anew, 
 from tests.passes.test_engine import same
 
 
-def train(workspace: Workspace, path: object, learner=("nb", {}), **told):
+def train(workspace, path, learner=("nb", {}), **told):
     asked = {"uris": [str(path)], "target": "class", "learner": learner[0], "parameters": learner[1], "model": "m"}
     request = TrainRequest(**{"holdout": 0, "update": True, "columns": {"person": "nominal"}} | asked | told)
     return product.train_with_passes(workspace, request)
@@ -45,7 +43,7 @@ def history(tmp_path):
     return found
 
 
-def n_read(passes) -> int:
+def n_read(passes):
     return max(account["n_rows_read"] for account in passes)
 
 

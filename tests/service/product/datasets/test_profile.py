@@ -1,7 +1,5 @@
 """What a data set looks like: counts are those of its rows, without those that are forgotten; the example is registered once."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest

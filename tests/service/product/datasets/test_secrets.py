@@ -1,10 +1,6 @@
 """A secret that opens data stands nowhere: in no file of a workspace, export, backup, answer or error."""
 
-from __future__ import annotations
-
 import base64
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -30,7 +26,7 @@ class Guarded(Quiet):
 
     files: dict[str, bytes]
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         asked = urlsplit(self.path)
         basic = "Basic " + base64.b64encode(f"ana:{MARK}".encode()).decode()
         is_known = self.headers.get("Authorization") == basic or parse_qs(asked.query).get("X-Amz-Signature") == [MARK]
@@ -43,22 +39,20 @@ class Guarded(Quiet):
 
 
 @pytest.fixture
-def host(weather_files: tuple[Path, Path]) -> Iterator[str]:
+def host(weather_files):
     Guarded.files = {"/tables/train.parquet": weather_files[0].read_bytes()}
     with serving(Guarded) as address:
         yield address
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
+def workspace(tmp_path):
     with Workspace(Settings(workspace=tmp_path / "workspace", threads=1)) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("kind", ["password", "signature", "file"])
-def test_a_secret_opens_the_data_and_stands_nowhere(
-    workspace: Workspace, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_secret_opens_the_data_and_stands_nowhere(workspace, host, tmp_path, monkeypatch, kind):
     signed = f"http://{host}/tables?X-Amz-Signature={MARK}"
     if kind == "file":
         (tmp_path / "secret").write_text(signed + "\n")
@@ -98,7 +92,7 @@ SECRETS = {
 
 @pytest.mark.parametrize("uri", SECRETS)
 @pytest.mark.parametrize("is_remote", [True, False])
-def test_a_uri_with_a_secret_is_refused_before_it_is_kept(workspace: Workspace, uri: str, is_remote: bool) -> None:
+def test_a_uri_with_a_secret_is_refused_before_it_is_kept(workspace, uri, is_remote):
     assert redacted(f"of {uri} it says") == f"of {SECRETS[uri]} it says"
     asked = TrainRequest(uris=[uri], **TRAIN)
     for refused in (
@@ -127,7 +121,7 @@ def test_a_uri_with_a_secret_is_refused_before_it_is_kept(workspace: Workspace, 
         "iceberg://file:///x@2026-01-31T12:00",
     ],
 )
-def test_a_uri_without_a_secret_is_not_changed(uri: str) -> None:
+def test_a_uri_without_a_secret_is_not_changed(uri):
     assert redacted(uri) == uri
 
 
@@ -143,9 +137,7 @@ def test_a_uri_without_a_secret_is_not_changed(uri: str) -> None:
         ("credentials://empty/x", "hold no URI"),
     ],
 )
-def test_credentials_lead_to_their_place_only_and_errors_do_not_tell_them(
-    monkeypatch: pytest.MonkeyPatch, uri: str, said: str
-) -> None:
+def test_credentials_lead_to_their_place_only_and_errors_do_not_tell_them(monkeypatch, uri, said):
     monkeypatch.setenv("FEWPASS_CREDENTIALS_PLACE", f"https://ana:{MARK}@host/tables")
     monkeypatch.setenv("FEWPASS_CREDENTIALS_BROKEN", f"nothing://ana:{MARK}@host/tables")
     monkeypatch.setenv("FEWPASS_CREDENTIALS_EMPTY", MARK)
@@ -156,7 +148,7 @@ def test_credentials_lead_to_their_place_only_and_errors_do_not_tell_them(
 
 
 @pytest.mark.parametrize("url", [f"postgresql//ana:{MARK}@host", f"mysql://ana:{MARK}@host/x"])
-def test_the_password_of_a_control_database_that_is_none_is_not_told(url: str) -> None:
+def test_the_password_of_a_control_database_that_is_none_is_not_told(url):
     with pytest.raises(ControlUnavailable) as raised:
         open_control(url)
     assert MARK not in str(raised.value)

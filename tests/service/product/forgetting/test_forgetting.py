@@ -1,9 +1,5 @@
 """Forgetting where several jobs, names and models meet: no rule is lost, and whoever still knows the rows is named."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -31,12 +27,12 @@ WHERE = "user = 3"
 OF_ROWS = {"uris": None, "dataset": "rows", "target": None, "columns": {}}
 
 
-def register(workspace: Workspace, folder: Path, **more) -> None:
+def register(workspace, folder, **more):
     asked = {"name": "rows", "uris": [str(folder)], "target": "class", "columns": COLUMNS}
     product.register_dataset(workspace, DatasetRequest(**(asked | more)))
 
 
-def n_left(folder: Path) -> int:
+def n_left(folder):
     return int(pc.sum(pc.not_equal(pq.read_table(folder)["user"], 3)).as_py())
 
 
@@ -111,7 +107,7 @@ def test_rows_that_are_forgotten_meanwhile_are_forgotten_too(workspace, folder, 
     steps = product.job_kinds(workspace)["train"]
     other_rules = ["user = 4"]
 
-    def learn_slowly(run: Run) -> dict:
+    def learn_slowly(run):
         receipt = steps["learn"](run)
         while other_rules:
             forgotten = ledger_of(workspace, TrainRequest(**run.request), run).forgotten

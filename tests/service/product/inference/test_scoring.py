@@ -1,7 +1,5 @@
 """Files of scored rows: in order on any number of threads, without reading what nobody asks for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -26,7 +24,7 @@ N_ROWS = 1200
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     rng = np.random.default_rng(3)
     y = rng.integers(0, 2, N_ROWS)
     town = np.array(["bern", "kiel", "rome"])[(rng.integers(0, 2, N_ROWS) + y) % 3]
@@ -38,12 +36,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(path: Path):
+def model(path):
     return drive(recipes.learner("nb", {}, "class", None, {"row": {"drop": True}}), Source.open(path), threads=1)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_rows_come_in_their_order(threads: int, path: Path, model, tmp_path: Path) -> None:
+def test_rows_come_in_their_order(threads, path, model, tmp_path):
     assert score_files(model, Source.open(path), tmp_path / "out.parquet", keep=["row"], threads=threads) == N_ROWS
     written = pq.read_table(tmp_path / "out.parquet")
     assert written["row"].to_pylist() == list(range(N_ROWS))
@@ -51,7 +49,7 @@ def test_rows_come_in_their_order(threads: int, path: Path, model, tmp_path: Pat
     assert np.array_equal(written["probability_yes"].to_numpy(), expected[:, 1])
 
 
-def test_only_columns_of_the_model_and_kept_ones_are_read(path: Path, model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_columns_of_the_model_and_kept_ones_are_read(path, model, monkeypatch):
     asked = []
     read = Source.batches
     monkeypatch.setattr(Source, "batches", lambda self, columns=None: asked.append(columns) or read(self, columns))
@@ -59,7 +57,7 @@ def test_only_columns_of_the_model_and_kept_ones_are_read(path: Path, model, mon
     assert asked == [["row", "price", "town"]]
 
 
-def test_copied_numbers_have_dictionaries_and_answers_have_none(path: Path, model, tmp_path: Path) -> None:
+def test_copied_numbers_have_dictionaries_and_answers_have_none(path, model, tmp_path):
     with ParquetDraft(tmp_path / "out.parquet", ["price"]) as writer:
         for batch in score(model, Source.open(path), ["price"]):
             writer.write(batch)
@@ -69,9 +67,7 @@ def test_copied_numbers_have_dictionaries_and_answers_have_none(path: Path, mode
 
 
 @pytest.mark.parametrize("name", ["prediction", "probability_no", "low_yes", "row"])
-def test_a_kept_column_that_would_be_written_twice_is_refused_before_rows_are_scored(
-    name: str, path: Path, model, tmp_path: Path
-) -> None:
+def test_a_kept_column_that_would_be_written_twice_is_refused_before_rows_are_scored(name, path, model, tmp_path):
     table = pq.read_table(path)
     table = table if name == "row" else table.append_column(name, table["row"])
     pq.write_table(table, tmp_path / "in.parquet")
@@ -83,7 +79,7 @@ def test_a_kept_column_that_would_be_written_twice_is_refused_before_rows_are_sc
 
 
 @pytest.mark.parametrize("how", [{}, {"is_explained": True}, {"top_k": 2}, {"interval": 0.9}])
-def test_files_without_rows_give_an_output_without_rows(how: dict, path: Path, model, tmp_path: Path) -> None:
+def test_files_without_rows_give_an_output_without_rows(how, path, model, tmp_path):
     pq.write_table(pq.read_table(path).slice(0, 0), tmp_path / "empty.parquet")
     for name, source in {"some": path, "none": tmp_path / "empty.parquet"}.items():
         score_files(model, Source.open(source), tmp_path / f"{name}.parquet", keep=["town"], **how)
@@ -92,7 +88,7 @@ def test_files_without_rows_give_an_output_without_rows(how: dict, path: Path, m
     assert none.schema.types[1:] == some.types[1:], "a column that is kept may be a dictionary of its text"
 
 
-def test_files_without_rows_are_scored_and_filled_into_outputs_without_rows(path: Path, tmp_path: Path) -> None:
+def test_files_without_rows_are_scored_and_filled_into_outputs_without_rows(path, tmp_path):
     circuit = drive(recipes.learner("spn", {"passes": 2, "states": 2}, None), Source.open(path))
     pq.write_table(pq.read_table(path).slice(0, 0), tmp_path / "empty.parquet")
     for name, place in {"some": path, "none": tmp_path / "empty.parquet"}.items():
@@ -108,7 +104,7 @@ def test_files_without_rows_are_scored_and_filled_into_outputs_without_rows(path
         write_scores(circuit, Source.open(path), tmp_path / "twice.parquet", keep=["town", "town"])
 
 
-def test_an_address_is_no_file_to_write(path: Path, model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_is_no_file_to_write(path, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for output, why in {
         Path("s3://bucket/out.parquet"): "begins with 's3:' and is no path of this machine",
@@ -122,7 +118,7 @@ def test_an_address_is_no_file_to_write(path: Path, model, tmp_path: Path, monke
     assert not list(tmp_path.iterdir()), "no folder s3: is left"
 
 
-def test_a_file_of_a_store_appears_when_it_is_whole(path: Path, model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_a_store_appears_when_it_is_whole(path, model, monkeypatch):
     """Of one that does not write files as a whole: under another name first, of which nothing stays."""
     output = "memory://shop/out.parquet"
     n_rows = score_files(model, Source.open(path), output)

@@ -1,7 +1,5 @@
 """A case from every side: each part equals what its own verb answers, and what cannot be answered says why."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -19,24 +17,23 @@ from service.console.screens.what_if import start_of
 from service.product.inference.what_if import WhatIfRequest, _drops, beyond_training
 from service.product.inference.what_if import what_if as answer_case
 from service.requests.requests import TrainRequest
-from service.serving.predictor import Served, map_version
+from service.serving.predictor import map_version
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models.models import ModelVersion
-from tests.service.conftest import Site, weather
+from tests.service.conftest import weather
 from tests.service.http.test_predict import problem
 
 EVIDENCE = [{}, {"outlook": "sunny"}, {"humidity": 60.5, "windy": True}, {"outlook": None, "humidity": 80.0}]
 TOLERANCE = 1e-12
 
 
-def what_if(site: Site, model: str = "weather", **case: object) -> dict:
+def what_if(site, model="weather", **case):
     answer = site.client.post(f"/v1/models/{model}/whatif", json=case)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def test_a_column_that_is_set_is_answered_as_by_query(site: Site) -> None:
+def test_a_column_that_is_set_is_answered_as_by_query(site):
     """Each part equals its query with `do`; a prediction takes no such thing."""
     told = what_if(site, do={"outlook": "sunny"}, evidence={"windy": True})
     known = {"evidence": {"windy": True}, "do": {"outlook": "sunny"}}
@@ -59,7 +56,7 @@ def test_a_column_that_is_set_is_answered_as_by_query(site: Site) -> None:
 
 
 @pytest.mark.parametrize("evidence", EVIDENCE)
-def test_it_equals_predict_explain_and_query(site: Site, evidence: dict) -> None:
+def test_it_equals_predict_explain_and_query(site, evidence):
     told = what_if(site, evidence=evidence)
     parts, rows = told["parts"], {"records": [evidence]}
     predicted = site.client.post("/v1/models/weather/predict", json=rows).json()
@@ -85,16 +82,16 @@ def test_it_equals_predict_explain_and_query(site: Site, evidence: dict) -> None
     assert parts["completion"]["assignment"] == most_probable["assignment"]
 
 
-def test_what_to_ask_next_is_the_expected_drop_of_entropy(site: Site) -> None:
+def test_what_to_ask_next_is_the_expected_drop_of_entropy(site):
     """From its definition: H(class | e) - sum_v P(x = v | e) H(class | e, x = v), each by queries of its own."""
     evidence = {"outlook": "sunny"}
 
-    def ask(more: dict) -> tuple[float, dict]:
+    def ask(more):
         query = {"kind": "conditional", "evidence": evidence | more}
         answer = site.client.post("/v1/models/weather/query", json={"queries": [query]}).json()["answers"][0]
         return math.exp(answer["log_evidence"]), answer["distributions"]
 
-    def entropy(distribution: dict) -> float:
+    def entropy(distribution):
         return -sum(p * math.log(p) for p in distribution.values() if p > 0)
 
     total, free = ask({})
@@ -111,7 +108,7 @@ def test_what_to_ask_next_is_the_expected_drop_of_entropy(site: Site) -> None:
         assert told[name] == pytest.approx(entropy(free["class"]) - after, abs=1e-9), name
 
 
-def test_a_part_that_does_not_exist_says_why_and_the_others_go_on(site: Site, circuit: ModelVersion) -> None:
+def test_a_part_that_does_not_exist_says_why_and_the_others_go_on(site, circuit):
     told = what_if(site, evidence={})
     assert set(told["parts"]) == {"prediction", "contributions", "posterior", "completion"}
     assert "m-estimates" in told["absent"]["interval"] and "learner orders" in told["absent"]["edges"]
@@ -126,14 +123,14 @@ def test_a_part_that_does_not_exist_says_why_and_the_others_go_on(site: Site, ci
     assert whole["parts"]["posterior"]["surprise"] > 0 and "is given" in whole["parts"]["posterior"]["why_no_question"]
 
 
-def test_only_the_parts_and_columns_that_are_asked_for_are_told(site: Site) -> None:
+def test_only_the_parts_and_columns_that_are_asked_for_are_told(site):
     told = what_if(site, evidence={}, parts=["posterior"], columns=["windy"])
     assert set(told["parts"]) == {"posterior"} and not told["absent"]
     assert set(told["parts"]["posterior"]["distributions"]) == {"windy", "class"}
 
 
-def test_wrong_cases_are_refused_in_words(site: Site) -> None:
-    def refused(**case: object) -> str:
+def test_wrong_cases_are_refused_in_words(site):
+    def refused(**case):
         return problem(site.client.post("/v1/models/weather/whatif", json=case), 422)["detail"]
 
     assert "outlok" in refused(evidence={"outlok": "sunny"}) and "outlook" in refused(evidence={"outlok": "sunny"})
@@ -143,7 +140,7 @@ def test_wrong_cases_are_refused_in_words(site: Site) -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=0, max_size=12, unique=True), st.booleans())
-def test_a_click_on_an_interval_supposes_a_number_in_it(cuts: list[float], has_missing: bool) -> None:
+def test_a_click_on_an_interval_supposes_a_number_in_it(cuts, has_missing):
     attribute = Attribute("x", "numeric", cuts=tuple(sorted(cuts)), has_missing=has_missing, arrow_type="double")
     schema = Schema((attribute,), None, ("",))
     found = choices(attribute)
@@ -152,7 +149,7 @@ def test_a_click_on_an_interval_supposes_a_number_in_it(cuts: list[float], has_m
 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**32 - 1))
-def test_the_drop_is_the_mutual_information(n_answers: int, n_values: int, seed: int) -> None:
+def test_the_drop_is_the_mutual_information(n_answers, n_values, seed):
     rng = np.random.default_rng(seed)
     joint = rng.dirichlet(np.ones(n_answers * n_values) * 0.5).reshape(n_answers, n_values) + 1e-12
     joint /= joint.sum()
@@ -165,7 +162,7 @@ def test_the_drop_is_the_mutual_information(n_answers: int, n_values: int, seed:
 
 
 @pytest.fixture(scope="module", params=["auto", "eskdb", "xgboost", "kdb", "spn"])
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
+def served(request, tmp_path_factory):
     """A model of each kind that has finer cuts than its joint distribution, or none; a network, and a circuit."""
     folder: Path = tmp_path_factory.mktemp(request.param)
     pq.write_table(weather(600, 1), folder / "train.parquet")
@@ -183,7 +180,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         return map_version(product.train(workspace, asked))
 
 
-def test_each_value_that_the_explorer_lists_has_its_probability(served: Served) -> None:
+def test_each_value_that_the_explorer_lists_has_its_probability(served):
     """Free columns by their distribution; given ones by the label of their value, also of a number between two listed ones."""
     columns = {column["name"]: column for column in start_of(served, "all")["columns"]}
     evidence = {"humidity": 60.51}
@@ -198,7 +195,7 @@ def test_each_value_that_the_explorer_lists_has_its_probability(served: Served) 
     assert told["given"]["humidity"] in {each["label"] for each in columns["humidity"]["values"]}
 
 
-def test_the_completion_can_be_supposed(served: Served) -> None:
+def test_the_completion_can_be_supposed(served):
     """Words of the answer are labels of the explorer, whose values are evidence."""
     told = answer_case(served, WhatIfRequest(evidence={"outlook": "sunny"}, time_limit_s=5))["parts"].get("completion")
     if told is None:
@@ -215,27 +212,27 @@ def test_the_completion_can_be_supposed(served: Served) -> None:
 
 
 @pytest.mark.parametrize("evidence", [{}, {"outlook": "sunny"}, {"windy": True, "humidity": 70.0}])
-def test_only_what_is_supposed_explains(served: Served, evidence: dict) -> None:
+def test_only_what_is_supposed_explains(served, evidence):
     told = answer_case(served, WhatIfRequest(evidence=evidence))["parts"]["contributions"]
     assert {each["column"] for each in told["contributions"]} <= evidence.keys()
     total = told["prior"] + sum(each["log_odds"] for each in told["contributions"])
     assert total == pytest.approx(told["log_odds"], abs=1e-5)
 
 
-def test_values_that_training_never_saw_are_told(served: Served) -> None:
+def test_values_that_training_never_saw_are_told(served):
     told = answer_case(served, WhatIfRequest(evidence={"humidity": 999_999, "outlook": "hail"}))["warnings"]
     assert len(told) == 2 and "humidity = 999999 is outside of what training saw" in " ".join(told)
     assert "outlook = hail: training never saw this value." in told
     assert not answer_case(served, WhatIfRequest(evidence={"humidity": 70.0, "outlook": "sunny"}))["warnings"]
 
 
-def test_no_click_supposes_what_training_never_saw(served: Served) -> None:
+def test_no_click_supposes_what_training_never_saw(served):
     for column in start_of(served, "all")["columns"]:
         for each in column["values"]:
             assert not beyond_training(served.schema, {column["name"]: each["value"]}), (column["name"], each)
 
 
-def test_where_a_missing_value_has_two_answers_a_sentence_says_why(served: Served) -> None:
+def test_where_a_missing_value_has_two_answers_a_sentence_says_why(served):
     told = answer_case(served, WhatIfRequest(evidence={"outlook": None}))
     prediction, posterior = told["parts"]["prediction"], told["parts"].get("posterior")
     if posterior is None:
@@ -250,7 +247,7 @@ def test_where_a_missing_value_has_two_answers_a_sentence_says_why(served: Serve
         assert not answer_case(served, WhatIfRequest(evidence={"outlook": None}, parts=["posterior"]))["warnings"]
 
 
-def test_times_out_of_range_are_told_as_times() -> None:
+def test_times_out_of_range_are_told_as_times():
     attribute = Attribute("at", "numeric", arrow_type="timestamp[us]", quantiles=(0.0, 86_400.0))
     schema = Schema((attribute,), None, ("",))
     (told,) = beyond_training(schema, {"at": "2026-01-01T00:00"})

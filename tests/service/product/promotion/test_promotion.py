@@ -1,7 +1,5 @@
 """Champion and challenger where they cannot be compared by the loss of a class."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -19,7 +17,7 @@ from tests.passes.test_reuse import write
 from tests.service.product.test_refresh import request_of
 
 
-def joint(version: int, log_likelihood: float, n_impossible: int = 0) -> Measured:
+def joint(version, log_likelihood, n_impossible=0):
     """A version without classes that was measured."""
     found = {"log_likelihood": log_likelihood, "n_impossible": n_impossible, "n_test_rows": 500}
     return Measured(version, found)
@@ -55,7 +53,7 @@ def test_a_version_without_a_class_is_not_compared_with_one_that_has_it():
         assert "version 1 stays champion: the two cannot be compared by log_loss" in told.reason
 
 
-def measured(version: int, log_loss: float, floor: float = math.log(2)) -> Measured:
+def measured(version, log_loss, floor=math.log(2)):
     """A version with classes that was measured."""
     found = {"log_loss": log_loss, "rmse": 0.5, "zero_one_loss": 0.3, "ece": 0.1, "n_test_rows": 500}
     return Measured(version, found, of_class_shares={"log_loss": floor})

@@ -1,7 +1,5 @@
 """A refresh that looks at the data before it trains."""
 
-from __future__ import annotations
-
 import os
 import uuid
 

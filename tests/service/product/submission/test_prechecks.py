@@ -1,7 +1,5 @@
 """Queries are refused before they are queued exactly where answering them would refuse them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

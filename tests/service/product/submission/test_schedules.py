@@ -1,14 +1,10 @@
 """Schedules: due on time, caught up or skipped, never twice; and what the REST and command line say about them."""
 
-from __future__ import annotations
-
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +19,6 @@ from storage.errors import Conflict, ControlUnavailable, NotFound
 from tests.processes import wait_for
 from tests.service.asking import job_at_end
 from tests.service.cli.test_cli import fewpass
-from tests.service.conftest import Site
 from tests.storage.conftest import statements
 
 NIGHT = datetime(2026, 6, 1, 0, 30, tzinfo=UTC)  # 02:30 in Berlin
@@ -33,52 +28,52 @@ DAY = timedelta(days=1)
 class Clock:
     """A clock that goes when it is told to."""
 
-    def __init__(self, now: datetime):
+    def __init__(self, now):
         self.now = now
 
-    def __call__(self) -> datetime:
+    def __call__(self):
         return self.now
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, weather_files: tuple[Path, Path]) -> Iterator[Workspace]:
+def workspace(tmp_path, weather_files):
     with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
         product.register_dataset(opened, DatasetRequest(name="weather", uris=[str(weather_files[0])], target="class"))
         yield opened
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch):
     clock = Clock(NIGHT - DAY)
     monkeypatch.setattr("service.product.submission.schedules.now", clock)
     return clock
 
 
 @pytest.fixture
-def scheduler(workspace: Workspace, clock: Clock) -> Scheduler:
+def scheduler(workspace, clock):
     return Scheduler(workspace, clock)
 
 
-def refresh(**changes: object) -> dict:
+def refresh(**changes):
     train = {"dataset": "weather", "learner": "nb", "model": "weather"}
     return {"kind": "refresh", "train": train, "promotion": {"margin": 0.01}} | changes
 
 
-def nightly(name: str = "nightly", missed: str = "catch_up", **changes: object) -> ScheduleRequest:
+def nightly(name="nightly", missed="catch_up", **changes):
     values = {"name": name, "cron": "30 2 * * *", "timezone": "Europe/Berlin", "missed": missed, "job": refresh()}
     return ScheduleRequest.model_validate(values | changes)
 
 
-def outcomes(workspace: Workspace, name: str = "nightly") -> list[tuple[str, datetime]]:
+def outcomes(workspace, name="nightly"):
     return [(run.outcome, run.due_at) for run in product.list_schedule_runs(workspace, name).items]
 
 
-def end_jobs(workspace: Workspace) -> None:
+def end_jobs(workspace):
     for job in product.job_queue(workspace).list(state="queued").items:
         product.job_queue(workspace).cancel(job.id)
 
 
-def test_a_job_is_submitted_once_when_it_is_due(workspace: Workspace, clock: Clock, scheduler: Scheduler) -> None:
+def test_a_job_is_submitted_once_when_it_is_due(workspace, clock, scheduler):
     clock.now += timedelta(minutes=1)
     created = product.create_schedule(workspace, nightly())
     assert created.next_due_at == NIGHT
@@ -98,9 +93,7 @@ def test_a_job_is_submitted_once_when_it_is_due(workspace: Workspace, clock: Clo
 
 
 @pytest.mark.parametrize(("missed", "expected"), [("catch_up", "caught_up"), ("skip", "skipped")])
-def test_missed_runs_are_caught_up_once_or_skipped_as_told(
-    workspace: Workspace, clock: Clock, missed: str, expected: str, scheduler: Scheduler
-) -> None:
+def test_missed_runs_are_caught_up_once_or_skipped_as_told(workspace, clock, missed, expected, scheduler):
     product.create_schedule(workspace, nightly(missed=missed))
     clock.now = NIGHT + 9 * DAY + timedelta(hours=3)
     scheduler.tick()  # a worker that starts after nine days
@@ -114,8 +107,8 @@ def test_missed_runs_are_caught_up_once_or_skipped_as_told(
 
 
 def test_two_servers_and_a_worker_killed_before_it_could_tell_start_nothing_twice(
-    workspace: Workspace, clock: Clock, monkeypatch: pytest.MonkeyPatch, scheduler: Scheduler
-) -> None:
+    workspace, clock, monkeypatch, scheduler
+):
     product.create_schedule(workspace, nightly())
     clock.now = NIGHT + timedelta(seconds=1)
     with monkeypatch.context() as killed:
@@ -134,13 +127,11 @@ def test_two_servers_and_a_worker_killed_before_it_could_tell_start_nothing_twic
     assert product.get_schedule(workspace, "nightly").last_run.job_id == job.id
 
 
-def replace_due(schedule: schedules.Schedule, due: datetime) -> schedules.Schedule:
+def replace_due(schedule, due):
     return replace(schedule, next_due_at=due)
 
 
-def test_a_clock_that_jumps_back_neither_repeats_a_run_nor_stops_the_schedule(
-    workspace: Workspace, clock: Clock, scheduler: Scheduler
-) -> None:
+def test_a_clock_that_jumps_back_neither_repeats_a_run_nor_stops_the_schedule(workspace, clock, scheduler):
     product.create_schedule(workspace, nightly())
     clock.now = NIGHT
     scheduler.tick()
@@ -160,7 +151,7 @@ def test_a_clock_that_jumps_back_neither_repeats_a_run_nor_stops_the_schedule(
     assert ("on_time", NIGHT + DAY) in outcomes(workspace) and len(product.job_queue(workspace).list().items) == 3
 
 
-def test_a_run_waits_for_the_one_before_or_is_skipped(workspace: Workspace, clock: Clock, scheduler: Scheduler) -> None:
+def test_a_run_waits_for_the_one_before_or_is_skipped(workspace, clock, scheduler):
     product.create_schedule(workspace, nightly("waiting", job=refresh()))
     product.create_schedule(workspace, nightly("skipping", "skip"))
     for day in range(3):
@@ -174,9 +165,7 @@ def test_a_run_waits_for_the_one_before_or_is_skipped(workspace: Workspace, cloc
     assert outcomes(workspace, "waiting")[0] == ("caught_up", NIGHT + 2 * DAY)
 
 
-def test_a_paused_schedule_is_not_due_and_misses_nothing(
-    workspace: Workspace, clock: Clock, scheduler: Scheduler
-) -> None:
+def test_a_paused_schedule_is_not_due_and_misses_nothing(workspace, clock, scheduler):
     product.create_schedule(workspace, nightly())
     assert product.pause_schedule(workspace, "nightly").next_due_at is None
     assert product.pause_schedule(workspace, "nightly").is_paused
@@ -195,9 +184,7 @@ def test_a_paused_schedule_is_not_due_and_misses_nothing(
     )
 
 
-def test_a_job_that_is_refused_is_kept_with_its_reason_and_tried_again_next_time(
-    workspace: Workspace, clock: Clock, scheduler: Scheduler
-) -> None:
+def test_a_job_that_is_refused_is_kept_with_its_reason_and_tried_again_next_time(workspace, clock, scheduler):
     product.create_schedule(workspace, nightly())
     product.delete_dataset(workspace, "weather")
     for day in range(2):
@@ -207,7 +194,7 @@ def test_a_job_that_is_refused_is_kept_with_its_reason_and_tried_again_next_time
     assert [run.outcome for run in runs] == ["refused", "refused"] and "no dataset 'weather'" in runs[0].reason
 
 
-def test_what_cannot_be_meant_is_refused_at_once(workspace: Workspace) -> None:
+def test_what_cannot_be_meant_is_refused_at_once(workspace):
     with pytest.raises(NotFound, match="no dataset 'wether'"):
         train = refresh()["train"] | {"dataset": "wether"}
         product.create_schedule(workspace, nightly(job=refresh(train=train)))
@@ -226,10 +213,8 @@ def test_what_cannot_be_meant_is_refused_at_once(workspace: Workspace) -> None:
         product.get_schedule(workspace, "nightly")
 
 
-def test_many_schedules_are_listed_and_ticked_with_as_many_statements_as_one(
-    workspace: Workspace, clock: Clock
-) -> None:
-    def looks() -> int:
+def test_many_schedules_are_listed_and_ticked_with_as_many_statements_as_one(workspace, clock):
+    def looks():
         with statements(workspace.control) as said:
             page = product.list_schedules(workspace, 1000)
             Scheduler(workspace, clock).tick()
@@ -245,9 +230,7 @@ def test_many_schedules_are_listed_and_ticked_with_as_many_statements_as_one(
     assert len(first.items) == 30 and len(product.list_schedules(workspace, 30, first.next_cursor).items) == 20
 
 
-def test_jobs_that_ended_long_ago_are_forgotten_with_their_logs(
-    workspace: Workspace, clock: Clock, scheduler: Scheduler
-) -> None:
+def test_jobs_that_ended_long_ago_are_forgotten_with_their_logs(workspace, clock, scheduler):
     product.create_schedule(workspace, nightly())
     old, waiting = (product.run_schedule(workspace, "nightly", key) for key in "ab")
     product.job_queue(workspace).cancel(old.id)
@@ -273,7 +256,7 @@ def test_jobs_that_ended_long_ago_are_forgotten_with_their_logs(
 # Over REST and the command line, with a real server and its worker
 
 
-def test_a_worker_catches_up_trains_and_promotes_by_the_rule(site: Site) -> None:
+def test_a_worker_catches_up_trains_and_promotes_by_the_rule(site):
     client = site.client
     data = {"name": "clouds", "uris": [str(site.train)], "target": "class"}
     assert client.post("/v1/datasets", json=data).status_code == 201
@@ -308,7 +291,7 @@ def test_a_worker_catches_up_trains_and_promotes_by_the_rule(site: Site) -> None
     assert client.delete("/v1/datasets/clouds").status_code == 204
 
 
-def test_schedules_on_the_command_line(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
+def test_schedules_on_the_command_line(tmp_path, weather_files):
     job = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb", "model": "weather"}
     (tmp_path / "job.json").write_text(json.dumps(job))
     workspace = tmp_path / "workspace"

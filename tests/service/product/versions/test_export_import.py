@@ -1,10 +1,6 @@
 """Models that come in as files of somebody else: what kernels would follow astray is refused before anything is kept."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -24,7 +20,7 @@ from tests.service.product.versions.test_registry import parts_of, rebuilt
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Path, Path]) -> Iterator[Workspace]:
+def workspace(tmp_path_factory, weather_files):
     with Workspace(Settings(workspace=tmp_path_factory.mktemp("import") / "workspace")) as workspace:
         for name, learner, target in (("lookup", "tan", "class"), ("joint", "spn", None)):
             product.train(
@@ -34,7 +30,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, weather_files: tuple[Pat
         yield workspace
 
 
-def bundle_with(workspace: Workspace, folder: Path, name: str, **arrays: np.ndarray) -> Path:
+def bundle_with(workspace, folder, name, **arrays):
     """An export of which some arrays are others, with all checksums as they should be."""
     bundle = folder / "bundle.tar"
     product.write_export(workspace, "lookup", bundle, replace=True)
@@ -45,7 +41,7 @@ def bundle_with(workspace: Workspace, folder: Path, name: str, **arrays: np.ndar
     return bundle
 
 
-def test_a_model_whose_arrays_lead_elsewhere_is_refused_by_their_name(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_model_whose_arrays_lead_elsewhere_is_refused_by_their_name(workspace, tmp_path):
     _, arrays = read_model(product.find_version(workspace, "lookup").duckdb_path)
     assert "table_dense_starts" not in arrays  # compiled here, from arrays that are looked at
     for name, change in (("tree_n_cells", -1), ("tree_branch", 99), ("tree_levels", 10**9)):
@@ -58,7 +54,7 @@ def test_a_model_whose_arrays_lead_elsewhere_is_refused_by_their_name(workspace:
     assert product.import_version(workspace, bundle_with(workspace, tmp_path, "sound"), "good").version == 1
 
 
-def test_a_model_without_classes_is_imported_and_answers(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_model_without_classes_is_imported_and_answers(workspace, tmp_path):
     product.write_export(workspace, "joint", tmp_path / "joint.tar")
     product.import_version(workspace, tmp_path / "joint.tar", "copy")
     ours, theirs = (read_model(product.find_version(workspace, name).duckdb_path) for name in ("joint", "copy"))
@@ -73,9 +69,7 @@ def test_a_model_without_classes_is_imported_and_answers(workspace: Workspace, t
         ("parameters", {"m": float("inf")}, "manifest cannot be stored"),
     ],
 )
-def test_a_manifest_that_no_answer_could_hold_is_refused(
-    workspace: Workspace, tmp_path: Path, member: str, value: object, words: str
-) -> None:
+def test_a_manifest_that_no_answer_could_hold_is_refused(workspace, tmp_path, member, value, words):
     bundle = tmp_path / "bundle.tar"
     product.write_export(workspace, "lookup", bundle)
     manifest, model = parts_of(bundle)
@@ -93,9 +87,7 @@ def test_a_manifest_that_no_answer_could_hold_is_refused(
         ("UPDATE libraries SET version = NULL", "'libraries' does not hold names and texts"),
     ],
 )
-def test_a_file_whose_tables_are_others_is_refused(
-    workspace: Workspace, tmp_path: Path, statement: str, words: str
-) -> None:
+def test_a_file_whose_tables_are_others_is_refused(workspace, tmp_path, statement, words):
     bundle, model = tmp_path / "bundle.tar", tmp_path / "model.duckdb"
     product.write_export(workspace, "lookup", bundle)
     manifest, content = parts_of(bundle)
@@ -125,7 +117,7 @@ def test_a_file_whose_tables_are_others_is_refused(
         ),
     ],
 )
-def test_a_model_that_unpacks_to_much_is_refused_before_it_is_read(tmp_path: Path, change: str, words: str) -> None:
+def test_a_model_that_unpacks_to_much_is_refused_before_it_is_read(tmp_path, change, words):
     with Workspace(Settings(workspace=tmp_path / "workspace", max_model_bytes=16 << 20)) as workspace:
         header, arrays = {"format": "any"}, {"a": np.zeros(1000)}
         files = write_model(tmp_path, "made-up", 1, header, arrays, {"provenance": pa.table({"n": ["a"], "v": ["b"]})})

@@ -1,18 +1,14 @@
 """The registry as its users know it: tags, lineage, rollback, decisions, retention, export and import."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import httpx
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -25,26 +21,26 @@ from service.requests.requests import DatasetRequest, PromotionRule, RefreshRequ
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import Conflict, NotFound
-from storage.models import models, promotions
+from storage.models import promotions
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, job_at_end
 from tests.service.cli.test_cli import fewpass
-from tests.service.conftest import Site, weather
+from tests.service.conftest import weather
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, weather_files: tuple[Path, Path]) -> Iterator[Workspace]:
+def workspace(tmp_path, weather_files):
     with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
         product.register_dataset(opened, DatasetRequest(name="weather", uris=[str(weather_files[0])], target="class"))
         yield opened
 
 
-def train(workspace: Workspace, **changes: object) -> models.ModelVersion:
+def train(workspace, **changes):
     values = {"dataset": "weather", "learner": "nb", "parameters": {"m": 1.0}, "model": "weather"}
     return product.train(workspace, TrainRequest.model_validate(values | changes))
 
 
-def refresh(workspace: Workspace, job: str, rule: dict | None = None, **changes: object) -> dict:
+def refresh(workspace, job, rule=None, **changes):
     values = {"dataset": "weather", "learner": "nb", "parameters": {"m": 1.0}, "model": "weather"} | changes
     request = RefreshRequest.model_validate({"train": values, "promotion": rule or {}})
     return run_now(product.job_kinds(workspace)["refresh"], f"local-{job}", request.model_dump(), lambda _: None)
@@ -73,21 +69,19 @@ CHAMPION = Measured(1, SCORES)
         ({"min_rows": 2000}, {"log_loss": 0.1}, False, "1000 rows are fewer than the 2000 that decide"),
     ],
 )
-def test_the_rule_decides_by_metric_margin_and_calibration(
-    rule: dict, changes: dict, is_promoted: bool, words: str
-) -> None:
+def test_the_rule_decides_by_metric_margin_and_calibration(rule, changes, is_promoted, words):
     found = verdict(PromotionRule(**rule), Measured(2, SCORES | changes), CHAMPION)
     assert found.is_promoted is is_promoted and words in found.reason
 
 
-def test_who_cannot_be_measured_wins_nothing() -> None:
+def test_who_cannot_be_measured_wins_nothing():
     broken = Measured(2, None, "a new class")
     for challenger, champion in ((broken, None), (broken, CHAMPION), (CHAMPION, broken)):
         found = verdict(PromotionRule(), challenger, champion)
         assert not found.is_promoted and "version 2 could not be measured (a new class)" in found.reason
 
 
-def test_a_refresh_promotes_the_better_and_keeps_the_decision(workspace: Workspace) -> None:
+def test_a_refresh_promotes_the_better_and_keeps_the_decision(workspace):
     first = refresh(workspace, "a")
     assert first["promotion"]["is_promoted"] and product.aliases_of(workspace, "weather") == {"champion": 1}
     worse = refresh(workspace, "b", {"margin": 0.01}, parameters={"m": 5000.0})
@@ -104,16 +98,14 @@ def test_a_refresh_promotes_the_better_and_keeps_the_decision(workspace: Workspa
     assert len(product.list_promotions(workspace, "weather").items) == 3
 
 
-def write_day(folder: Path, day: int, table: pa.Table) -> None:
+def write_day(folder, day, table):
     """A file that has changed on that day: which one is the newest, is told by that."""
     path = folder / f"{day}.parquet"
     pq.write_table(table, path)
     os.utime(path, (day * 86_400, day * 86_400))
 
 
-def test_the_newest_file_decides_and_a_class_that_is_new_is_left_to_a_person(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+def test_the_newest_file_decides_and_a_class_that_is_new_is_left_to_a_person(workspace, tmp_path):
     folder = tmp_path / "days"
     folder.mkdir()
     write_day(folder, 1, weather(3000, 5))
@@ -131,7 +123,7 @@ def test_the_newest_file_decides_and_a_class_that_is_new_is_left_to_a_person(
     assert [Path(file).name for file in more["measured_on"]["files"]] == ["3.parquet", "2.parquet"]
 
 
-def test_a_refresh_that_updates_reads_new_files_only(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_refresh_that_updates_reads_new_files_only(workspace, tmp_path):
     folder = tmp_path / "days"
     folder.mkdir()
     write_day(folder, 1, weather(3000, 5))
@@ -143,9 +135,7 @@ def test_a_refresh_that_updates_reads_new_files_only(workspace: Workspace, tmp_p
     assert [Path(file).name for file in result["promotion"]["measured_on"]["files"]] == ["2.parquet"]
 
 
-def test_a_champion_that_is_moved_meanwhile_is_measured_anew(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_champion_that_is_moved_meanwhile_is_measured_anew(workspace, monkeypatch):
     train(workspace)
     train(workspace)
     product.set_alias(workspace, "weather", "champion", 1)
@@ -160,7 +150,7 @@ def test_a_champion_that_is_moved_meanwhile_is_measured_anew(
     assert refresh(workspace, "a")["promotion"]["champion"] == 2
 
 
-def test_an_evaluation_set_is_used_instead(workspace: Workspace, weather_files: tuple[Path, Path]) -> None:
+def test_an_evaluation_set_is_used_instead(workspace, weather_files):
     product.register_dataset(workspace, DatasetRequest(name="judge", uris=[str(weather_files[1])], target="class"))
     result = refresh(workspace, "a", {"dataset": "judge"}, holdout=0)["promotion"]
     assert result["measured_on"]["dataset"] == "judge" and result["challenger_metrics"]["n_test_rows"] == 500
@@ -169,7 +159,7 @@ def test_an_evaluation_set_is_used_instead(workspace: Workspace, weather_files: 
 # Retention
 
 
-def test_pruning_keeps_the_newest_and_what_aliases_point_at(workspace: Workspace) -> None:
+def test_pruning_keeps_the_newest_and_what_aliases_point_at(workspace):
     versions = [train(workspace) for _ in range(4)]
     product.set_alias(workspace, "weather", "champion", 1)
     assert product.prune(workspace, "weather") == [] and product.retention_of(workspace, "weather") is None
@@ -188,13 +178,13 @@ def test_pruning_keeps_the_newest_and_what_aliases_point_at(workspace: Workspace
 
 
 @pytest.fixture
-def exported(workspace: Workspace, tmp_path: Path) -> Path:
+def exported(workspace, tmp_path):
     train(workspace, tags={"team": "sky"})
     product.write_export(workspace, "weather", tmp_path / "weather.tar")
     return tmp_path / "weather.tar"
 
 
-def test_an_exported_version_answers_elsewhere_as_it_did(workspace: Workspace, exported: Path, tmp_path: Path) -> None:
+def test_an_exported_version_answers_elsewhere_as_it_did(workspace, exported, tmp_path):
     with tarfile.open(exported) as tar:
         assert tar.getnames() == ["manifest.json", "model.duckdb"]
     record = {"outlook": "sunny", "humidity": 52.0}
@@ -214,14 +204,14 @@ def test_an_exported_version_answers_elsewhere_as_it_did(workspace: Workspace, e
         product.write_export(workspace, "weather", exported)
 
 
-def parts_of(bundle: Path) -> tuple[dict, bytes]:
+def parts_of(bundle):
     """The manifest and the model of an export."""
     with tarfile.open(bundle) as tar:
         manifest, model = (tar.extractfile(name).read() for name in tar.getnames())
     return json.loads(manifest), model
 
 
-def rebuilt(manifest: dict | bytes, model: bytes, names: tuple[str, ...] = ("manifest.json", "model.duckdb")) -> bytes:
+def rebuilt(manifest, model, names=("manifest.json", "model.duckdb")):
     written = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -232,7 +222,7 @@ def rebuilt(manifest: dict | bytes, model: bytes, names: tuple[str, ...] = ("man
     return buffer.getvalue()
 
 
-def test_what_is_damaged_or_made_up_is_refused(workspace: Workspace, exported: Path, tmp_path: Path) -> None:
+def test_what_is_damaged_or_made_up_is_refused(workspace, exported, tmp_path):
     sound = exported.read_bytes()
     manifest, model = parts_of(exported)
     evil = tmp_path / "evil.duckdb"
@@ -270,7 +260,7 @@ def test_what_is_damaged_or_made_up_is_refused(workspace: Workspace, exported: P
 # Over REST
 
 
-def test_tags_lineage_rollback_and_pictures_over_rest(site: Site) -> None:
+def test_tags_lineage_rollback_and_pictures_over_rest(site):
     client = site.client
     body = {"uris": [str(site.train)], "target": "class", "learner": "nb", "model": "registered", "kind": "train"}
     jobs = [client.post("/v1/jobs", json=body).json()["id"] for _ in range(2)]
@@ -302,7 +292,7 @@ def test_tags_lineage_rollback_and_pictures_over_rest(site: Site) -> None:
     assert client.put(f"{path}/retention", json={"keep": 0}).status_code == 422
 
 
-def test_a_model_is_not_deleted_under_a_job(workspace: Workspace) -> None:
+def test_a_model_is_not_deleted_under_a_job(workspace):
     train(workspace)
     job, _ = product.job_queue(workspace).submit("query", {"model": "weather@1"})
     with pytest.raises(problems.Conflict, match=job.id):
@@ -311,7 +301,7 @@ def test_a_model_is_not_deleted_under_a_job(workspace: Workspace) -> None:
     assert product.delete_model(workspace, "weather") == [1]
 
 
-def test_a_model_is_deleted_whole(site: Site) -> None:
+def test_a_model_is_deleted_whole(site):
     client = site.client
     body = {"uris": [str(site.train)], "target": "class", "learner": "nb", "model": "doomed", "kind": "train"}
     job_at_end(client, client.post("/v1/jobs", json=body | {"aliases": ["champion"]}).json()["id"])
@@ -326,7 +316,7 @@ def test_a_model_is_deleted_whole(site: Site) -> None:
     assert client.get("/v1/models/doomed/history").json()["items"] == []
 
 
-def test_export_and_import_over_rest(site: Site, tmp_path: Path) -> None:
+def test_export_and_import_over_rest(site, tmp_path):
     client, tar = site.client, {"content-type": "application/x-tar"}
     exported = client.get("/v1/models/weather@1/export")
     assert exported.headers["content-disposition"] == 'attachment; filename="weather-1.fewpass.tar"'
@@ -346,7 +336,7 @@ def test_export_and_import_over_rest(site: Site, tmp_path: Path) -> None:
     url = f"{site.server.url}/v1/models/imported/import"
     with pytest.raises(httpx.HTTPError):  # a client that goes away in the middle
 
-        def breaking() -> Iterator[bytes]:
+        def breaking():
             yield exported.content[:1000]
             raise httpx.ReadError("gone")
 
@@ -354,7 +344,7 @@ def test_export_and_import_over_rest(site: Site, tmp_path: Path) -> None:
     assert client.get("/v1/models/imported").json()["version"] == 1
 
 
-def test_the_registry_on_the_command_line(tmp_path: Path, weather_files: tuple[Path, Path]) -> None:
+def test_the_registry_on_the_command_line(tmp_path, weather_files):
     workspace = tmp_path / "workspace"
     for _ in range(2):
         fewpass("train", weather_files[0], "--target", "class", "--learner", "nb", "--name", "weather", "--alias",
@@ -382,7 +372,7 @@ def test_the_registry_on_the_command_line(tmp_path: Path, weather_files: tuple[P
     assert "no models" in fewpass("models", workspace=workspace).stdout
 
 
-def test_a_decision_about_another_champion_is_refused(workspace: Workspace) -> None:
+def test_a_decision_about_another_champion_is_refused(workspace):
     train(workspace)
     train(workspace)
     product.set_alias(workspace, "weather", "champion", 2)

@@ -1,7 +1,5 @@
 """Circuits of models, looked at and taken elsewhere: REST and command line."""
 
-from __future__ import annotations
-
 import json
 from xml.etree import ElementTree
 

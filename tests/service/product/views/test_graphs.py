@@ -1,9 +1,6 @@
 """Graphs for people: layers, the picture, the neighbourhood of a column, and the table behind it."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pyarrow as pa
@@ -17,13 +14,12 @@ from service.product.views.structure_svg import to_svg
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.service.conftest import Site
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert('1')</script>\x00\u202e\"&" + "x" * 100
 
 
-def test_the_picture_has_real_text_and_escapes_names() -> None:
+def test_the_picture_has_real_text_and_escapes_names():
     graph = ColumnGraph("class", ("a", HOSTILE), (GraphEdge("a", HOSTILE, 0.25),), {"a": 0.5}, "log loss")
     root = ElementTree.fromstring(to_svg(graph, HOSTILE, link=lambda name: f"/x?{name == 'a'}"))
     texts = [each.text for each in root.iter(f"{SVG}text")]
@@ -36,7 +32,7 @@ def test_the_picture_has_real_text_and_escapes_names() -> None:
     assert ElementTree.fromstring(to_svg(graph, "x", alone=False)).find(f"{SVG}style") is None
 
 
-def test_the_neighbourhood_of_a_column() -> None:
+def test_the_neighbourhood_of_a_column():
     edges = tuple(GraphEdge(a, b, 1.0) for a, b in ("ab", "bc", "cd"))
     graph = ColumnGraph("y", tuple("abcd"), edges, {"a": 0.1, "d": 0.9}, "log loss")
     assert graph.around("b").columns == ("a", "b", "c") and len(graph.around("b").edges) == 2
@@ -47,18 +43,18 @@ def test_the_neighbourhood_of_a_column() -> None:
     assert outline(graph)[1]["parents"] == [{"column": "a", "weight": 1.0}]
 
 
-def test_trees_keep_their_edges_to_the_class() -> None:
+def test_trees_keep_their_edges_to_the_class():
     nodes = [{"name": "y", "role": "class"}, {"name": "a", "role": "attribute"}]
     graph = graph_of_structure({"nodes": nodes, "edges": [{"from": "a", "to": "y"}]})
     assert graph.target is None and graph.columns == ("y", "a") and len(graph.edges) == 1
 
 
 @pytest.fixture(scope="module")
-def network(site: Site) -> str:
+def network(site):
     return site.learn("tree", "tan", m=1.0).name
 
 
-def test_the_family_of_a_column_over_rest(site: Site, network: str) -> None:
+def test_the_family_of_a_column_over_rest(site, network):
     structure = site.client.get(f"/v1/models/{network}/structure").json()
     child = next(edge["to"] for edge in structure["edges"] if edge["rank"] == 1)
     told = site.client.get(f"/v1/models/{network}/families/{child}").json()
@@ -76,8 +72,8 @@ def test_the_family_of_a_column_over_rest(site: Site, network: str) -> None:
     assert len(site.client.get(f"/v1/models/{network}/families/{child}?limit=1").json()["contexts"]) == 1
 
 
-def test_pages_of_the_graph(site: Site, network: str, circuit: object) -> None:
-    def page(path: str) -> str:
+def test_pages_of_the_graph(site, network, circuit):
+    def page(path):
         answer = site.client.get(f"/console/models/{path}", headers={"accept": "text/html"})
         assert answer.status_code == 200, answer.text[:300]
         return answer.text
@@ -98,7 +94,7 @@ def test_pages_of_the_graph(site: Site, network: str, circuit: object) -> None:
     assert "<text" in site.client.get(f"/v1/models/{network}/structure.svg").text
 
 
-def test_a_thousand_columns_show_a_neighbourhood(site: Site, tmp_path: Path) -> None:
+def test_a_thousand_columns_show_a_neighbourhood(site, tmp_path):
     import numpy as np
 
     rng = np.random.default_rng(0)

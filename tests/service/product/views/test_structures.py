@@ -1,7 +1,5 @@
 """Posteriors over structures as a user has them: REST, jobs, command line, SQL, refresh and forgetting."""
 
-from __future__ import annotations
-
 import json
 import math
 from xml.etree import ElementTree
