@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Sums over subsets of numbers whose logarithms differ by millions, without a logarithm in any loop.
 
 A number is mantissa * 2^(256 exponent) with 1 <= mantissa < 2^256, or zero. Sums and products of such numbers are exact to

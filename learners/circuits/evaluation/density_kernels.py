@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Densities of numeric leaves, also of normal ones behind a transform of the column, and the masses of cells of a grid."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Mean and variance of numeric leaves."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Hill climbing with a beam of samples, up to WIDTH samples side by side in one pass."""
 
 from __future__ import annotations

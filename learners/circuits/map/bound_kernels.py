@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """The look-ahead bound of all subspaces X = x at once."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """The K best parse trees, found lazily from the root."""
 
 from __future__ import annotations

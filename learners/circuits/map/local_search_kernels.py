@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Values of several assignments side by side, and of each after any change of one of its variables.
 
 A change is a variable and a step: the value that is so many values further round. Variable v with d values has the d - 1

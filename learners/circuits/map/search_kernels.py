@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Depth-first branch and bound over the query variables, in resumable pieces."""
 
 from __future__ import annotations

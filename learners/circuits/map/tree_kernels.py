@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Best parse trees: one, greedily, or the K best."""
 
 from __future__ import annotations

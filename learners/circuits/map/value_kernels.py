@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Values of assignments, on the scale of the bound, and their derivatives with respect to every value of every variable."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Blocks of rows up and down a circuit's plan, for the slots that a query is about."""
 
 from __future__ import annotations

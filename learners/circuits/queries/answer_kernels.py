@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """One row up and down a circuit, in linear space, for the nodes that a query is about."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Rows drawn from a circuit, top down."""
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 The nodes of one row update parameters of their own, so it does not matter when they do: assumed density filtering takes them
 in blocks, in a loop that the compiler turns into vector instructions.
 """
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 
 from __future__ import annotations
 

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Draws of parent sets and of orders, and a Markov chain over orders."""
 
 from __future__ import annotations

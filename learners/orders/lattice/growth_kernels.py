@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Which sets a lattice of orders lacks most."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Sums over the orders of a lattice: paths from the empty set to the set of all nodes, one node more at each step."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Effects in single graphs, with drawn and with mean regression coefficients; and along the orders of a lattice."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Ancestors: exactly for few nodes, and in given graphs."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Counts of the values of many sets of columns, and the BDeu potentials that follow."""
 
 from __future__ import annotations

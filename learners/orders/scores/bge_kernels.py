@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """BGe scores of all parent sets of a node, and which further candidate parent promises most."""
 
 from __future__ import annotations

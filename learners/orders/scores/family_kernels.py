@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Parent sets of single nodes: their posterior, and the edges in them."""
 
 from __future__ import annotations

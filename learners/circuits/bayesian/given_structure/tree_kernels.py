@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Induced trees of rows, drawn given the parameters of a circuit, and counts of where they pass."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """One row up and down all draws of a circuit: the draws are the innermost dimension of every array."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """The lazy sampler: only the sums that a row's induced tree reaches have a state."""
 
 from __future__ import annotations

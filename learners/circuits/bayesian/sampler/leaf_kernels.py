@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Leaves with their parameters integrated out: predictives, and the statistics of the rows that a leaf has."""
 
 from __future__ import annotations

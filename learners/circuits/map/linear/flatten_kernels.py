@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """Sums of sums become sums, and what that leaves unused goes."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 """The reduction of MAP to MAX."""
 
 from __future__ import annotations
