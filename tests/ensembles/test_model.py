@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from learners import Source, encode, explain, load_model
 from learners.classifiers.lookup.lookup import REMADE
 from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.ensembles import recipes as ensembles
 from learners.ensembles.budget import Budget, chosen
 from learners.ensembles.cuts import LARGE, members_in
 from learners.ensembles.fit import FEWEST_MEMBERS, MORE_PARENTS, solved_trees
+from learners.ensembles.members import MOST_CELLS
 from learners.errors import InvalidParameter
 from learners.passes.learner import Part, drive
 from learners.passes.stored_statistics import MemoryStore
@@ -221,6 +223,20 @@ def test_trees_correct_fewer_networks_of_a_large_table():
     assert members(6, LARGE) == members(6, 10) == 6
     schema = drive(recipes.learner("auto", {}, "class"), Source.of_table(table_of(LARGE))).schema
     assert members_in(schema) == 4
+
+
+def test_networks_that_are_asked_for_share_all_cells(monkeypatch):
+    class Bound(Exception):
+        pass
+
+    def bounded(members, schema, drawn, n_rows, n_cells):
+        raise Bound(n_cells)
+
+    monkeypatch.setattr(ensembles, "bounded", bounded)
+    for asked, n_rows, share in [(2, 300, 1), (12, 300, 1), (None, 300, 1), (4, LARGE, 1), (None, LARGE, 1 / 2)]:
+        with pytest.raises(Bound) as found:
+            drive(recipes.learner("auto", {"members": asked}, "class"), Source.of_table(table_of(n_rows)))
+        assert found.value.args == (share * MOST_CELLS,)
 
 
 def test_large_tables_spare_what_pays_little():
