@@ -56,7 +56,12 @@ def test_a_spoiled_stream_is_read_as_arrow_reads_it_or_left_over(place, value):
     found = QuickStreams().read(bytes(body))
     if found is not None:
         assert found[0].get_total_buffer_size() <= len(body)
-        table = read_stream(bytes(body), 10, MOST)
+        try:
+            table = read_stream(bytes(body), 10, MOST)
+        except MalformedBody:  # by offsets that lead nowhere, which are checked when such a batch is encoded
+            with pytest.raises(pa.ArrowInvalid):
+                found[0].validate(full=True)
+            return
         assert found[0].schema.equals(table.schema)
         assert found[0].num_rows == table.num_rows
 
