@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from learners.ensembles.cuts import LARGE
+from learners.ensembles.cuts import LARGE, members_in
 from learners.ensembles.fit import Pool
 from learners.errors import InvalidParameter
+from learners.schema import Schema
 
 # Seconds on two cores (docs/ensembles.md): counting and solving of one attribute of one member for a row and per table.
 SECONDS_A_CELL = 6e-8
@@ -53,7 +54,7 @@ class Choice:
         It follows from the size alone, so that the same table gives the same model.
         """
         if self.seconds is None:
-            return self._of_size(n_rows)
+            return self.of_size(n_rows)
         left = self.seconds
         words = list(self.words)
         has_correction = self.has_correction and left > 2 * SECONDS_A_CORRECTION
@@ -61,11 +62,11 @@ class Choice:
             left -= SECONDS_A_CORRECTION
         elif self.has_correction:
             words.append(f"No correction: {self.seconds:g} seconds are too few for one.")
-        choice = replace(self, has_correction=has_correction, words=tuple(words))._of_size(n_rows)
+        choice = replace(self, has_correction=has_correction, words=tuple(words)).of_size(n_rows)
         a_member = max(1, n_columns) * (n_rows * SECONDS_A_CELL + SECONDS_A_TREE)
         return choice.at_most(max(1, int(left / a_member)), f"one takes about {a_member:.2g} s on this table")
 
-    def _of_size(self, n_rows: int) -> Choice:
+    def of_size(self, n_rows: int) -> Choice:
         """With as many members as pay for so many rows."""
         return replace(self, members=self.few) if self.has_correction and n_rows >= LARGE else self
 
@@ -74,6 +75,11 @@ class Choice:
         if members >= self.members:
             return self
         return replace(self, members=members, words=(*self.words, f"{members} of {self.members} members: {reason}."))
+
+    def within_cuts(self, schema: Schema) -> Choice:
+        """No more members than the schema has cut points for."""
+        with_cuts = members_in(schema)
+        return self if with_cuts is None else self.at_most(with_cuts, "the given schema has cut points for no more")
 
     def within_bytes(self, pool: Pool, n_classes: int) -> tuple[Pool, list[str]]:
         """The first members whose tables fit."""

@@ -16,7 +16,7 @@ from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.samples.bottom_k_sample import EVERYTHING, DrawnRows
 from learners.ensembles.budget import MEMBERS, Budget, Choice, chosen
 from learners.ensembles.crossfit import N_FOLDS, SMALL, out_of_fold_scores
-from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, members_in
+from learners.ensembles.cuts import OF_PAIRS, ensemble_schema
 from learners.ensembles.fit import Fitted, Pool, fit_members, left_out_scores, log_softmax
 from learners.ensembles.joints import Joints
 from learners.ensembles.lookup.compile import compile_pool
@@ -141,9 +141,6 @@ def _ensemble(
         )
         choice = choice.for_table(summaries.n_rows, len(summaries.found))
         schema = ensemble_schema(summaries, choice.members, seed) if kept is None else summaries.build_schema()
-    with_cuts = members_in(schema)
-    if with_cuts is not None:
-        choice = choice.at_most(with_cuts, "the given schema has cut points for no more")
     views, drawn_rows = Views(schema), DrawnRows(schema, parameters.drawn)
     if choice.has_pairs:
         pair_counts = Viewed(Views(schema, OF_PAIRS), _pairs)
@@ -152,6 +149,9 @@ def _ensemble(
         )
         pairs, sample = seen.first.counts, seen.second
         rows = sample.occurrences(parameters.drawn)
+        if isinstance(given, Schema):  # or else the schema pass has told how many rows there are
+            choice = choice.of_size(pairs.n_rows)
+        choice = choice.within_cuts(schema)
         ks = largest_k(choice.members, pairs.n_rows, seed)
         members = draw_members(pairs, views, ks, seed)
         # Fewer networks by default are a smaller model; as many as somebody asks for share all cells.
@@ -160,6 +160,7 @@ def _ensemble(
         joints = joint_members(members, views)
         families: ViewedFamilies = yield ViewedFamilies(views, distinct_families((*members, *joints)))
     else:
+        choice = choice.within_cuts(schema)
         ks = (0,) * choice.members
         members = draw_members(None, views, ks, seed)
         joints = joint_members(members, views)

@@ -223,6 +223,8 @@ def test_trees_correct_fewer_networks_of_a_large_table():
     assert members(6, LARGE) == members(6, 10) == 6
     schema = drive(recipes.learner("auto", {}, "class"), Source.of_table(table_of(LARGE))).schema
     assert members_in(schema) == 4
+    again = drive(recipes.learner("auto", {}, "class", schema), Source.of_table(table_of(LARGE)))
+    assert not [words for words in again.facts["choice"] if "given schema" in words]
 
 
 def test_networks_that_are_asked_for_share_all_cells(monkeypatch):
