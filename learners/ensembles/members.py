@@ -18,8 +18,8 @@ from learners.schema.encoding.views import Views
 
 NOISE = 0.3
 JOINT_PARENTS, N_JOINTS = 2, 4  # one alone was .034 nats behind retraining, four .024, six .023
-# Counted cells of all families together, and of one family at least.
-MOST_CELLS, FEWEST_CELLS = 8_000_000, 4096
+# Counted cells: of all families together and of those of one member at most, of one family at least.
+MOST_CELLS, MOST_OF_MEMBER, FEWEST_CELLS = 8_000_000, 1_000_000, 4096
 SAMPLED = 20_000
 
 
@@ -110,14 +110,15 @@ def distinct_families(members: Sequence[Member]) -> tuple[Family, ...]:
     return tuple(dict.fromkeys(family for member in members for family in member.families))
 
 
-def bounded(members: tuple[Member, ...], schema: Schema, drawn: Chunk, n_rows: int, n_cells: int) -> tuple[Member, ...]:
-    """The members with so few parents that all families have at most `n_cells` cells; unchanged for tables that are not large.
+def bounded(members: tuple[Member, ...], schema: Schema, drawn: Chunk, n_rows: int) -> tuple[Member, ...]:
+    """The members with so few parents that the counts of each family stay small; unchanged for tables that are not large.
 
     How many cells a family will have in a table of `n_rows` is told by those of the drawn rows: as many more as half of
     them have fewer. Schema and rows are of views.
     """
     families = distinct_families(members)
-    most = max(FEWEST_CELLS, n_cells // max(1, len(families)))
+    of_all = min(MOST_CELLS, MOST_OF_MEMBER * len(members))
+    most = max(FEWEST_CELLS, of_all // max(1, len(families)))
     if n_rows <= most:
         return members
     depth = {family: _depth_within(family, schema, drawn, n_rows, most) for family in families}

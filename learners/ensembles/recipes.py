@@ -21,7 +21,7 @@ from learners.ensembles.fit import Fitted, Pool, fit_members, left_out_scores, l
 from learners.ensembles.joints import Joints
 from learners.ensembles.lookup.compile import compile_pool
 from learners.ensembles.lookup.levels import TOLERANCE
-from learners.ensembles.members import MOST_CELLS, Member, bounded, distinct_families, draw_members, joint_members
+from learners.ensembles.members import Member, bounded, distinct_families, draw_members, joint_members
 from learners.ensembles.model import Correction, EnsembleModel
 from learners.ensembles.weights import Rows, fitted_temperature, left_out_prior, mean_log_loss
 from learners.kernels.arrays import Floats
@@ -154,9 +154,7 @@ def _ensemble(
         choice = choice.within_cuts(schema)
         ks = largest_k(choice.members, pairs.n_rows, seed)
         members = draw_members(pairs, views, ks, seed)
-        # Fewer networks by default are a smaller model; as many as somebody asks for share all cells.
-        n_cells = MOST_CELLS if parameters.members else MOST_CELLS * choice.members // MEMBERS
-        members = bounded(members, views.schema, views.chunk(rows), pairs.n_rows, n_cells)
+        members = bounded(members, views.schema, views.chunk(rows), pairs.n_rows)
         joints = joint_members(members, views)
         families: ViewedFamilies = yield ViewedFamilies(views, distinct_families((*members, *joints)))
     else:

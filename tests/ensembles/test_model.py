@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import Source, encode, explain, load_model
+from learners import Source, collect, encode, explain, load_model
 from learners.classifiers.lookup.lookup import REMADE
 from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.ensembles import recipes as ensembles
 from learners.ensembles.budget import Budget, chosen
-from learners.ensembles.cuts import LARGE, members_in
+from learners.ensembles.cuts import LARGE, ensemble_schema, members_in
 from learners.ensembles.fit import FEWEST_MEMBERS, MORE_PARENTS, solved_trees
-from learners.ensembles.members import MOST_CELLS
+from learners.ensembles.members import bounded, draw_members
 from learners.errors import InvalidParameter
+from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.learner import Part, drive
 from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.schema import Kept
+from learners.schema.encoding.views import Views
 from tests import strategies
 
 
@@ -227,18 +228,22 @@ def test_trees_correct_fewer_networks_of_a_large_table():
     assert not [words for words in again.facts["choice"] if "given schema" in words]
 
 
-def test_networks_that_are_asked_for_share_all_cells(monkeypatch):
-    class Bound(Exception):
-        pass
+def test_families_of_a_large_table_keep_few_parents():
+    """Each member has its share of the counted cells; beyond eight all share what eight have."""
+    random, n = np.random.default_rng(0), 2_000
+    numbers = {f"x{i}": random.normal(size=n) for i in range(20)}
+    rows = pa.table(numbers | {"class": random.integers(0, 2, n)})
+    schema = ensemble_schema(collect(ColumnSummaries("class"), Source.of_table(rows)), 32, 0)
+    views = Views(schema)
+    drawn = views.chunk(encode(rows, schema))
+    members = draw_members(None, views, (3,) * 32, 0)
+    assert bounded(members, views.schema, drawn, n) == members
 
-    def bounded(members, schema, drawn, n_rows, n_cells):
-        raise Bound(n_cells)
+    def n_parents(n_members):
+        kept = bounded(members[:n_members], views.schema, drawn, 100_000)
+        return sum(len(family.parents) for family in kept[0].families)
 
-    monkeypatch.setattr(ensembles, "bounded", bounded)
-    for asked, n_rows, share in [(2, 300, 1), (12, 300, 1), (None, 300, 1), (4, LARGE, 1), (None, LARGE, 1 / 2)]:
-        with pytest.raises(Bound) as found:
-            drive(recipes.learner("auto", {"members": asked}, "class"), Source.of_table(table_of(n_rows)))
-        assert found.value.args == (share * MOST_CELLS,)
+    assert n_parents(32) < n_parents(8) == n_parents(4) < sum(len(family.parents) for family in members[0].families)
 
 
 def test_large_tables_spare_what_pays_little():
