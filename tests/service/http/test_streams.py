@@ -42,8 +42,9 @@ def test_one_plain_batch_is_read_again_and_again():
         stream_of(BATCH, use_legacy_format=True),
         stream_of(BATCH)[:-16],
         stream_of(BATCH) + b"more",
+        stream_of(BATCH)[:40] + b"\1" + stream_of(BATCH)[41:],  # the byte order of the schema
     ],
-    ids=["empty", "garbage", "zstd", "lz4", "two", "dictionary", "legacy", "cut off", "longer"],
+    ids=["empty", "garbage", "zstd", "lz4", "two", "dictionary", "legacy", "cut off", "longer", "highest byte first"],
 )
 def test_others_are_left_over(body):
     assert QuickStreams().read(body) is None
@@ -59,7 +60,7 @@ def test_a_spoiled_stream_is_read_as_arrow_reads_it_or_left_over(place, value):
         try:
             table = read_stream(bytes(body), 10, MOST)
         except MalformedBody:  # by offsets that lead nowhere, which are checked when such a batch is encoded
-            with pytest.raises(pa.ArrowInvalid, match="^In column"):
+            with pytest.raises(pa.ArrowInvalid, match="In column"):
                 found[0].validate(full=True)
             return
         assert found[0].schema.equals(table.schema)

@@ -18,10 +18,11 @@ MAX_SCHEMAS, MAX_SCHEMA_BYTES = 64, 65_536  # that are remembered
 CONTINUED = 0xFFFFFFFF
 DICTIONARY_BATCH, RECORD_BATCH = 2, 3
 ENDINGS = (b"", b"\xff\xff\xff\xff\0\0\0\0")
-# Fields of the flatbuffers Message, RecordBatch and DictionaryBatch, by number.
+# Fields of the flatbuffers Message, RecordBatch, DictionaryBatch and Schema, by number.
 HEADER_TYPE, HEADER, BODY_LENGTH = 1, 2, 3
 COMPRESSION = 3
 DATA = 1
+BYTE_ORDER = 0
 
 _prefix, _long = Struct("<Ii").unpack_from, Struct("<q").unpack_from
 _unsigned, _signed, _short = (Struct(kind).unpack_from for kind in ("<I", "<i", "<H"))
@@ -110,6 +111,8 @@ class QuickStreams:
     def _schema_of(self, message: bytes) -> tuple[pa.Schema, tuple[str, ...]]:
         known = self.schemas.get(message)
         if known is None:
+            if _is_swapped(message):
+                raise pa.ArrowNotImplementedError("Arrow turns the bytes of numbers round in whole streams only.")
             schema = pa.ipc.read_schema(pa.py_buffer(message))
             known = schema, tuple(schema.names)
             if len(message) <= MAX_SCHEMA_BYTES:
@@ -130,6 +133,13 @@ def end_of_message(body: bytes, place: int) -> int:
         raise IndexError
     end: int = place + 8 + size + n_bytes
     return end
+
+
+def _is_swapped(schema: bytes) -> bool:
+    """Whether the message of a schema says that numbers have their highest byte first."""
+    header = _field(schema, _table_at(schema, 8), HEADER)
+    order = _field(schema, _table_at(schema, header), BYTE_ORDER) if header else 0
+    return bool(order and _short(schema, order)[0])
 
 
 def _is_plain_batch(body: bytes, place: int) -> bool:
