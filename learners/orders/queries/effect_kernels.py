@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.jit import inner_kernel, kernel, popcount
 from learners.kernels.scaled_arithmetic import plus, ratio
 
 
@@ -82,11 +82,8 @@ def coefficients(r, work, betas):
         for j in range(k + 1):
             work[k, i, j] = r[i, j]
     for index in range(1 << k):
-        highest = k - 1
-        if index > 0:
-            highest = 0
-            while (index >> highest) & 1 == 0:
-                highest += 1
+        # The lowest bit that is set is the highest that has changed.
+        highest = np.int64(popcount(np.uint64((index & -index) - 1))) if index > 0 else k - 1
         for b in range(highest, -1, -1):
             at[b] = at[b + 1]
             if (index >> b) & 1:

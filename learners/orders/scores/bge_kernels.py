@@ -28,12 +28,8 @@ def bge_scores(r, constants, degrees, most, work, scores):
         if n_parents > most:
             scores[index] = -np.inf
             continue
-        # Levels above the highest bit that has changed still hold: the first set with these upper bits had no others.
-        highest = k - 1
-        if index > 0:
-            highest = 0
-            while (index >> highest) & 1 == 0:
-                highest += 1
+        # Levels above the highest bit that has changed, the lowest one set, still hold: the first set with these upper bits had no others.
+        highest = np.int64(popcount(np.uint64((index & -index) - 1))) if index > 0 else k - 1
         for b in range(highest, -1, -1):
             at[b] = at[b + 1]
             log_det[b] = log_det[b + 1]
@@ -76,11 +72,7 @@ def best_bge_additions(r, constants, degrees, t, most, best):
         n_parents = np.int64(popcount(np.uint64(index))) + 1
         if n_parents > most:
             continue
-        highest = t - 1
-        if index > first:
-            highest = 0
-            while (index >> highest) & 1 == 0:
-                highest += 1
+        highest = np.int64(popcount(np.uint64((index & -index) - 1))) if index > first else t - 1
         for b in range(highest, -1, -1):
             at[b] = at[b + 1]
             log_det[b] = log_det[b + 1]
