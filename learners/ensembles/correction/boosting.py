@@ -13,8 +13,8 @@ from learners.classifiers.baselines.settings import EQUAL_START
 from learners.counts.samples.random_folds import random_folds
 from learners.ensembles.correction.forest import flat_forest
 from learners.ensembles.model import Correction
-from learners.ensembles.weights import Rows, fitted_weights
-from learners.kernels.arrays import Floats, frozen
+from learners.ensembles.weights import Rows, fitted_weights, mean_log_loss
+from learners.kernels.arrays import Float32s, Floats, frozen
 from learners.passes.engine import Advance
 from learners.schema import Chunk, Schema
 
@@ -33,6 +33,8 @@ FEWER, FEWEST = 10_000, 30_000
 MANY_CLASSES = 4
 # Trees of less weight in the pool are not learned again from all rows.
 LITTLE = 0.3
+# The trees from nothing are left out where the loss without them is higher by at most this share: they are the most.
+WORTH = 0.001
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +178,15 @@ def is_done(losses: list[float], least: float) -> bool:
     return share < 1.0 and now - (then - now) * share / (1.0 - share) > BEHIND * least
 
 
+def _weights(terms: Float32s, rows: Rows, threads: int) -> Floats:
+    """(2,) of the scores (n, 2, n_classes) by both ways; zero for the trees from nothing where they bring next to nothing."""
+    one = np.append(fitted_weights(terms[:, :1], rows, np.array([1.0]), threads), 0.0)
+    both = fitted_weights(terms, rows, np.array([1.0, 0.0]), threads)
+    losses = [mean_log_loss(np.einsum("rfc,f->rc", terms, weights), rows) for weights in (one, both)]
+    weights = one if losses[0] <= (1.0 + WORTH) * losses[1] else both
+    return np.where(weights > 0.02, weights, 0.0)
+
+
 def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, advance: Advance) -> Boosters | None:
     """Boost trees from the scores of an ensemble and trees from nothing, and pool both; None where neither helps.
 
@@ -205,8 +216,7 @@ def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, 
         held = np.concatenate(ways[0].held)
         own = Rows(frozen(data.y[held]), np.zeros((held.size, schema.n_classes)))
         terms = np.stack(list(pool.map(_Way.scores, ways)), axis=1).astype(np.float32)
-        weights = fitted_weights(terms, own, np.array([1.0, 0.0]), threads)
-        weights = np.where([weights[0] > 0.02, weights[1] > 0.02 and ways[1].n_rounds > 0], weights, 0.0)
+        weights = _weights(terms, own, threads)
         used = [(weight, one) for weight, one in zip(weights, ways, strict=True) if weight and one.n_rounds]
         if not used:
             return None
