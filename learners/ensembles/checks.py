@@ -13,7 +13,7 @@ from learners.classifiers.lookup.checks import check_arrays, check_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.correction.forest import check_forest
 from learners.ensembles.joints import POOLING, Pooling, arrays_of, headers_of
-from learners.ensembles.lookup.compile import PooledFamilies
+from learners.ensembles.pool import PooledFamilies
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
 from learners.models.array_checks import check_starts, refuse, typed

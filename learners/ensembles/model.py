@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -18,12 +18,10 @@ from learners.classifiers.lookup.intervals import credible_intervals
 from learners.classifiers.lookup.log_terms import log_factors
 from learners.classifiers.lookup.lookup import REMADE, LookupModel
 from learners.classifiers.lookup.tables import Tables, family_logs, in_parts, log_joints, of_entries
-from learners.ensembles import describe
-from learners.ensembles.correction.forest import forest_of_arrays
+from learners.ensembles.correction.forest import forest_of_arrays, shap_terms
 from learners.ensembles.correction.forest_kernels import Forest, add_scores
-from learners.ensembles.correction.shap import shap_terms
 from learners.ensembles.joints import LEAST, Joints
-from learners.ensembles.lookup.intervals import pooled_deviations
+from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze, frozen
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.views import Views
@@ -251,14 +249,34 @@ class EnsembleModel:
         return self.joint.structure() | {"facts": self.facts, "members": self.members}
 
     def member_structure(self, member: int) -> dict[str, object]:
-        """Nodes and edges of one member. Raises InvalidParameter if there is no such member."""
-        return describe.member_structure(self.schema, self.members, member)
+        """Nodes and edges of one member, the class first. Raises InvalidParameter if there is no such member."""
+        every = self.members
+        if not 0 <= member < len(every):
+            raise InvalidParameter("member", member, f"the ensemble has the members 0 to {len(every) - 1}")
+        target = self.schema.target or "class"
+        nodes: list[dict[str, object]] = [{"name": target, "role": "class", "n_values": self.schema.n_classes}]
+        edges = []
+        for family in every[member]["families"]:
+            nodes.append({"name": family["attribute"], "role": "attribute", "weight": family["weight"]})
+            for rank, parent in enumerate([target, *family["parents"]]):
+                edges.append({"from": parent, "to": family["attribute"], "rank": rank})
+        return {"nodes": nodes, "edges": edges}
 
     @property
-    def members(self) -> list[describe.ToldMember]:
-        """Every family of every member with its weights."""
-        entries = self.entries
-        return describe.members(self.schema, self.families, entries.member, entries.alone, entries.parents)
+    def members(self) -> list[dict[str, Any]]:
+        """Of every member its number and families; of each the attribute, its parents, the weights of it and of them."""
+        names, entries = [attribute.name for attribute in self.schema.attributes], self.entries
+        found: list[dict[str, Any]] = [{"member": number, "families": []} for number in range(len(self._member_ranges))]
+        for i, (attribute, parents) in enumerate(self.families):
+            found[int(entries.member[i])]["families"].append(
+                {
+                    "attribute": names[attribute],
+                    "parents": [names[parent] for parent in parents],
+                    "weight": float(entries.alone[i]),
+                    "weight_of_parents": float(entries.parents[i]),
+                }
+            )
+        return found
 
     @property
     def families(self) -> list[tuple[int, tuple[int, ...]]]:
@@ -290,6 +308,28 @@ class EnsembleModel:
     def tables(self) -> dict[str, pa.Table]:
         """Those of the joint member, with `members`: every family of every member with its weights."""
         return self.joint.tables() | {
-            "members": describe.members_table(self.members),
+            "members": self._members_table(),
             "facts": facts_table(self.facts),
         }
+
+    def _members_table(self) -> pa.Table:
+        """One row for each family of each member."""
+        rows = [{"member": one["member"], **family} for one in self.members for family in one["families"]]
+        types = {"member": pa.int64(), "attribute": pa.string(), "parents": pa.list_(pa.string())}
+        types |= {"weight": pa.float64(), "weight_of_parents": pa.float64()}
+        return pa.Table.from_pylist(rows, pa.schema(types))
+
+
+def pooled_deviations(spreads: Sequence[Tables], x: Codes, n_classes: int) -> Floats:
+    """(n_rows, n_classes) float64: the standard deviation of each class's pooled score, of codes x (n_views, n_rows).
+
+    `spreads` are for each member the variances of its weighted terms. Within a member the terms are taken for
+    independent. All members have learned from the same rows, so their errors are taken for one: the standard deviations
+    of the members' scores add.
+    """
+    deviation = np.zeros((x.shape[1], n_classes))
+    of_member = np.empty_like(deviation)
+    for tables in spreads:
+        log_joints(tables, x, 0, x.shape[1], of_member)
+        deviation += np.sqrt(np.maximum(of_member, 0.0))
+    return deviation

@@ -15,14 +15,13 @@ from learners.counts.families.multi_view_counts import Viewed, ViewedFamilies
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.samples.bottom_k_sample import EVERYTHING, DrawnRows
 from learners.ensembles.budget import MEMBERS, Budget, Choice, chosen
-from learners.ensembles.crossfit import N_FOLDS, SMALL, out_of_fold_scores
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema
 from learners.ensembles.fit import Fitted, Pool, fit_members, left_out_scores, log_softmax
 from learners.ensembles.joints import Joints
-from learners.ensembles.lookup.compile import compile_pool
-from learners.ensembles.lookup.levels import TOLERANCE
+from learners.ensembles.levels import TOLERANCE
 from learners.ensembles.members import Member, bounded, distinct_families, draw_members, joint_members
 from learners.ensembles.model import Correction, EnsembleModel
+from learners.ensembles.pool import N_FOLDS, SMALL, compile_pool, out_of_fold_scores
 from learners.ensembles.weights import Rows, fitted_temperature, left_out_prior, mean_log_loss
 from learners.kernels.arrays import Floats
 from learners.models.parameters import Parameters

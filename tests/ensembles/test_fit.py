@@ -15,8 +15,8 @@ from learners.ensembles.fit import (
     solved_trees,
     terms_of,
 )
-from learners.ensembles.lookup.compile import pool_tables
 from learners.ensembles.members import Member
+from learners.ensembles.pool import pool_tables
 from tests import strategies
 
 SIZES = [4, 3, 3, 2]

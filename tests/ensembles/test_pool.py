@@ -15,7 +15,7 @@ from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, parent_grouping
 from learners.ensembles.fit import solved_trees
-from learners.ensembles.lookup.levels import Levels
+from learners.ensembles.levels import Levels
 from learners.ensembles.members import distinct_families, draw_members
 from learners.ensembles.recipes import largest_k
 from learners.passes.column_summaries import ColumnSummaries

@@ -1,4 +1,4 @@
-"""XGBoost's trees over codes as flat arrays, so that a served model needs neither XGBoost nor a call of it."""
+"""XGBoost's trees over codes as flat arrays, so that a served model needs neither XGBoost nor a call of it; and their SHAP values."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from learners.classifiers.baselines.boosted import CodeTable, loaded_booster
 from learners.ensembles.correction.forest_kernels import WORD, Forest
-from learners.kernels.arrays import Array, Arrays, Mask, Uint64s, freeze
+from learners.kernels.arrays import Array, Arrays, Floats, Mask, Uint8s, Uint64s, freeze
 from learners.models.array_checks import refuse, typed
-from learners.schema import Schema
+from learners.schema import Chunk, Schema
 
 MAX_DEPTH = 16
 ROUNDS = 16
@@ -160,3 +161,29 @@ def check_forest(schema: Schema, arrays: Arrays) -> None:
         shares = typed(arrays, "forest_left_shares", np.float32, n_splits)
         refuse("forest_left_shares", ~((shares >= 0) & (shares <= 1)), "holds what is no share from 0 to 1")
     refuse("forest_leaves", ~np.isfinite(parts["leaves"]), "holds a value that is not finite")
+
+
+def shap_terms(
+    schema: Schema, boosters: Sequence[Uint8s], weights: Sequence[float], chunk: Chunk
+) -> tuple[Floats, Floats]:
+    """(n_classes,) bias and (n_attributes, n_rows, n_classes) SHAP values of the boosters' margins, weighted and summed.
+
+    References
+    ----------
+    Lundberg et al. (2020), From local explanations to global understanding with explainable AI for trees.
+    """
+    import xgboost
+
+    codes = CodeTable(schema)
+    bias = np.zeros(schema.n_classes)
+    values = np.zeros((schema.n_attributes, chunk.n_rows, schema.n_classes))
+    if not chunk.n_rows:
+        return bias, values
+    rows = xgboost.DMatrix(codes.features(chunk.x), feature_types=codes.feature_types, enable_categorical=True)
+    for serialised, weight in zip(boosters, weights, strict=True):
+        terms = loaded_booster(serialised).predict(rows, pred_contribs=True, validate_features=False).astype(np.float64)
+        if schema.n_classes == 2:  # the margin is the log odds of the second class
+            terms = np.stack([np.zeros_like(terms), terms], axis=1)
+        bias += weight * terms[0, :, -1]
+        values += weight * terms[:, :, :-1].transpose(2, 0, 1)
+    return bias, values

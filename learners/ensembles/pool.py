@@ -1,4 +1,4 @@
-"""A pool as look-up tables: one entry for every attribute of every member, its weights multiplied in."""
+"""A pool of members as look-up tables, and what it says of rows that it has not seen."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ import numpy as np
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compile import compile_tables
+from learners.classifiers.lookup.tables import log_joints
 from learners.classifiers.structure import Structure
-from learners.counts.families.family_counts import Family
-from learners.ensembles.fit import Pool
-from learners.ensembles.lookup.levels import Levels
+from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.samples.random_folds import random_folds
+from learners.ensembles.cuts import OF_PAIRS
+from learners.ensembles.fit import Pool, fit_members
+from learners.ensembles.levels import Levels
+from learners.ensembles.members import distinct_families, draw_members
 from learners.ensembles.model import Entries
-from learners.kernels.arrays import Integers, stacked
+from learners.kernels.arrays import Floats, Integers, stacked
+from learners.passes.engine import Advance
 from learners.passes.memory import give_back
-from learners.schema import Schema
+from learners.schema import Chunk, Schema
+from learners.schema.encoding.views import Views
 
 # Beyond the largest number of float16 there is only infinity.
 MOST_SPREAD = 60_000.0
@@ -109,3 +116,37 @@ def _compiled(
     structure = PooledFamilies(tuple(one.attribute for one in families), tuple(one.parents for one in families))
     trees, estimates = tee(terms)
     return compile_tables(schema, structure, class_counts, (tree for tree, _ in trees), (one for _, one in estimates))
+
+
+N_FOLDS = 3
+# Above, the optimism of structures and weights that have seen a row is small, and learning them again is not.
+SMALL = 5_000
+
+
+def out_of_fold_scores(
+    schema: Schema, rows: Chunk, ks: tuple[int, ...], seed: int, threads: int, advance: Advance
+) -> Floats:
+    """(n, n_classes) float64: mean log scores of the members for each row, learned from the other folds.
+
+    Structures, counts and weights are of the other folds: leaving a row out of the counts alone is too kind to it:
+    parents and weights have been chosen with it. `ks` and seed as of `draw_members`; the result does not depend on the
+    number of threads.
+    """
+    views, of_pairs = Views(schema), Views(schema, OF_PAIRS)
+    fold = random_folds(rows.x, N_FOLDS, seed)
+    scores = np.zeros((rows.n_rows, schema.n_classes))
+    for number in range(N_FOLDS):
+        advance(number, N_FOLDS)
+        whole = rows.rows(fold != number)
+        pairs = PairwiseCounts(of_pairs.schema)
+        pairs.update(of_pairs.chunk(whole))
+        members = draw_members(pairs, views, ks, seed)
+        families = FamilyCounts(views.schema, distinct_families(members))
+        families.update(views.chunk(whole))
+        fitted = fit_members(families, members, views.chunk(whole), threads)
+        tables = pool_tables(views.schema, families.class_counts, Pool(fitted.members, fitted.levels))
+        held = views.chunk(rows.rows(fold == number))
+        own = np.empty((held.n_rows, schema.n_classes))
+        log_joints(tables, held.x, 0, held.n_rows, own)
+        scores[fold == number] = own
+    return scores

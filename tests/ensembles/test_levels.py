@@ -11,8 +11,8 @@ from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.lookup.compile import compile_tables
 from learners.classifiers.lookup.tables import log_joints
 from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.ensembles.lookup.compile import PooledFamilies
-from learners.ensembles.lookup.levels import Levels
+from learners.ensembles.levels import Levels
+from learners.ensembles.pool import PooledFamilies
 from learners.schema import Chunk
 from tests import strategies
 from tests.naive import ensembles as naive

@@ -1,1 +1,0 @@
-"""A pool as look-up tables, and the intervals of its answers."""
