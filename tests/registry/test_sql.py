@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork, XGBoost
 from learners.errors import InvalidParameter, UnknownColumn
-from learners.registry.sql import merged, script, table_rows
+from learners.registry.sql import script, table_rows, writable
 from learners.registry.sql.dialects import DIALECTS, UnknownDialect, UnwritableText
 from learners.registry.sql.encoding import UnsupportedColumn
 from learners.registry.sql.families import steps_of
@@ -185,8 +185,8 @@ def pool():
 def test_tables_of_a_pool_answer_alike_however_they_are_merged(cells, pool, monkeypatch):
     """By the codes of attributes, of views, or of both."""
     model = pool
-    monkeypatch.setattr(merged, "CELLS", cells)
-    families = merged.merged_families(model)
+    monkeypatch.setattr(writable, "CELLS", cells)
+    families = writable.merged_families(model)
     columns = {*families.order, *families.parents}
     n = model.schema.n_attributes
     assert (min(columns) < n, max(columns) >= n) == {0: (False, True), 40: (True, True)}.get(cells[0], (True, False))

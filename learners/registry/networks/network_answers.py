@@ -1,20 +1,29 @@
-"""Answers of every model: by its circuit, after interventions, by any graph of a posterior, and averaged over graphs."""
+"""Answers of every model: by its circuit, after interventions, by any graph of a posterior, and averaged over graphs and their parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from learners.circuits.errors import NoGraphs
+import numpy as np
+
+from learners.circuits.errors import ImpossibleEvidence, NoGraphs
+from learners.circuits.mixtures.boxes import DependentRanges
 from learners.circuits.model import CircuitModel
+from learners.circuits.queries.answer_types import Answer
 from learners.circuits.queries.queries import check_plain
 from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
+from learners.errors import InvalidParameter
+from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
 from learners.models.model import Model
-from learners.models.query import Query, Surprise
+from learners.models.query import Conditional, Marginal, Moments, Query, Surprise
+from learners.orders.lattice.graphs import members
 from learners.orders.model import OrderModel
-from learners.registry.networks.averages import averaged
-from learners.registry.networks.interventions import answer_after
+from learners.orders.queries.graph_scores import WeightedGraphs
+from learners.registry.networks.arc_networks import ArcNetwork
+from learners.registry.networks.interventions import answer_after, answer_cut, intervention_of, set_codes
 from learners.registry.networks.model import ArcModel
 from learners.registry.networks.of_models import GraphParameters, network_of
 
@@ -101,3 +110,181 @@ def _named(query: Query) -> str:
     if isinstance(query, Surprise) or query.graph == "best":
         return "best"
     return "average" if isinstance(query.graph, Average) else "given"
+
+
+# Of draws of parameters; graphs are drawn with the seed alone.
+PARAMETER_STREAM = 2
+DEPENDENT = (
+    "an average is exact for each graph, and in some graph columns that are given as ranges depend on each other: give a range of one "
+    "column, or ask the best graph (graph='best') for an answer from samples"
+)
+
+
+class _Values(NamedTuple):
+    """What a network answers: of a marginal its logarithm; else probabilities, or means and then second moments (k,)."""
+
+    log_evidence: float
+    values: Floats
+
+
+def averaged(
+    model: OrderModel,
+    query: Query,
+    average: Average,
+    max_edges: int = MAX_EDGES,
+    pause: Callable[[], None] | None = None,
+) -> dict[str, Any]:
+    """The answer to a query averaged over drawn graphs, each with its expected parameters.
+
+    A graph weighs as much as it is probable, and as it finds the evidence probable. Intervals hold what graphs with drawn
+    parameters answer.
+
+    Returns dict: as of one network, with `standard_error` of the draws of graphs, `interval` of probability `level`, `n`
+    draws, `n_graphs` different ones, and the posterior's `coverage`. `intervention` has probabilities: of each arc that is
+    cut, that a column is a cause, and that another one is to be adjusted for.
+    Raises InvalidParameter of a query that has no average; UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges or
+    ImpossibleEvidence; NoRows, NoTables or NetworkTooLarge.
+    """
+    if not isinstance(query, Marginal | Conditional | Moments) or (isinstance(query, Conditional) and query.joint):
+        raise InvalidParameter(
+            "graph", query.kind, "only marginal, conditional (of single columns) and moments are averaged over graphs"
+        )
+    query = replace(query, sampling=None)  # whose error an average would not tell
+    drawn, coverage = model.graph_queries.graphs_of(average, pause)
+    rows, place = np.unique(drawn.graphs.parents, axis=0, return_inverse=True)
+    place = place.ravel()
+    graphs = [tuple(members(own) for own in row.tolist()) for row in rows]
+    parameters = GraphParameters(model)
+    columns = parameters.mean(graphs[0]).columns  # the same for every graph
+    codes = set_codes(columns, query)
+    form: list[Answer] = []
+
+    def values_of(network: ArcNetwork) -> _Values:
+        if pause is not None:
+            pause()
+        try:
+            answer = answer_cut(network, codes, query, max_edges)
+        except ImpossibleEvidence:
+            return _Values(-np.inf, np.empty(0))
+        except DependentRanges as error:
+            raise InvalidParameter("graph", "average", DEPENDENT) from error
+        form[:] = form or [answer]
+        return _in_arrays(answer)
+
+    rng = np.random.default_rng([average.seed, PARAMETER_STREAM])
+    means = [values_of(parameters.mean(parents)) for parents in graphs]
+    draws = [values_of(parameters.drawn(graphs[at], rng)) for at in place.tolist()]
+    if not form:
+        raise ImpossibleEvidence
+    shown = [means[at] for at in place.tolist()]
+    numbers: dict[str, Any] = {"level": average.level}
+    if isinstance(query, Marginal):
+        numbers |= _marginal(form[0], drawn, shown, draws, average.level)
+    else:
+        numbers |= _by_name(form[0], _given_evidence(drawn, shown), _given_evidence(drawn, draws), average.level)
+    weights: Floats = np.bincount(place, drawn.weights).astype(np.float64)
+    cuts = [intervention_of(columns, parents, codes, query) for parents in graphs] if codes else []
+    extra: dict[str, Any] = {"n": average.n, "n_graphs": len(graphs), "coverage": model.posterior.facts(coverage)}
+    return {"kind": query.kind, **numbers, **_interventions(cuts, weights), **extra, **drawn.effective_size}
+
+
+def _in_arrays(answer: Answer) -> _Values:
+    if "distributions" in answer:
+        every = [p for shares in answer["distributions"].values() for p in shares.values()]
+    elif "moments" in answer:
+        means = [moment["mean"] for moment in answer["moments"].values()]
+        every = means + [moment["variance"] + moment["mean"] ** 2 for moment in answer["moments"].values()]
+    else:
+        return _Values(answer["log_probability"], np.empty(0))
+    return _Values(answer["log_evidence"], np.array(every))
+
+
+class _Weighed(NamedTuple):
+    """Graphs weighed by what they say of the evidence, (n, k) values, and the log probability of the evidence."""
+
+    graphs: WeightedGraphs
+    values: Floats
+    log_evidence: float
+
+
+def _given_evidence(drawn: WeightedGraphs, answers: list[_Values]) -> _Weighed:
+    logs = np.array([each.log_evidence for each in answers])
+    k = max(each.values.size for each in answers)
+    values = np.array([each.values if each.values.size else np.zeros(k) for each in answers])
+    most = logs.max()
+    weights = drawn.weights * np.exp(logs - most)
+    total = weights.sum()
+    is_equal = drawn.is_equal and bool(np.ptp(logs) == 0.0)
+    return _Weighed(WeightedGraphs(drawn.graphs, weights / total, is_equal), values, float(most + np.log(total)))
+
+
+def _marginal(
+    form: Answer, drawn: WeightedGraphs, means: list[_Values], draws: list[_Values], level: float
+) -> dict[str, Any]:
+    logs = np.array([each.log_evidence for each in means])
+    own = np.array([each.log_evidence for each in draws])
+    most = max(logs.max(), -700.0)  # of impossible evidence
+    mean, error = drawn.mean(np.exp(logs - most))
+    low, high = drawn.interval(np.exp(own - most), level)
+    scale = np.exp(most)
+    return {
+        "log_probability": float(most + np.log(mean)) if mean > 0 else -np.inf,
+        ("density" if "density" in form else "probability"): float(mean * scale),
+        "standard_error": float(error * scale),
+        "interval": [float(low * scale), float(high * scale)],
+    }
+
+
+def _by_name(form: Answer, shown: _Weighed, spread: _Weighed, level: float) -> dict[str, Any]:
+    mean, error = shown.graphs.mean(shown.values)
+    low, high = spread.graphs.interval(spread.values, level)
+    answer: dict[str, Any] = {"log_evidence": shown.log_evidence}
+    if "moments" in form:
+        k = len(form["moments"])
+        answer["moments"] = {
+            name: {
+                "mean": float(mean[i]),
+                "variance": float(mean[k + i] - mean[i] ** 2),
+                "standard_error": float(error[i]),
+                "interval": [float(low[i]), float(high[i])],
+            }
+            for i, name in enumerate(form["moments"])
+        }
+        return answer
+    answer["distributions"], answer["standard_errors"], answer["intervals"] = {}, {}, {}
+    at = 0
+    for name, shares in form["distributions"].items():
+        part = slice(at, at := at + len(shares))
+        answer["distributions"][name] = dict(zip(shares, mean[part].tolist(), strict=True))
+        answer["standard_errors"][name] = dict(zip(shares, error[part].tolist(), strict=True))
+        ends = np.stack([low[part], high[part]], axis=1).tolist()
+        answer["intervals"][name] = dict(zip(shares, ends, strict=True))
+    return answer
+
+
+def _interventions(every: Sequence[Mapping[str, Any]], weights: Floats) -> Mapping[str, Any]:
+    """`intervention_of` all graphs, its arcs and columns with probabilities."""
+    if not every:
+        return {}
+    cut: dict[tuple[str, str], float] = {}
+    causes: dict[tuple[str, str], float] = {}
+    adjusted: dict[tuple[str, str], dict[str, float]] = {}
+    for each, weight in zip(every, weights.tolist(), strict=True):
+        for arc in each["cut"]:
+            key = arc["from"], arc["to"]
+            cut[key] = cut.get(key, 0.0) + weight
+        for pair in each.get("back_door", ()):
+            key = pair["from"], pair["to"]
+            causes[key] = causes.get(key, 0.0) + weight * pair["is_cause"]
+            shares = adjusted.setdefault(key, {})
+            for name in pair["adjust_for"]:
+                shares[name] = shares.get(name, 0.0) + weight
+    shown: dict[str, Any] = {
+        "set": every[0]["set"],
+        "cut": [{"from": a, "to": b, "probability": p} for (a, b), p in sorted(cut.items())],
+    }
+    if causes:
+        shown["back_door"] = [
+            {"from": a, "to": b, "probability": p, "adjust_for": adjusted[a, b]} for (a, b), p in causes.items()
+        ]
+    return {"intervention": shown}

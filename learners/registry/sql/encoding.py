@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from learners.errors import LearnerError
-from learners.registry.sql.dialects import Dialect
-from learners.registry.sql.query import MOST_JOINS, Query
+from learners.registry.sql.dialects import MOST_JOINS, Dialect, Query
 from learners.schema import Attribute, Schema
 from learners.schema.clocks import DICTIONARY, is_moment
 

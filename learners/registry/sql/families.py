@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Floats
-from learners.registry.sql.dialects import Dialect
-from learners.registry.sql.query import LOG_ZERO, MOST_JOINS, Query, added
+from learners.registry.sql.dialects import LOG_ZERO, MOST_JOINS, Dialect, Query, added
 
 # Sums are done when the values of so many combinations may be open at once: each costs a pass over the rows.
 OPEN_COMBINATIONS = 256

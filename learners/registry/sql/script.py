@@ -10,10 +10,9 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError, UnknownColumn
 from learners.models.model import Model
-from learners.registry.sql.dialects import Dialect, dialect_of
+from learners.registry.sql.dialects import Dialect, Query, dialect_of, qualified, table_name
 from learners.registry.sql.encoding import value_rows
 from learners.registry.sql.families import code_rows
-from learners.registry.sql.query import Query, qualified, table_name
 from learners.registry.sql.table_rows import add_answers
 from learners.registry.sql.tree_nodes import WAYS
 from learners.registry.sql.writable import NetworkInSQL, PoolInSQL, Writable

@@ -6,9 +6,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from learners.classifiers.lookup.elimination import MOST_COMBINATIONS
-from learners.registry.sql.dialects import Dialect
+from learners.registry.sql.dialects import Dialect, Query, added
 from learners.registry.sql.encoding import add_codes
-from learners.registry.sql.query import Query, added
 from learners.registry.sql.writable import Writable
 
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.ensembles.correction.forest_kernels import WORD, Forest
-from learners.registry.sql.dialects import Dialect
-from learners.registry.sql.query import Query
+from learners.registry.sql.dialects import Dialect, Query
 
 RIGHT, LEFT, BOTH = range(3)
 # Which sides a row goes to, by what a split says of its code.

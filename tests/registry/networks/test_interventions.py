@@ -14,7 +14,7 @@ from learners.models.estimation import Average, Sampling
 from learners.models.evidence import Range
 from learners.models.query import Conditional, Effects, Impute, Map, Marginal, Moments, Sample
 from learners.orders.queries.queries import GraphQueries
-from learners.registry.networks.back_door import adjustment_set, descendants
+from learners.registry.networks.interventions import adjustment_set, descendants
 from learners.registry.networks.network_answers import answer_all
 from learners.registry.networks.of_models import NoRows, network_of
 from tests.registry.networks.test_of_models import random_network
