@@ -178,7 +178,7 @@ def is_done(losses: list[float], least: float) -> bool:
     return share < 1.0 and now - (then - now) * share / (1.0 - share) > BEHIND * least
 
 
-def _weights(terms: Float32s, rows: Rows, threads: int) -> Floats:
+def pool_weights(terms: Float32s, rows: Rows, threads: int) -> Floats:
     """(2,) of the scores (n, 2, n_classes) by both ways; zero for the trees from nothing where they bring next to nothing."""
     one = np.append(fitted_weights(terms[:, :1], rows, np.array([1.0]), threads), 0.0)
     both = fitted_weights(terms, rows, np.array([1.0, 0.0]), threads)
@@ -216,7 +216,7 @@ def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, 
         held = np.concatenate(ways[0].held)
         own = Rows(frozen(data.y[held]), np.zeros((held.size, schema.n_classes)))
         terms = np.stack(list(pool.map(_Way.scores, ways)), axis=1).astype(np.float32)
-        weights = _weights(terms, own, threads)
+        weights = pool_weights(terms, own, threads)
         used = [(weight, one) for weight, one in zip(weights, ways, strict=True) if weight and one.n_rounds]
         if not used:
             return None

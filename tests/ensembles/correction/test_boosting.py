@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from learners.ensembles.correction.boosting import MOST_ROUNDS, PATIENCE, boost, is_done
+from learners.ensembles.correction.boosting import MOST_ROUNDS, PATIENCE, boost, is_done, pool_weights
+from learners.ensembles.weights import Rows
 from learners.passes.engine import unheard
 from learners.schema import Chunk
 from tests.ensembles.test_pool import trained
@@ -48,3 +49,14 @@ def test_the_correction_of_an_interaction_does_not_depend_on_threads(threads):
     assert found.weights == again.weights
     assert [one.save_raw("ubj") for one in found.boosters] == [one.save_raw("ubj") for one in again.boosters]
     assert found.facts["rounds"]["alone"] <= found.facts["tried"]["alone"] <= MOST_ROUNDS
+
+
+def test_trees_from_nothing_stay_only_where_they_pay():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 4000).astype(np.uint8)
+    rows = Rows(y, np.zeros((y.size, 2)))
+    scores, noise, other = (np.stack([np.zeros(y.size), z], axis=1) for z in rng.normal(0, 1, (3, y.size)))
+    scores[:, 1] += 2.0 * y - 1.0
+    other[:, 1] += 2.0 * y - 1.0
+    useless, useful = (np.stack([scores, two], axis=1).astype(np.float32) for two in (noise, other))
+    assert pool_weights(useless, rows, 1)[1] == 0.0 and pool_weights(useful, rows, 1)[1] > 0.1
