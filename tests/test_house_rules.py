@@ -20,9 +20,9 @@ REPEATED = {
     "one resource, kept, used, served and shown": """alerts checkpoints datasets densities drift graphs imputation inference
         jobs keys labels learning leases models monitoring query records rules schedules sessions structures training
         views what_if""",
-    "one step of two kinds of model, or of their serving": "answers budget cluster compile intervals networks tree_kernels",
+    "one step of two kinds of model, or of their serving": "answers budget cluster networks tree_kernels",
     "what is computed below, and what users import of it above": "shap",
-    "a common word for different things of their rooms": "columns streams tables",
+    "a common word for different things of their rooms": "columns streams",
 }
 # What implements a paper, and says which.
 OF_PAPERS = [

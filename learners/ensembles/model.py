@@ -13,11 +13,15 @@ import pyarrow as pa
 
 from learners.classifiers.describe import facts_table
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.incomplete import Completeness
-from learners.classifiers.lookup.intervals import credible_intervals
-from learners.classifiers.lookup.log_terms import log_factors
-from learners.classifiers.lookup.lookup import REMADE, LookupModel
-from learners.classifiers.lookup.tables import Tables, family_logs, in_parts, log_joints, of_entries
+from learners.classifiers.lookup.lookup import REMADE, Completeness, LookupModel, credible_intervals
+from learners.classifiers.lookup.network_tables import (
+    Tables,
+    family_logs,
+    in_parts,
+    log_factors,
+    log_joints,
+    of_entries,
+)
 from learners.ensembles import describe
 from learners.ensembles.correction.forest import forest_of_arrays
 from learners.ensembles.correction.forest_kernels import Forest, add_scores

@@ -12,7 +12,7 @@ import pyarrow as pa
 from learners.classifiers.averaged_tan.tree_average import TreePosterior, edge_probabilities
 from learners.classifiers.averaged_tan.tree_average_kernels import add_log_tree_sums
 from learners.classifiers.describe import schema_tables
-from learners.classifiers.lookup.tables import in_parts
+from learners.classifiers.lookup.network_tables import in_parts
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Array, Arrays, Floats, Integers, freeze
 from learners.kernels.scaled_arithmetic import NOTHING, STEP

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.classifiers.describe import schema_tables
-from learners.classifiers.lookup.tables import in_parts
+from learners.classifiers.lookup.network_tables import in_parts
 from learners.kernels.arrays import Arrays, Codes, Float32s, Floats, Integers, Uint8s
 from learners.models.model import Header, Model
 from learners.schema import Chunk, Schema

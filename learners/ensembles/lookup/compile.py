@@ -11,7 +11,7 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.compile import compile_tables
+from learners.classifiers.lookup.compilation import compile_tables
 from learners.classifiers.structure import Structure
 from learners.counts.families.family_counts import Family
 from learners.ensembles.fit import Pool

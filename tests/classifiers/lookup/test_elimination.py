@@ -11,7 +11,7 @@ from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import elimination
 from learners.classifiers.lookup.elimination import Elimination
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.lookup.tables import log_joints, of_family
+from learners.classifiers.lookup.network_tables import log_joints, of_family
 from learners.classifiers.structure import Structure
 from learners.models.query import Conditional
 from learners.registry.networks.of_models import network_circuit

@@ -1,4 +1,4 @@
-"""Tables of a compiled network, of few or of many classes, and what they answer."""
+"""Tables of a compiled network, of few or of many classes, and what they answer; and their hash tables from keys to rows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.lookup import kernels, many_kernels
-from learners.kernels.arrays import Array, Codes, Floats, Integers, freeze
+from learners.classifiers.lookup.kernels import EMPTY, LookupTables, ManyClassTables, answer, answer_many, fill_hash
+from learners.kernels.arrays import Array, Codes, Floats, Int32s, Integers, Uint32s, Uint64s, freeze
 from learners.passes.engine import available_cores
+from learners.schema import Chunk
 
-Tables = kernels.LookupTables | many_kernels.ManyClassTables
+Tables = LookupTables | ManyClassTables
 
+WORD = 64
 # Below this many rows a thread costs more than it brings.
 PARALLEL_ROWS = 8192
 # The arrays of tables with entries for each attribute, and how many of them one attribute needs.
@@ -98,20 +101,67 @@ def probabilities(tables: Tables, x: Codes, first: int, last: int, out: Floats) 
     _answer(tables, x, first, last, True, out)
 
 
-def in_parts(
-    n_rows: int, threads: int | None, answer: Callable[[int, int], object], least: int = PARALLEL_ROWS
-) -> None:
+def _answer(tables: Tables, x: Codes, first: int, last: int, is_normalized: bool, out: Floats) -> None:
+    by = answer_many if isinstance(tables, ManyClassTables) else answer
+    by(tables, x, first, last, is_normalized, out)
+
+
+def log_factors(tables: Tables, chunk: Chunk) -> Floats:
+    """(n_attributes, n_rows, n_classes) float64: log P(x_i | y, parents of x_i), in the order of the schema.
+
+    Zero for an attribute that the network leaves out, is absent, or whose value training never saw: it does not enter
+    the product.
+    """
+    factors = np.zeros((chunk.x.shape[0], chunk.n_rows, tables.log_prior.size))
+    for a, attribute in enumerate(tables.attribute):
+        log_joints(of_attribute(tables, a), chunk.x, 0, chunk.n_rows, factors[attribute])
+    return factors
+
+
+def in_parts(n_rows: int, threads: int | None, work: Callable[[int, int], object], least: int = PARALLEL_ROWS) -> None:
     """Answer rows first..last-1, on several threads, by default one per core, where each has at least so many rows."""
-    n_parts = min(n_rows // least, threads or available_cores())
+    n_parts = n_rows // least
+    if n_parts > 1:
+        n_parts = min(n_parts, threads or available_cores())
     if n_parts <= 1:
-        answer(0, n_rows)
+        work(0, n_rows)
         return
     edges = np.linspace(0, n_rows, n_parts + 1).astype(int).tolist()
     with ThreadPoolExecutor(n_parts) as pool:
-        for part in [pool.submit(answer, first, last) for first, last in pairwise(edges)]:
+        for part in [pool.submit(work, first, last) for first, last in pairwise(edges)]:
             part.result()
 
 
-def _answer(tables: Tables, x: Codes, first: int, last: int, is_normalized: bool, out: Floats) -> None:
-    by = many_kernels if isinstance(tables, many_kernels.ManyClassTables) else kernels
-    by.answer(tables, x, first, last, is_normalized, out)
+class Slots(NamedTuple):
+    """The slots of some keys, at most half of them in use."""
+
+    words: Uint64s
+    shift: int
+    order: Int32s  # (n,): the keys in the order of their slots
+
+
+def slots_of(keys: Integers) -> Slots:
+    """Slots for different keys (n,) int64."""
+    bits = max(WORD.bit_length() - 1, int(2 * keys.size - 1).bit_length())
+    owners = np.full(1 << bits, EMPTY, np.int32)
+    fill_hash(keys, WORD - bits, owners)
+    is_used = owners != EMPTY
+    words = np.packbits(is_used, bitorder="little").view("<u8").astype(np.uint64)
+    return Slots(words, WORD - bits, owners[is_used])
+
+
+def ranks_of(words: Uint64s) -> Int32s:
+    """The row of the first used slot of each word."""
+    n_used = np.bitwise_count(words)
+    return (np.cumsum(n_used, dtype=np.int64) - n_used).astype(np.int32)
+
+
+def halves_of(keys: Integers) -> tuple[Uint32s, Uint32s]:
+    """The lower and the upper 32 bits of keys; no upper ones where all are zero."""
+    is_wide = keys.size and int(keys.max()) >= 1 << 32
+    return keys.astype(np.uint32), (keys >> 32).astype(np.uint32) if is_wide else np.empty(0, np.uint32)
+
+
+def starts_of(sizes: Sequence[int] | Integers) -> Integers:
+    """Where each of some ranges of these sizes begins, one behind the other, and where the last ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""From estimates to look-up tables, back-off resolved."""
+"""From estimates to look-up tables, back-off resolved; and to tables of their variances."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.hash_tables import WORD, halves_of, ranks_of, slots_of, starts_of
-from learners.classifiers.lookup.tables import log_joints, log_prior_of, of_family
+from learners.classifiers.lookup.network_tables import (
+    WORD,
+    halves_of,
+    log_joints,
+    log_prior_of,
+    of_family,
+    ranks_of,
+    slots_of,
+    starts_of,
+)
 from learners.classifiers.structure import Structure
 from learners.errors import FamilyTooLarge
 from learners.kernels.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, distinct_of, freeze, stacked
@@ -22,6 +30,8 @@ DENSE_RATIO = 2
 SMALL_TABLE = 1 << 14
 BLOCK_FLOATS = 1 << 12
 BLOCK_ROWS = 1 << 16
+# The delta method trusts logarithms that move by a few units; beyond that they say "unknown" all the same.
+LARGEST_LOG_VARIANCE = 25.0
 
 
 class _Sparse(NamedTuple):
@@ -246,3 +256,35 @@ def _dense_form(
         table[first : first + BLOCK_ROWS] = logs
     no_keys, no_vectors = np.empty(0, np.int64), np.empty((0, n_classes), np.float32)
     return _Form(table.ravel(), np.empty(0, np.uint64), WORD - 1, no_keys, no_vectors)
+
+
+def spread_tables(
+    schema: Schema,
+    structure: Structure,
+    class_counts: Integers,
+    trees: Sequence[ContextTree],
+    estimates: Sequence[Estimates],
+    variances: Sequence[Floats],
+) -> kernels.LookupTables:
+    """Look-up tables of the variance of each log probability, in place of the log probability.
+
+    Arguments as of `compile_tables`; `variances` of (n_cells,) float64 are the posterior variance of each probability.
+    """
+    spreads = [_log_variance(*entry) for entry in zip(trees, estimates, variances, strict=True)]
+    tables = compile_tables(schema, structure, class_counts, trees, spreads)
+    tables = tables._replace(log_prior=1.0 / (np.asarray(class_counts, np.float64) + 1.0))
+    freeze(*tables)  # as the model's own tables: one compiled signature
+    return tables
+
+
+def _log_variance(tree: ContextTree, estimates: Estimates, variance: Floats) -> Estimates:
+    """Var log p ≈ Var p / p², as exponentials since compiling takes logarithms.
+
+    Values without a cell share what is left of their node; each is taken for the mean of them.
+    """
+    of_cell = np.minimum(variance / estimates.probability**2, LARGEST_LOG_VARIANCE)
+    n_absent = np.maximum(tree.n_values - np.diff(tree.cell_starts), 1)
+    left = np.maximum(1.0 - np.add.reduceat(estimates.probability, tree.cell_starts[:-1]), 1e-12)
+    mean = left / n_absent
+    of_rest = np.minimum((1.0 - mean) / (mean * (tree.node_counts() + 1.0)), LARGEST_LOG_VARIANCE)
+    return Estimates(np.exp(of_cell), np.exp(of_rest), hierarchical=False)
