@@ -27,7 +27,7 @@ REPEATED = {
 # What implements a paper, and says which.
 OF_PAPERS = [
     "learners/classifiers/estimates/context_tree.py::ContextTree",
-    "learners/classifiers/estimates/m_estimate.py::m_estimates",
+    "learners/classifiers/estimates/context_tree.py::m_estimates",
     "learners/classifiers/m_selection.py::choose_m",
     "learners/classifiers/structure.py::k_dependence",
     "learners/classifiers/structure.py::tree_augmented",

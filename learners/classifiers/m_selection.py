@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.classifiers.estimates.context_tree import trees_of
-from learners.classifiers.estimates.m_estimate import GRID, m_estimates
+from learners.classifiers.estimates.context_tree import GRID, m_estimates, trees_of
 from learners.classifiers.lookup.compression import rounded
 from learners.classifiers.lookup.kernels import ManyClassTables
 from learners.classifiers.lookup.many_classes import layout_of

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.classifiers.estimates.context_tree import context_tree_from_cells
-from learners.classifiers.estimates.m_estimate import m_estimates
+from learners.classifiers.estimates.context_tree import context_tree_from_cells, m_estimates
 from learners.classifiers.parent_information import contexts_of, information_of_parents
 
 

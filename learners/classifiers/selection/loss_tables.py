@@ -8,8 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.estimates.backoff import BLOCK_CELLS, best_concentration, mixed, telling_levels, totals_of
-from learners.classifiers.estimates.context_tree import Level, Levels
+from learners.classifiers.estimates.context_tree import (
+    BLOCK_CELLS,
+    Level,
+    Levels,
+    best_concentration,
+    mixed,
+    telling_levels,
+    totals_of,
+)
 from learners.classifiers.lookup.network_tables import halves_of, ranks_of, slots_of, starts_of
 from learners.classifiers.selection import selection_kernels as kernels
 from learners.classifiers.structure import Structure
