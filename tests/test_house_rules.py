@@ -17,7 +17,7 @@ MAX_ENTRIES = 15
 # Names of files that stand more than once, by the reason.
 REPEATED = {
     "a room of its own kind has one": "checks describe drawing errors kernels model parameters priors queries recipes settings",
-    "one resource, kept, used, served and shown": """alerts checkpoints datasets densities drift graphs imputation inference
+    "one resource, kept, used, served and shown": """alerts checkpoints datasets densities graphs imputation inference
         jobs keys labels learning leases models monitoring query records rules schedules sessions structures training
         views what_if""",
     "one step of two kinds of model, or of their serving": "answers budget cluster networks tree_kernels",

@@ -1,19 +1,22 @@
-"""What most likely went wrong, the likeliest first: broken columns, swapped columns, the class mix, one family."""
+"""One answer about one window: rows, tests, columns; and what most likely went wrong, the likeliest first."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 
 import numpy as np
 
+from learners.errors import EmptyData
 from learners.kernels.arrays import Floats, Integers
-from learners.monitoring.drift_tests import QUALITY, Finding, known_part
+from learners.monitoring.drift_tests import QUALITY, Finding, Limits, compare, estimates, known_part, rates
 from learners.monitoring.reference import Reference
-from learners.monitoring.served_counts import ServedCounts
+from learners.monitoring.served_counts import REQUESTS, SERVED, ServedCounts
+from learners.monitoring.two_sample import compare_counts, jensen_shannon, population_stability
 from learners.schema.schema import Attribute
 
+CAVEAT = "holds only while P(class | attributes) is as in training"
 MOST_PAIRED = 12
 TAILS = ("low_tail", "high_tail")
 SWAP_SHARE = 0.5  # of the divergence that is left when two columns are taken for each other
@@ -150,10 +153,8 @@ def _swapped(
         if in_pairs & {a, b}:
             continue
         i, j = names.index(a), names.index(b)
-        crossed, before = (
-            (_distance(window, reference, i, j) + _distance(window, reference, j, i)),
-            (_distance(window, reference, i, i) + _distance(window, reference, j, j)),
-        )
+        crossed = _distance(window, reference, i, j) + _distance(window, reference, j, i)
+        before = _distance(window, reference, i, i) + _distance(window, reference, j, j)
         if before > 0.02 and crossed < SWAP_SHARE * before:
             in_pairs |= {a, b}
             words = f"{a} and {b} look swapped: each has the values that the other had"
@@ -167,7 +168,6 @@ def _distance(window: ServedCounts, reference: Reference, i: int, j: int) -> flo
     if expected is None:
         return float("inf")
     own = window.marginal(i).astype(np.float64)
-    own[:-1] += 0.0
     own = own / max(1.0, own.sum())
     expected = (expected + 1e-4) / (expected.sum() + 1e-4 * expected.size)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -200,3 +200,84 @@ def shares_of(window: ServedCounts, reference: Reference, i: int, j: int) -> Flo
     if held.has_missing:
         shares[of.missing_code] += counts[0]
     return shares
+
+
+def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Limits()) -> dict[str, object]:  # noqa: B008
+    """What a window shows against a reference, as JSON can hold it.
+
+    Returns dict: `rows`, `reference`, `is_drifting`, `causes` (likeliest first), `alarms`, `columns`, `class_mix`,
+    `repeats`, `estimated` and `drift_nats`, the sum over all families.
+    Raises EmptyData if the window or the reference has no rows.
+    """
+    if not window.n_rows:
+        raise EmptyData("There are no rows to compare.")
+    if not reference.n_rows:
+        raise EmptyData(f"The reference {reference.name!r} has no rows.")
+    findings, notes = compare(window, reference, limits)
+    found = causes(window, reference, findings, notes)
+    alarms = [one for one in findings if one.is_alarming]
+    rows = window.block("rows")
+    return {
+        "rows": {"counted": window.n_rows, "served": int(rows[SERVED]), "requests": int(rows[REQUESTS])},
+        "reference": {"name": reference.name, "rows": reference.n_rows},
+        "limits": asdict(limits),
+        "is_drifting": bool(alarms),
+        "causes": [asdict(cause) for cause in found],
+        "alarms": [asdict(one) for one in sorted(alarms, key=lambda one: -abs(one.effect))],
+        "columns": columns_of(window, reference, findings),
+        "class_mix": _mix(window, notes),
+        "repeats_per_row": notes["repeats_per_row"],
+        "estimated": estimates(window) | {"caveat": CAVEAT},
+        "drift_nats": sum(one.effect for one in findings if one.kind == "family"),
+    }
+
+
+def columns_of(window: ServedCounts, reference: Reference, findings: list[Finding]) -> list[dict[str, object]]:
+    """Each column with the tests about it, the one with the largest effect first."""
+    of_column: dict[str, dict[str, Finding]] = {}
+    for one in findings:
+        if one.column is not None:
+            of_column.setdefault(one.column, {})[one.kind] = one
+    columns = []
+    for i, (name, own_rates) in enumerate(zip(window.watched.names, rates(window), strict=True)):
+        tests = of_column.get(name, {})
+        own, other = (known_part(window, table, i).sum(axis=0) for table in (window.family(i), reference.family(i)))
+        alone = compare_counts(own, other)
+        family = tests["family"]
+        columns.append(
+            {
+                "column": name,
+                "parents": [window.watched.names[parent] for parent in window.watched.parents[i]],
+                "family_nats": family.effect,
+                "family_q": family.q_value,
+                "marginal_nats": alone.nats,
+                "marginal_p": alone.p_value,
+                "psi": population_stability(own, other),
+                "js": jensen_shannon(own, other),
+                "is_alarming": any(one.is_alarming for one in tests.values()),
+                "rates": {
+                    kind: {
+                        "share": count / n if n else None,
+                        "points": tests[kind].effect if kind in tests else None,
+                        "q": tests[kind].q_value if kind in tests else None,
+                    }
+                    for kind, (count, n) in own_rates.items()
+                    if kind in QUALITY
+                },
+            }
+        )
+    return sorted(columns, key=lambda column: -float(str(column["family_nats"])))
+
+
+def _mix(window: ServedCounts, notes: dict[str, object]) -> dict[str, object] | None:
+    mix = notes.get("class_mix")
+    if not isinstance(mix, dict):
+        return None
+    classes = window.watched.schema.class_values()
+    return {
+        "classes": classes,
+        "estimate": mix["estimate"],
+        "reference": mix["reference"],
+        "explains": mix["explains"],
+        "is_cause": bool(mix.get("is_cause", False)),
+    }

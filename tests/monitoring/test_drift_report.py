@@ -7,7 +7,7 @@ import pytest
 from learners import Source, collect, drive
 from learners.errors import EmptyData
 from learners.monitoring.count_layout import Watched
-from learners.monitoring.drift import drift_report
+from learners.monitoring.drift_report import drift_report
 from learners.monitoring.reference import served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.registry import recipes
