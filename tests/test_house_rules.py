@@ -16,11 +16,11 @@ MAX_LINES = 400
 MAX_ENTRIES = 15
 # Names of files that stand more than once, by the reason.
 REPEATED = {
-    "a room of its own kind has one": "checks describe drawing errors kernels model parameters priors queries recipes settings",
+    "a room of its own kind has one": "checks drawing errors kernels model parameters priors queries recipes settings",
     "one resource, kept, used, served and shown": """alerts checkpoints datasets densities graphs imputation inference
-        jobs keys labels learning leases models monitoring query records rules schedules sessions structures training
+        jobs keys labels learning leases models monitoring query records rules schedules sessions
         views what_if""",
-    "one step of two kinds of model, or of their serving": "answers budget cluster networks tree_kernels",
+    "one step of two kinds of model, or of their serving": "answers budget tree_kernels",
     "what is computed below, and what users import of it above": "shap",
     "a common word for different things of their rooms": "columns streams",
 }

@@ -7,8 +7,8 @@ import numpy as np
 from learners.classifiers.estimates.context_tree import GRID, m_estimates, trees_of
 from learners.classifiers.lookup.compression import rounded
 from learners.classifiers.lookup.kernels import ManyClassTables
+from learners.classifiers.lookup.look_up_tables import probabilities
 from learners.classifiers.lookup.many_classes import layout_of
-from learners.classifiers.lookup.network_tables import probabilities
 from learners.classifiers.structure import Structure
 from learners.counts.families.family_counts import FamilyCounts
 from learners.kernels.arrays import Floats

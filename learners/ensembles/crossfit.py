@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.classifiers.lookup.network_tables import log_joints
+from learners.classifiers.lookup.look_up_tables import log_joints
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.counts.samples.random_folds import random_folds

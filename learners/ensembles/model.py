@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from learners.classifiers.describe import facts_table
+from learners.classifiers.description import facts_table
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.lookup import REMADE, Completeness, LookupModel, credible_intervals
-from learners.classifiers.lookup.network_tables import (
+from learners.classifiers.lookup.look_up_tables import (
     Tables,
     family_logs,
     in_parts,
@@ -22,6 +21,7 @@ from learners.classifiers.lookup.network_tables import (
     log_joints,
     of_entries,
 )
+from learners.classifiers.lookup.lookup import REMADE, Completeness, LookupModel, credible_intervals
 from learners.ensembles import describe
 from learners.ensembles.correction.forest import forest_of_arrays
 from learners.ensembles.correction.forest_kernels import Forest, add_scores

@@ -10,7 +10,7 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.network_tables import (
+from learners.classifiers.lookup.look_up_tables import (
     WORD,
     halves_of,
     log_joints,

@@ -10,15 +10,14 @@ from typing import ClassVar, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.classifiers.describe import describe_structure, describe_tables
+from learners.classifiers.description import describe_structure, describe_tables
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compilation import compile_tables, spread_tables
 from learners.classifiers.lookup.compression import Contents, pack, rounded, rounded_variances, unpack
 from learners.classifiers.lookup.elimination import Elimination
 from learners.classifiers.lookup.kernels import ManyClassTables, mark_rows, normalize_rows
-from learners.classifiers.lookup.many_classes import compile_many
-from learners.classifiers.lookup.network_tables import (
+from learners.classifiers.lookup.look_up_tables import (
     Tables,
     family_logs,
     in_parts,
@@ -26,6 +25,7 @@ from learners.classifiers.lookup.network_tables import (
     log_joints,
     probabilities,
 )
+from learners.classifiers.lookup.many_classes import compile_many
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze, frozen

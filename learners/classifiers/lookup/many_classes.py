@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup.kernels import ManyClassTables
-from learners.classifiers.lookup.network_tables import log_prior_of, starts_of
+from learners.classifiers.lookup.look_up_tables import log_prior_of, starts_of
 from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Array, Codes, Float32s, Floats, Int32s, Integers, freeze
 from learners.schema import Schema

@@ -17,7 +17,7 @@ from learners.classifiers.estimates.context_tree import (
     telling_levels,
     totals_of,
 )
-from learners.classifiers.lookup.network_tables import halves_of, ranks_of, slots_of, starts_of
+from learners.classifiers.lookup.look_up_tables import halves_of, ranks_of, slots_of, starts_of
 from learners.classifiers.selection import selection_kernels as kernels
 from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Float32s, Floats, Int32s, Integers, Uint64s, distinct_of, freeze, stacked

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learners.classifiers.lookup.network_tables import Tables, log_joints
+from learners.classifiers.lookup.look_up_tables import Tables, log_joints
 from learners.kernels.arrays import Codes, Floats
 
 

@@ -14,7 +14,7 @@ from learners.circuits.queries.answer_types import Answer
 from learners.circuits.structures.from_network import MAX_EDGES
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats
-from learners.models.estimation import Average
+from learners.models.evidence import Average
 from learners.models.query import Conditional, Marginal, Moments, Query
 from learners.orders.lattice.graphs import members
 from learners.orders.model import OrderModel

@@ -9,7 +9,7 @@ from learners.circuits.errors import NoGraphs
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import check_plain
 from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
-from learners.models.estimation import Average
+from learners.models.evidence import Average
 from learners.models.model import Model
 from learners.models.query import Query, Surprise
 from learners.orders.model import OrderModel

@@ -10,10 +10,9 @@ import xgboost as library
 
 from learners import Source, encode
 from learners.classifiers.baselines import recipes, training
-from learners.classifiers.baselines.boosted import BoostedModel
-from learners.classifiers.baselines.settings import XGBoostParameters
+from learners.classifiers.baselines.boosted import BoostedModel, XGBoostParameters
 from learners.errors import Cancelled, InvalidParameter
-from learners.evaluation.folds import stratified_folds
+from learners.evaluation.datasets import stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawXGBoostParameters
 from learners.passes.learner import Learner, Part, drive

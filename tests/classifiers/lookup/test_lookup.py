@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from learners.classifiers.estimates.context_tree import GRID, m_estimates, trees_of
 from learners.classifiers.lookup import compilation
 from learners.classifiers.lookup import lookup as lookup_module
+from learners.classifiers.lookup.look_up_tables import probabilities
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.lookup.network_tables import probabilities
 from learners.classifiers.m_selection import choose_m
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.families.family_counts import FamilyCounts

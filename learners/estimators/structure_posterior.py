@@ -11,13 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.circuits.model import CircuitModel
 from learners.errors import LearnerError
-from learners.estimators.arguments import check_argument, check_common, with_checks
-from learners.estimators.columns import warn
-from learners.estimators.constructors import COMMON, construct_from
+from learners.estimators.arguments import COMMON, check_argument, check_common, construct_from, with_checks
 from learners.estimators.explaining import Querying
 from learners.estimators.forms import are_files, rows_of, source_of_files
+from learners.estimators.known_columns import warn
 from learners.kernels.arrays import Floats
-from learners.models.estimation import Average
+from learners.models.evidence import Average
 from learners.models.query import AnyQuery, StructureQuery, check_kind
 from learners.orders.model import OrderModel
 from learners.orders.parameters import OrderParameters

@@ -7,7 +7,7 @@ import pytest
 from sklearn.model_selection import StratifiedKFold
 
 from learners.errors import EmptyData
-from learners.evaluation.folds import first_shuffled, stratified_folds
+from learners.evaluation.datasets import first_shuffled, stratified_folds
 
 
 def test_folds_are_those_of_scikit_learn():

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from learners import KDB, Source, encode, explain, record_classifier
-from learners.distributions.checks import distributions
+from learners.answer_checks import distributions
 from learners.errors import InvalidPrediction
 from service.product.inference.scoring import probabilities_of, score
 from service.serving.predictor import Served

@@ -11,9 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import TAN, Source, drive, load_model
-from learners.classifiers.averaged_tan.model import AveragedTrees, best_tree
-from learners.classifiers.averaged_tan.tree_average import GRID, edge_probabilities, most_probable_prior, tree_posterior
-from learners.classifiers.averaged_tan.tree_average_kernels import log_tree_sum_of_logs
+from learners.classifiers.averaged_trees import (
+    GRID,
+    AveragedTrees,
+    best_tree,
+    edge_probabilities,
+    most_probable_prior,
+    tree_posterior,
+)
+from learners.classifiers.tree_sum_kernels import log_tree_sum_of_logs
 from learners.counts.pairs.pairwise import PairwiseCounts
 from learners.errors import InvalidArray, InvalidParameter
 from learners.registry import recipes
