@@ -85,6 +85,7 @@ def test_names_repeat_with_a_reason():
 
 # Where alone a library may be imported.
 PLACES = {"numba": "learners/kernels", "llvmlite": "learners/kernels", "duckdb": "storage", "fastapi": "service"}
+KERNEL_TOOLS = ("learners.kernels.jit", "learners.kernels.intrinsics", "learners.kernels.simd")
 OF_JIT = {
     "learners.kernels.jit.noticing_compilation",
     "learners.kernels.jit.load_registries",
@@ -96,7 +97,7 @@ def test_libraries_stay_in_their_places():
     for path in FILES:
         for name in imports_of(path):
             place = PLACES.get(name.split(".")[0])
-            is_jit = name.startswith(("learners.kernels.jit", "learners.kernels.simd")) and name not in OF_JIT
+            is_jit = name.startswith(KERNEL_TOOLS) and name not in OF_JIT
             is_kernel = path.is_relative_to(ROOT / "learners" / "kernels") or path.name.endswith("kernels.py")
             if (place and not path.is_relative_to(ROOT / place)) or (is_jit and not is_kernel):
                 out_of_place.append((relative(path), name))

@@ -8,7 +8,8 @@ import numpy as np
 
 from learners.counts.sort_kernels import place_among
 from learners.kernels.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
-from learners.kernels.jit import inner_kernel, kernel, popcount
+from learners.kernels.intrinsics import popcount
+from learners.kernels.jit import inner_kernel, kernel
 
 BLOCK_ROWS = 256
 MANY_ROWS = 24

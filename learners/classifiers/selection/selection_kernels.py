@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Float32s, Int32s, Integers, Uint8s, Uint32s, Uint64s
-from learners.kernels.jit import inner_kernel, kernel, popcount
+from learners.kernels.intrinsics import popcount
+from learners.kernels.jit import inner_kernel, kernel
 
 BLOCK_ROWS = 2048
 # Losses are summed as whole multiples of this, so that the sum does not depend on the order of the rows.

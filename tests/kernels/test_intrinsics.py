@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from learners.kernels import jit, simd
+from learners.kernels import intrinsics, simd
 from learners.kernels.jit import kernel
 
 CODES, WIDE, NUMBERS = np.zeros(64, np.uint8), np.zeros(64, np.uint16), np.zeros(64)
@@ -38,7 +38,7 @@ def called(name, arguments):
     """A kernel that calls an intrinsic; what it answers stays in it, as Python has no lanes."""
     given = [OF_LANES.get(each, f"g{i}") if isinstance(each, str) else f"g{i}" for i, each in enumerate(arguments)]
     names = ", ".join(["block", *(f"g{i}" for i in range(len(arguments)))])
-    known = {**vars(simd), **vars(jit)}
+    known = {**vars(simd), **vars(intrinsics)}
     exec(f"def calling({names}):\n    {name}({', '.join(given)})\n", known)
     numba.njit(known["calling"])(BLOCK, *(0 if isinstance(each, str) else each for each in arguments))
 
@@ -55,12 +55,12 @@ def test_an_intrinsic_compiles_for_its_types_and_refuses_others(name):
 
 @kernel
 def loaded(address):
-    return jit.load(address, np.uint32)
+    return intrinsics.load(address, np.uint32)
 
 
 @kernel
 def loaded_of_nothing(address):
-    return jit.load(address, 4)
+    return intrinsics.load(address, 4)
 
 
 def test_load_takes_an_address_and_a_type_of_numbers():
@@ -73,6 +73,9 @@ def test_load_takes_an_address_and_a_type_of_numbers():
 
 def test_every_intrinsic_is_tested():
     found = {
-        name for module in (jit, simd) for name, each in vars(module).items() if type(each).__name__ == "_Intrinsic"
+        name
+        for module in (intrinsics, simd)
+        for name, each in vars(module).items()
+        if type(each).__name__ == "_Intrinsic"
     }
     assert found - {"_byte_pointer", "load"} == ARGUMENTS.keys() - {"bytes_at"}
