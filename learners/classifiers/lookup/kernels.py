@@ -12,8 +12,8 @@ from learners.kernels.intrinsics import popcount
 from learners.kernels.jit import inner_kernel, kernel
 
 BLOCK_ROWS = 256
-MANY_ROWS = 24
 EMPTY = -1
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # of keys, whose highest bits are the slot
 
 
 class LookupTables(NamedTuple):
@@ -52,17 +52,12 @@ class LookupTables(NamedTuple):
     is_hierarchical: Uint8s  # (1,) uint8
 
 
-@inner_kernel
-def _slot(key, shift):
-    return np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift))
-
-
 @kernel
 def fill_hash(keys, shift, owners):  # (n,) int64; OUT (slots,) int32 of EMPTY
     """Give every key a slot by linear probing: owners[slot] is its position."""
     mask = owners.size - 1
     for position in range(keys.size):
-        slot = _slot(keys[position], shift)
+        slot = np.int64((np.uint64(keys[position]) * MULTIPLIER) >> np.uint64(shift))
         while owners[slot] != EMPTY:
             slot = (slot + 1) & mask
         owners[slot] = position
@@ -73,7 +68,7 @@ def _find(tables, a, key):
     """Row of `vectors` for a key of attribute a, or -1."""
     first = tables.hash_starts[a]
     mask = (tables.hash_starts[a + 1] - first) * 64 - 1
-    slot = _slot(key, tables.hash_shifts[a])
+    slot = np.int64((np.uint64(key) * MULTIPLIER) >> np.uint64(tables.hash_shifts[a]))
     low, high = np.uint32(key), np.uint32(key >> 32)
     is_wide = tables.key_high.size > 0
     while True:
@@ -89,26 +84,8 @@ def _find(tables, a, key):
 
 
 @inner_kernel
-def _add_dense_rows(tables, a, x, first, last, log_joint):
-    """For a few rows: one after the other."""
-    n_values, n_classes = tables.n_values[a], tables.log_prior.size
-    values = x[tables.attribute[a]]
-    low, high = tables.parent_starts[a], tables.parent_starts[a + 1]
-    for row in range(first, last):
-        value = np.int64(values[row])
-        if value >= n_values:
-            continue
-        context = np.int64(0)
-        for d in range(low, high):
-            context += x[tables.parents[d], row] * tables.strides[d]
-        cell = tables.dense_starts[a] + (context * n_values + value) * n_classes
-        for k in range(n_classes):
-            log_joint[row, k] += tables.dense[cell + k]
-
-
-@inner_kernel
 def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (BLOCK_ROWS,) int64 cells: scratch
-    """For many rows: one loop for each parent, of which the compiler makes many lanes."""
+    """One loop for each parent, of which the compiler makes many lanes."""
     n_values, n_classes = tables.n_values[a], tables.log_prior.size
     values, dense, joint = (
         x[tables.attribute[a], first:last],
@@ -246,10 +223,8 @@ def answer(tables, x, first, last, is_normalized, out):
         for a in range(tables.attribute.size):
             if tables.dense_starts[a] < 0:
                 _add_sparse_block(tables, a, x, block, end, cells, is_pending, out)
-            elif end - block >= MANY_ROWS:
-                _add_dense_block(tables, a, x, block, end, cells, out)
             else:
-                _add_dense_rows(tables, a, x, block, end, out)
+                _add_dense_block(tables, a, x, block, end, cells, out)
         if is_normalized:
             for row in range(block, end):
                 normalize(out[row], tables.log_prior)
