@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from benchmarks.scoreboard.peers import fit
 from learners.errors import InvalidParameter
-from learners.evaluation.folds import stratified_folds
-from learners.evaluation.peers import PEERS, Peer
-from learners.evaluation.raw_columns import Predict, RawColumns
+from learners.evaluation.datasets import stratified_folds
+from learners.evaluation.peers import PEERS, Peer, Predict, RawColumns
 from learners.kernels.arrays import Codes, Floats
 
 if TYPE_CHECKING:

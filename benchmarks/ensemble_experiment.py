@@ -20,9 +20,8 @@ from rich.table import Table
 import benchmarks.boosting_peers  # noqa: F401  # its peers may be named
 from learners.evaluation import compare, cross_validate
 from learners.evaluation.comparison import Comparison
-from learners.evaluation.crossvalidation import TrialProgress
+from learners.evaluation.crossvalidation import OutcomeLog, TrialProgress
 from learners.evaluation.datasets import DataSet, find_data_sets
-from learners.evaluation.log import OutcomeLog
 from learners.evaluation.trial import Outcome
 
 LEARNERS = ("auto", "eskdb", "xgboost-raw", "xgboost-slow", "random-forest")

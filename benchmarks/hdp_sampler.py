@@ -41,7 +41,8 @@ def trees_of(name: str, n_rows: int, k: int = 5) -> list:
 
 def measure(name: str, n_rows: int, rounds: int) -> dict:
     """Seconds and sizes of one set."""
-    from learners.classifiers.estimates.hdp import HDPParameters, hdp_estimates, hdp_map_estimates
+    from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
+    from learners.classifiers.estimates.hdp_sampler import hdp_estimates
 
     trees = trees_of(name, n_rows)
     n_cells = sum(int((tree.cell_count[tree.cell_starts[1] :] > 1).sum()) for tree in trees)

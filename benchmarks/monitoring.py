@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measuring import options
-from learners.monitoring.causes import causes
 from learners.monitoring.count_layout import Watched
-from learners.monitoring.drift import drift_report
+from learners.monitoring.drift_report import causes, drift_report
 from learners.monitoring.drift_tests import compare
 from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import ServedCounts

@@ -10,10 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners import estimators
 from learners.errors import InvalidParameter, LearnerError, NoClass
-from learners.estimators.arguments import with_checks
+from learners.estimators.arguments import COMMON, with_checks
 from learners.estimators.circuits import RENAMED
 from learners.estimators.classifier import Classifier
-from learners.estimators.constructors import COMMON
 from learners.evaluation.model_report import ModelReport
 from learners.models.model import Model
 from learners.orders.formats.network_files import chosen_format

@@ -10,12 +10,11 @@ import numpy as np
 from fewpass.estimators import fitted_of
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.errors import InvalidParameter
-from learners.estimators.columns import KnownColumns
 from learners.estimators.forms import are_paths, rows_of
-from learners.models.graph_layout import layered, rim_to_rim
-from learners.models.picture_text import short_text
+from learners.estimators.known_columns import KnownColumns
+from learners.models.graph_layout import layered, rim_to_rim, short_text
 from learners.monitoring.count_layout import Watched
-from learners.monitoring.drift import drift_report
+from learners.monitoring.drift_report import drift_report
 from learners.monitoring.reference import served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.engine import collect

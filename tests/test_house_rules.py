@@ -17,16 +17,14 @@ MAX_ENTRIES = 15
 # Names of files that stand more than once, by the reason.
 REPEATED = {
     "a room of its own kind has one": "checks drawing errors kernels model parameters priors queries recipes settings",
-    "one resource, kept, used, served and shown": """alerts checkpoints datasets densities drift graphs imputation inference
-        jobs keys labels learning leases models monitoring query records rules schedules sessions structures training
-        views what_if""",
-    "one step of two kinds of model, or of their serving": "answers budget cluster networks tree_kernels",
-    "a common word for different things of their rooms": "columns streams tables",
+    "one resource, kept, used, served and shown": "alerts checkpoints datasets densities graphs imputation inference jobs keys labels learning leases models monitoring query records rules schedules sessions views what_if",
+    "one step of two kinds of model, or of their serving": "answers budget tree_kernels",
+    "a common word for different things of their rooms": "columns streams",
 }
 # What implements a paper, and says which.
 OF_PAPERS = [
     "learners/classifiers/estimates/context_tree.py::ContextTree",
-    "learners/classifiers/estimates/m_estimate.py::m_estimates",
+    "learners/classifiers/estimates/context_tree.py::m_estimates",
     "learners/classifiers/m_selection.py::choose_m",
     "learners/classifiers/structure.py::k_dependence",
     "learners/classifiers/structure.py::tree_augmented",
@@ -84,6 +82,7 @@ def test_names_repeat_with_a_reason():
 
 # Where alone a library may be imported.
 PLACES = {"numba": "learners/kernels", "llvmlite": "learners/kernels", "duckdb": "storage", "fastapi": "service"}
+KERNEL_TOOLS = ("learners.kernels.jit", "learners.kernels.intrinsics", "learners.kernels.simd")
 OF_JIT = {
     "learners.kernels.jit.noticing_compilation",
     "learners.kernels.jit.load_registries",
@@ -95,7 +94,7 @@ def test_libraries_stay_in_their_places():
     for path in FILES:
         for name in imports_of(path):
             place = PLACES.get(name.split(".")[0])
-            is_jit = name.startswith(("learners.kernels.jit", "learners.kernels.simd")) and name not in OF_JIT
+            is_jit = name.startswith(KERNEL_TOOLS) and name not in OF_JIT
             is_kernel = path.is_relative_to(ROOT / "learners" / "kernels") or path.name.endswith("kernels.py")
             if (place and not path.is_relative_to(ROOT / place)) or (is_jit and not is_kernel):
                 out_of_place.append((relative(path), name))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from learners import Source, drive, encode, explain, load_model
-from learners.classifiers.lookup import compile as compile_module
+from learners.classifiers.lookup import compilation
 from learners.errors import InvalidArray, LearnerError, SchemaError
 from learners.registry import recipes
 
@@ -41,8 +41,8 @@ def written(kind):
     """Header and arrays as they are stored."""
     with pytest.MonkeyPatch.context() as patch:
         if kind == "lookup":  # some attributes by hash tables too
-            patch.setattr(compile_module, "SMALL_TABLE", 100)
-            patch.setattr(compile_module, "DENSE_RATIO", 0)
+            patch.setattr(compilation, "SMALL_TABLE", 100)
+            patch.setattr(compilation, "DENSE_RATIO", 0)
         header, arrays = drive(recipes.learner(*RUNS[kind], "class"), Source.of_table(TABLE)).to_arrays()
     return json.loads(json.dumps(header)), dict(arrays)
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from benchmarks.measuring import NotDone, run_command
 from benchmarks.scoreboard.peers import PEERS
 from benchmarks.scoreboard.tables import Split
-from learners.distributions.kernels import TOLERANCE
+from learners.answer_checks import TOLERANCE
 from learners.evaluation.metrics import evaluate
 from learners.kernels.arrays import Floats
 

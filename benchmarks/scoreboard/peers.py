@@ -16,8 +16,8 @@ import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners.evaluation.raw_columns import Predict as PredictRows
-from learners.evaluation.raw_columns import RawColumns
+from learners.evaluation.peers import Predict as PredictRows
+from learners.evaluation.peers import RawColumns
 from learners.kernels.arrays import Floats, Integers
 
 PEERS = ("xgboost", "lightgbm", "catboost")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.classifiers.estimates.context_tree import trees_of
-from learners.classifiers.estimates.m_estimate import GRID, m_estimates
+from learners.classifiers.estimates.context_tree import GRID, m_estimates, trees_of
 from learners.classifiers.lookup.compression import rounded
+from learners.classifiers.lookup.kernels import ManyClassTables
+from learners.classifiers.lookup.look_up_tables import probabilities
 from learners.classifiers.lookup.many_classes import layout_of
-from learners.classifiers.lookup.many_kernels import ManyClassTables
-from learners.classifiers.lookup.tables import probabilities
 from learners.classifiers.structure import Structure
 from learners.counts.families.family_counts import FamilyCounts
 from learners.kernels.arrays import Floats

@@ -6,12 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
-from learners.classifiers.averaged_tan.model import AveragedTrees
-from learners.classifiers.averaged_tan.tree_average import TreePosterior, most_probable_prior, tree_posterior
-from learners.classifiers.estimates.backoff import pruned
-from learners.classifiers.estimates.context_tree import ContextTree, each_grown, trees_of
-from learners.classifiers.estimates.hdp import HDPParameters, Posterior, hdp_estimates, hdp_map_estimates
-from learners.classifiers.estimates.m_estimate import m_estimates
+from learners.classifiers.averaged_trees import AveragedTrees, TreePosterior, most_probable_prior, tree_posterior
+from learners.classifiers.estimates.context_tree import ContextTree, each_grown, m_estimates, pruned, trees_of
+from learners.classifiers.estimates.hdp import HDPParameters, Posterior, hdp_map_estimates
+from learners.classifiers.estimates.hdp_sampler import hdp_estimates
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.m_selection import choose_m
 from learners.classifiers.selection.loss_tables import Measure, measure

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.classifiers.structure_kernels import best_earlier, grown_tree
 from learners.counts.families.family_counts import Family
 from learners.counts.information import conditional_mutual_information, mutual_information
 from learners.counts.pairs.sparse_pairs import PairCounts
@@ -70,10 +69,19 @@ def k_dependence(pairs: PairCounts, k: int, width_cost: float = 0.0) -> Structur
     ----------
     Sahami (1996), section 3; Petitjean, Buntine, Webb, Zaidi (2018), section 2.2.
     """
-    order = _descending(mutual_information(pairs, width_cost))
-    parents = np.full((order.size, k), -1, np.int64)
-    best_earlier(_ranks(conditional_mutual_information(pairs, width_cost)), order, parents)
-    return Structure(tuple(order.tolist()), tuple(tuple(p for p in own if p >= 0) for own in parents.tolist()))
+    order = _descending(mutual_information(pairs, width_cost)).tolist()
+    ranks = _ranks(conditional_mutual_information(pairs, width_cost))
+    is_earlier = np.zeros(len(order), np.bool_)
+    parents: list[tuple[int, ...]] = []
+    for attribute in order:
+        candidates = np.where(is_earlier, ranks[attribute], -np.inf)
+        best = []
+        for _ in range(min(k, len(parents))):
+            best.append(int(candidates.argmax()))
+            candidates[best[-1]] = -np.inf
+        parents.append(tuple(best))
+        is_earlier[attribute] = True
+    return Structure(tuple(order), tuple(parents))
 
 
 def tree_augmented(pairs: PairCounts, width_cost: float = 0.0) -> Structure:
@@ -90,6 +98,17 @@ def tree_augmented(pairs: PairCounts, width_cost: float = 0.0) -> Structure:
         return naive_structure(0)
     ranks = _ranks(conditional_mutual_information(pairs, width_cost))
     root = int(_descending(mutual_information(pairs, width_cost))[0])
-    order, parent = np.empty(n, np.int64), np.empty(n, np.int64)
-    grown_tree(ranks, root, order, parent)
-    return Structure(tuple(order.tolist()), tuple((p,) if p >= 0 else () for p in parent[order].tolist()))
+    order = [root]
+    parents: list[tuple[int, ...]] = [()]
+    nearest, reach = np.full(n, root), ranks[root].copy()  # Prim's algorithm: of those in the tree
+    is_outside = np.arange(n) != root
+    while len(order) < n:
+        outside = np.where(is_outside, reach, -np.inf)
+        best = np.flatnonzero(outside == outside.max())
+        node = int(best[nearest[best].argmin()])  # of equal edges the first in column order
+        order.append(node)
+        parents.append((int(nearest[node]),))
+        is_outside[node] = False
+        closer = is_outside & (ranks[node] > reach)
+        reach[closer], nearest[closer] = ranks[node, closer], node
+    return Structure(tuple(order), tuple(parents))

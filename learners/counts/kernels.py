@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.jit import inner_kernel, kernel, match_bits, popcount
+from learners.kernels.intrinsics import match_bits, popcount
+from learners.kernels.jit import inner_kernel, kernel
 
 WORD = 64
 # A class's rows are padded to whole words; no attribute that has bit-planes uses this code.

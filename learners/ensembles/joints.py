@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from learners.classifiers.lookup.incomplete import normalized
-from learners.classifiers.lookup.lookup import LookupModel
+from learners.classifiers.lookup.lookup import LookupModel, normalized
 from learners.ensembles.cuts import parent_grouping
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, freeze, frozen
 from learners.schema import Chunk, Schema

@@ -57,10 +57,10 @@ class Levels:
     @classmethod
     def solved(cls, tree: ContextTree, parent_sizes: Integers) -> Levels:
         """Solve a tree."""
-        solution = hdp_map_solution(tree, HDPParameters(), MOST_SWEEPS, TOLERANCE)
+        customers, concentrations = hdp_map_solution(tree, HDPParameters(), MOST_SWEEPS, TOLERANCE)
         n_levels = tree.level_starts.size - 1
         concentration = np.full(n_levels, ROOT_CONCENTRATION)
-        concentration[1:] = solution.concentrations[: n_levels - 1]
+        concentration[1:] = concentrations[: n_levels - 1]
         arrays = LevelTree(
             child_starts=(np.searchsorted(tree.parent[1:], np.arange(tree.n_nodes + 1)) + 1).astype(np.int32),
             branch=tree.branch.astype(np.int32),
@@ -68,9 +68,9 @@ class Levels:
             cell_value=tree.cell_value.astype(np.int32),
             cell_parent=tree.cell_parent.astype(np.int32),
             rows=tree.cell_count,
-            customers=solution.customers,
+            customers=customers,
             node_rows=tree.node_counts().astype(np.float64),
-            node_customers=np.add.reduceat(solution.customers, tree.cell_starts[:-1]),
+            node_customers=np.add.reduceat(customers, tree.cell_starts[:-1]),
             level_starts=tree.level_starts,
             concentration=concentration,
             n_values=tree.n_values,

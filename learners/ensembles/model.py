@@ -11,13 +11,17 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from learners.classifiers.describe import facts_table
+from learners.classifiers.description import facts_table
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.incomplete import Completeness
-from learners.classifiers.lookup.intervals import credible_intervals
-from learners.classifiers.lookup.log_terms import log_factors
-from learners.classifiers.lookup.lookup import REMADE, LookupModel
-from learners.classifiers.lookup.tables import Tables, family_logs, in_parts, log_joints, of_entries
+from learners.classifiers.lookup.look_up_tables import (
+    Tables,
+    family_logs,
+    in_parts,
+    log_factors,
+    log_joints,
+    of_entries,
+)
+from learners.classifiers.lookup.lookup import REMADE, Completeness, LookupModel, credible_intervals
 from learners.ensembles.correction.forest import forest_of_arrays, shap_terms
 from learners.ensembles.correction.forest_kernels import Forest, add_scores
 from learners.ensembles.joints import LEAST, Joints

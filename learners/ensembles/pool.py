@@ -11,8 +11,8 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.compile import compile_tables
-from learners.classifiers.lookup.tables import log_joints
+from learners.classifiers.lookup.compilation import compile_tables
+from learners.classifiers.lookup.look_up_tables import log_joints
 from learners.classifiers.structure import Structure
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts

@@ -1,7 +1,7 @@
 """The learners as scikit-learn estimators."""
 
 from learners.estimators.circuits import SumProductNetwork
-from learners.estimators.networks import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier
-from learners.estimators.structures import StructurePosterior
+from learners.estimators.classifier import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier
+from learners.estimators.structure_posterior import StructurePosterior
 
 __all__ = ["ESKDB", "KDB", "NB", "SKDB", "TAN", "FewPassClassifier", "StructurePosterior", "SumProductNetwork"]

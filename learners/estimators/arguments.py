@@ -1,18 +1,20 @@
-"""Arguments of public methods, looked at by their annotations before anything is done."""
+"""Arguments of public methods, looked at by their annotations; and constructors, from the parameters of learners, each of which is stated once."""
 
 from __future__ import annotations
 
 import inspect
 import os
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from numbers import Integral, Real
 from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 from learners.errors import InvalidParameter
-from learners.models.estimation import Average
+from learners.models.evidence import Average
+from learners.models.parameters import Parameters, described
 from learners.models.query import How
-from learners.schema import Schema
+from learners.schema import Overrides, Schema
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,3 +82,107 @@ def check_common(estimator: Any) -> None:
         check_argument(name, getattr(estimator, name, None), annotation)
     if (estimator.threads or 1) < 1:
         raise InvalidParameter("threads", estimator.threads, "one or more, or None for one per core")
+
+
+@dataclass(frozen=True)
+class Common:
+    """What every estimator has besides.
+
+    Parameters
+    ----------
+    target : str, optional
+        The class column.
+    schema : Schema, optional
+        Skips the schema pass.
+    columns : mapping, optional
+        What to make of single columns: "nominal", "numeric", "drop", or a mapping with kind, order or cuts.
+    threads : int, optional
+        By default one per core; the model does not depend on it.
+    verbose : bool
+        Whether `fit` shows a bar, on standard error or in the notebook.
+    """
+
+    target: str | None = None
+    schema: Schema | None = None
+    columns: Overrides | None = None
+    threads: int | None = None
+    verbose: bool = False
+
+
+COMMON = tuple(field.name for field in fields(Common))
+
+# Of every classifier, at the end of its docstring.
+EXAMPLE = """Examples
+--------
+>>> from fewpass import {name}
+>>> orders = {{"weather": ["rain", "sun"] * 30, "day": ["Mon", "Tue", "Wed"] * 20, "late": ["yes", "no"] * 30}}
+>>> model = {name}(target="late").fit(orders)
+>>> model.predict({{"weather": ["rain", "sun"], "day": ["Mon", "Mon"]}}).tolist()
+['yes', 'no']
+>>> int(model.predict_proba({{"weather": ["rain"]}}).argmax())  # columns may be missing; classes_ has the order
+1"""
+
+
+def construct_from(
+    cls: type,
+    parameters: type[Parameters],
+    renamed: Mapping[str, str] | None = None,
+    base: type | None = None,
+    *,
+    positional: Collection[str] = (),
+    without: Collection[str] = (),
+) -> None:
+    """Give an estimator the constructor that scikit-learn asks for, and say in its docstring what it takes.
+
+    The constructor takes keywords, keeps them as attributes and checks nothing: `fit` does, as `clone` and
+    `set_params` expect.
+
+    `renamed`: parameters that have another name here, as theirs is that of a method.
+    `base`: of classifiers: its docstring has their attributes.
+    `positional`: parameters that need no keyword.
+    `without`: what this estimator does not have of what all have.
+    """
+    renamed = renamed or {}
+    either, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    signature = inspect.Signature(
+        [
+            inspect.Parameter("self", either),
+            *(
+                inspect.Parameter(
+                    renamed.get(field.name, field.name),
+                    either if field.name in positional else keyword,
+                    default=None if field.default is MISSING else field.default,
+                    annotation=field.type,
+                )
+                for field in (*fields(parameters), *fields(Common))
+                if field.name not in without
+            ),
+        ]
+    )
+
+    def __init__(self: object, *args: object, **given: object) -> None:
+        try:
+            call = signature.bind(self, *args, **given)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}() {error}") from None
+        call.apply_defaults()
+        vars(self).update({name: value for name, value in call.arguments.items() if name != "self"})
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    __init__.__qualname__ = f"{cls.__qualname__}.__init__"
+    cls.__init__ = __init__  # type: ignore[misc]
+    texts = (described(parameters) | described(Common)).items()
+    entries = "".join(
+        f"{_renamed(head, renamed)}\n{text}" for head, text in texts if head.partition(" : ")[0] not in without
+    )
+    summary, separator, rest = inspect.cleandoc(cls.__doc__ or "").partition("\n\nAttributes\n")
+    if base is not None:
+        _, separator, rest = inspect.cleandoc(base.__doc__ or "").partition("\n\nAttributes\n")
+        rest = f"{rest}\n\n{EXAMPLE.format(name=cls.__name__)}"
+    cls.__doc__ = f"{summary}\n\nParameters\n----------\n{entries.rstrip()}{separator}{rest}"
+
+
+def _renamed(head: str, renamed: Mapping[str, str]) -> str:
+    """The head of an entry with the names that its parameters have here."""
+    names, separator, rest = head.partition(" : ")
+    return ", ".join(renamed.get(name, name) for name in names.split(", ")) + separator + rest

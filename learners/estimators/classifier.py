@@ -1,4 +1,4 @@
-"""What all learners share as scikit-learn classifiers."""
+"""What all learners share as scikit-learn classifiers, and Bayesian network classifiers and ensembles of them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import pyarrow.dataset as pads
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from learners.classifiers.table_warnings import table_warnings
+from learners.classifiers.column_findings import table_warnings
 from learners.errors import InvalidParameter, LearnerError, SchemaError
-from learners.estimators.arguments import check_common
-from learners.estimators.columns import KnownColumns, warn
-from learners.estimators.constructors import COMMON, construct_from
-from learners.estimators.explaining import Explaining
+from learners.estimators.arguments import COMMON, check_common, construct_from
+from learners.estimators.explaining import Explaining, Querying
 from learners.estimators.forms import (
     are_files,
     are_records,
@@ -25,8 +23,8 @@ from learners.estimators.forms import (
     source_of_dataset,
     source_of_files,
 )
+from learners.estimators.known_columns import KnownColumns, record_of, warn
 from learners.estimators.labels import accuracy, counts_of, knowing, plain_classes, unused_name, with_class_column
-from learners.estimators.single_row import record_of
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
@@ -346,3 +344,42 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         weight = Weight(unused_name("sample_weight", rows.arrow_schema.names))
         rows = rows.with_column(weight.column, counts_of(sample_weight), "sample_weight")
         return by_weight(rows.source(), weight, is_hidden=True), cast(str, named), rows.is_named
+
+
+class NB(Querying, Classifier):
+    """Naive Bayes: one pass after the schema."""
+
+    _learner = "nb"
+
+
+class TAN(Querying, Classifier):
+    """Tree-augmented naive Bayes (Friedman, Geiger, Goldszmidt 1997): two passes after the schema."""
+
+    _learner = "tan"
+
+
+class KDB(Querying, Classifier):
+    """k-dependence Bayes (Sahami 1996): two passes after the schema."""
+
+    _learner = "kdb"
+
+
+class SKDB(Querying, Classifier):
+    """Selective kDB (Martínez et al. 2016): three passes after the schema."""
+
+    _learner = "skdb"
+
+
+class FewPassClassifier(Querying, Classifier):
+    """The default learner: networks pooled and corrected by boosted trees, as much of it as a budget allows.
+
+    `model_.facts["choice"]` says in words what was learned and why.
+    """
+
+    _learner = "auto"
+
+
+class ESKDB(Querying, Classifier):
+    """An ensemble of selective networks with random cut points and discriminative weights: two passes after the schema."""
+
+    _learner = "eskdb"

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from learners.answer_checks import distributions
 from learners.circuits.model import CircuitModel
-from learners.distributions.checks import all_distributions
 from learners.errors import InvalidParameter, NoClass
 from learners.estimators.arguments import with_checks
-from learners.estimators.columns import KnownColumns
+from learners.estimators.known_columns import KnownColumns
 from learners.kernels.arrays import Array, Floats
 from learners.models import explanation
 from learners.models.explanation import Explanation
@@ -34,7 +34,8 @@ class Explaining:
         Raises AttributeError if no class was learned; SchemaError or InvalidPrediction.
         """
         model = self._known().model
-        return all_distributions([model.predict_proba(chunk) for chunk in self._chunks(X)], model.schema.n_classes)
+        parts = [model.predict_proba(chunk) for chunk in self._chunks(X)]
+        return distributions(np.concatenate([*parts, np.empty((0, model.schema.n_classes))]))
 
     def predict(self, X: Any) -> Array:
         """(n_rows,): the most probable class of each row. Raises as `predict_proba` does."""

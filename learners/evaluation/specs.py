@@ -17,7 +17,7 @@ from learners.models.library_versions import installed_version
 from learners.registry import recipes
 
 # Whatever a learner is: these decide on which rows it is measured, and how.
-MEASURING = ("learners.evaluation.folds", "learners.evaluation.metrics")
+MEASURING = ("learners.evaluation.datasets", "learners.evaluation.metrics")
 VERSIONED = {"xgboost": "xgboost", "sklearn": "scikit-learn"}
 
 

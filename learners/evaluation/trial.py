@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.errors import SchemaError
-from learners.evaluation.datasets import DataSet, Loaded, load
-from learners.evaluation.folds import first_shuffled, stratified_folds
+from learners.evaluation.datasets import DataSet, Loaded, first_shuffled, load, stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, parse_peer_parameters
 from learners.evaluation.specs import LearnerSpec

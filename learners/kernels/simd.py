@@ -18,7 +18,7 @@ from numba.core.typing import Context, Signature
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-from learners.kernels.element_types import Intrinsic, is_row_of, is_whole, require, require_block
+from learners.kernels.intrinsics import Intrinsic, is_row_of, is_whole, require, require_block
 
 N_LANES = 16
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from learners.distributions.checks import distributions
+from learners.answer_checks import distributions
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats, Integers, Mask
 from learners.models.model import Model

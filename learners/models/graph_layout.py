@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from graphlib import TopologicalSorter
 from statistics import fmean
 from typing import NamedTuple
+from unicodedata import category
 
 import numpy as np
 import scipy
@@ -168,3 +169,13 @@ def _apart(row: Sequence[int], means: Sequence[float], sizes: Sequence[float], x
     places = scipy.optimize.isotonic_regression(np.asarray(means) - least).x + least
     for node, at in zip(row, places.tolist(), strict=True):
         x[node] = at
+
+
+def text_of(text: str | None) -> str:
+    """A text on one line, without the characters that XML does not have."""
+    return "".join("\ufffd" if category(c) in ("Cc", "Cs") or c in "\ufffe\uffff" else c for c in str(text))
+
+
+def short_text(text: str, longest: int) -> str:
+    """A text of so many characters at most."""
+    return text_of(text if len(text) <= longest else text[: longest - 1] + "…")

@@ -11,10 +11,18 @@ from learners.kernels.arrays import Floats, Integers
 from learners.monitoring import two_sample
 from learners.monitoring.count_layout import REPEAT_CELLS
 from learners.monitoring.kernels import FIXED_POINT
-from learners.monitoring.label_shift import class_mix, prior_of, remixed
-from learners.monitoring.raw import ABOVE, ABSENT, BELOW, COMPARED, HIGH_TAIL, LOW_TAIL, NULL, UNSEEN
-from learners.monitoring.reference import Reference
-from learners.monitoring.served_counts import ServedCounts
+from learners.monitoring.reference import Reference, class_mix, prior_of, remixed
+from learners.monitoring.served_counts import (
+    ABOVE,
+    ABSENT,
+    BELOW,
+    COMPARED,
+    HIGH_TAIL,
+    LOW_TAIL,
+    NULL,
+    UNSEEN,
+    ServedCounts,
+)
 from learners.monitoring.two_sample import (
     INDEPENDENT,
     Comparison,

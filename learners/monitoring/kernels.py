@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Integers
-from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.jit import kernel
 from learners.kernels.random import random_bits
 
 FIXED_POINT = 4294967296.0  # 2^32: sums of such whole numbers do not depend on their order
@@ -103,42 +103,6 @@ def add_surprises(log_joint, x, sizes, histogram, sums):  # (rows, C) float64; O
         nats = max(0.0, -(largest + np.log(total)) / n_known)
         histogram[min(np.int64(nats / NATS_PER_BIN), SURPRISE_BINS - 1)] += 1
         sums[0] += np.int64(np.rint(nats * FIXED_POINT))
-
-
-@inner_kernel
-def cell_deviance(own, n, rate):
-    """Half of G of one cell of n rows against the others, where this share is expected in it."""
-    found = 0.0
-    if own > 0:
-        found += own * np.log(own / (n * rate))
-    if own < n:
-        found += (n - own) * np.log((n - own) / (n * (1 - rate)))
-    return found
-
-
-@kernel
-def take_bursts(reference, bursts, left):  # (n_contexts, n_values) int64, (b,) int64; OUT left, the window's table
-    """Take each burst of equal rows from the cell in which it raises G most, down to the share that the reference has."""
-    n_left, n_other = left.sum(axis=1), reference.sum(axis=1)
-    for burst in bursts:
-        best, at_context, at_value, taken = 0.0, -1, -1, 0
-        for context in range(left.shape[0]):
-            n = n_left[context]
-            if n == 0 or n_other[context] == 0:
-                continue
-            for value in range(left.shape[1]):
-                own = left[context, value]
-                rate = max(reference[context, value] / n_other[context], 0.5 / n)
-                if rate >= 1 or own <= n * rate:
-                    continue
-                k = min(burst, own, np.int64(np.ceil((own - n * rate) / (1 - rate))))
-                gain = cell_deviance(own, n, rate) - cell_deviance(own - k, n - k, rate)
-                if gain > best:
-                    best, at_context, at_value, taken = gain, context, value, k
-        if at_context < 0:
-            return
-        left[at_context, at_value] -= taken
-        n_left[at_context] -= taken
 
 
 @kernel

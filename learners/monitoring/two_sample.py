@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 
 from learners.kernels.arrays import Floats, Integers
-from learners.monitoring.kernels import g_of_tables, take_bursts
+from learners.monitoring.kernels import g_of_tables
 
 
 class Comparison(NamedTuple):
@@ -58,13 +58,36 @@ def compare_tables(window: Integers, reference: Integers, repeats: Repeats = IND
     """
     own, other = _whole(window), _whole(reference)
     if repeats.bursts:
-        left = own.copy()
-        take_bursts(other, np.array(repeats.bursts, np.int64), left)
-        own = _whole(left)
+        own = _whole(without_bursts(own, other, repeats.bursts))
     g, degrees, nats, n_rows = g_of_tables(own, other, repeats.inflation)
     if not degrees:
         return NOTHING
     return Comparison(float(scipy.special.chdtrc(degrees, g)), max(0.0, nats), g, degrees, n_rows)
+
+
+def without_bursts(window: Integers, reference: Integers, bursts: Sequence[int]) -> Integers:
+    """Each burst of equal rows is taken from the cell in which it raises G most, down to the share that the reference has."""
+    left, n_other = window.astype(np.float64), reference.sum(axis=1, keepdims=True)
+    for burst in bursts:
+        n = left.sum(axis=1, keepdims=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rate = np.maximum(reference / n_other, 0.5 / n)
+            most = np.ceil((left - n * rate) / (1 - rate))
+            n_copies = np.minimum(np.minimum(burst, left), most)
+            gain = _half_g(left, n, rate) - _half_g(left - n_copies, n - n_copies, rate)
+            gain[~((n > 0) & (n_other > 0) & (rate < 1) & (left > n * rate) & (gain > 0))] = 0.0
+        if not gain.any():
+            break
+        best = np.unravel_index(gain.argmax(), gain.shape)
+        left[best] -= n_copies[best]
+    return left.astype(np.int64)
+
+
+def _half_g(own: Floats, n: Floats, rate: Floats) -> Floats:
+    """Half of G of each cell of n rows against the others, where this share is expected in it."""
+    rest = n - own
+    of_own = np.where(own > 0, own * np.log(own / (n * rate)), 0.0)
+    return of_own + np.where(rest > 0, rest * np.log(rest / (n * (1 - rate))), 0.0)
 
 
 def _whole(table: Integers) -> Integers:
@@ -92,7 +115,7 @@ def compare_rates(own: int, n_own: int, other: int, n_other: int, repeats: Repea
     if n_own <= 0 or n_other <= 0:
         return NOTHING
     if repeats.bursts:
-        own, n_own = _without_bursts(own, n_own, other / n_other, sum(repeats.bursts))
+        own, n_own = _rate_without_bursts(own, n_own, other / n_other, sum(repeats.bursts))
     total, whole = own + other, n_own + n_other
     terms = (
         _x_log_ratio(own, n_own * total / whole),
@@ -105,7 +128,7 @@ def compare_rates(own: int, n_own: int, other: int, n_other: int, repeats: Repea
     return Comparison(math.erfc(math.sqrt(g / 2)), points, g, 1, n_own)  # of chi-square with one degree of freedom
 
 
-def _without_bursts(own: int, n_own: int, rate: float, n_copies: int) -> tuple[int, int]:
+def _rate_without_bursts(own: int, n_own: int, rate: float, n_copies: int) -> tuple[int, int]:
     """The rows that are left when copies are taken away that lie on the side of the difference, until there is none."""
     if own > rate * n_own:
         most = int((own - rate * n_own) / max(1 - rate, 1e-12))

@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from learners.kernels.arrays import Floats
-from learners.models.picture_text import short_text
+from learners.models.graph_layout import short_text
 from learners.models.query import Edges
 from learners.orders.queries.queries import GraphQueries
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from learners.circuits.model import CircuitModel
-from learners.classifiers.averaged_tan.model import AveragedTrees
+from learners.classifiers.averaged_trees import AveragedTrees
 from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.lookup.lookup import LookupModel

@@ -8,7 +8,7 @@ from typing import cast
 from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
-from learners.classifiers.averaged_tan.model import AveragedTrees, check_trees
+from learners.classifiers.averaged_trees import AveragedTrees, check_trees
 from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.baselines.boosted_checks import check_boosted_model
 from learners.classifiers.lookup.checks import check_arrays

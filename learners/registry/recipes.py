@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from learners.circuits import recipes as circuits
 from learners.classifiers import recipes as classifiers
 from learners.classifiers.baselines import recipes as baselines
-from learners.classifiers.baselines.settings import XGBoostParameters
+from learners.classifiers.baselines.boosted import XGBoostParameters
 from learners.ensembles import recipes as ensembles
 from learners.errors import InvalidParameter
 from learners.models.model import Model

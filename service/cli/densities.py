@@ -5,7 +5,7 @@ from typing import Annotated, cast
 
 import typer
 
-from learners.models.estimation import Average
+from learners.models.evidence import Average
 from learners.models.query import How
 from service import product
 from service.cli.shared_options import ForceOption, JsonOption, OutputOption, Reference, UrisArgument, WorkspaceOption

@@ -13,9 +13,9 @@ from typing import get_args
 
 import pyarrow as pa
 
+from learners.answer_checks import distributions
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.distributions.checks import distributions
 from learners.kernels.jit import noticing_compilation
 from learners.models.evidence import Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Query, Sample, Solver, Surprise

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from learners.evaluation.metrics import evaluate, reliability
-from learners.evaluation.raw_columns import RawColumns
+from learners.evaluation.peers import RawColumns
 from learners.kernels.arrays import Codes, Floats
 from learners.passes.sources.source import Source
 from service import product

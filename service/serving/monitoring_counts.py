@@ -14,8 +14,7 @@ from learners.kernels.arrays import Codes, Mask, Uint64s
 from learners.kernels.random import random_bits_at
 from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
-from learners.monitoring.raw import BatchRows, RecordRows, status_counts
-from learners.monitoring.served_counts import ServedCounts, ServedRows
+from learners.monitoring.served_counts import BatchRows, RecordRows, ServedCounts, ServedRows, status_counts
 from learners.schema.encoding.encode import encoder_of
 from learners.schema.encoding.records import Observed
 from service.serving.count_queue import Waiting, Watch

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
+from learners.answer_checks import distributions
 from learners.classifiers.baselines.boosted import BoostedModel
-from learners.distributions.checks import distributions
 from learners.errors import InvalidParameter, names_with_similar
 from learners.models.model import Model
-from learners.monitoring.raw import RawRows
+from learners.monitoring.served_counts import RawRows
 from learners.registry.model_kinds import load_model
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.records import record_classifier

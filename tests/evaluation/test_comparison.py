@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from learners.errors import EmptyData, InvalidParameter
 from learners.evaluation import compare, learning_curves, write_report
 from learners.evaluation.comparison import SCORES, sign_test
-from learners.evaluation.plots import draw_scatter
+from learners.evaluation.report import draw_scatter
 from learners.evaluation.trial import Outcome
 
 # rmse of learners a, b, c on four data sets: two trials of a differ by 0.02, the others not at all.

@@ -11,9 +11,8 @@ import pytest
 from learners import Source, drive, encode
 from learners.errors import InvalidParameter, SourceError, UnknownColumn
 from learners.evaluation import cross_validate, trial
-from learners.evaluation.datasets import find_data_sets, load
-from learners.evaluation.folds import stratified_folds
-from learners.evaluation.log import OutcomeLog
+from learners.evaluation.crossvalidation import OutcomeLog
+from learners.evaluation.datasets import find_data_sets, load, stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawColumns
 from learners.evaluation.specs import LearnerSpec, code_digest

@@ -42,8 +42,7 @@ def word(kind):
 def signatures(kernel):
     """The types that are found compiled on disk."""
     cache = kernel._cache
-    current = cache._path(())[2]
-    for path in Path(cache.cache_path).glob(f"{current}*"):
+    for path in Path(cache.cache_path).glob(f"{cache.current}*"):
         (arguments, _), _ = pickle.loads(path.read_bytes()[SUM_BYTES:])
         yield f"({', '.join(map(word, arguments))})"
 

@@ -24,8 +24,7 @@ from learners.circuits.kernels import (
     SUM,
 )
 from learners.errors import LearnerError
-from learners.models.graph_layout import curve, layered, rim_to_rim
-from learners.models.picture_text import short_text
+from learners.models.graph_layout import curve, layered, rim_to_rim, short_text
 from learners.schema import Schema
 
 MAX_NODES = 300

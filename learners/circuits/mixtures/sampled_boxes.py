@@ -22,7 +22,7 @@ from learners.circuits.queries.answers import n_joint_cells
 from learners.circuits.queries.named_answers import Source, Summary
 from learners.circuits.queries.queries import answer_all
 from learners.kernels.arrays import Array, Floats
-from learners.models.estimation import Sampling
+from learners.models.evidence import Sampling
 from learners.models.query import InferenceQuery
 
 FIRST_BLOCK, LARGEST_BLOCK = 1 << 12, 1 << 16

@@ -16,7 +16,7 @@ from learners.circuits.queries.answers import edge_shares_in_log_space, prepared
 from learners.circuits.queries.sampling_kernels import draws, draws_of_row
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats, Integers, freeze
-from learners.models.estimation import check_seed
+from learners.models.evidence import check_seed
 
 
 def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: Integers | None = None) -> Floats:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 
-from learners.classifiers.baselines.boosted import BoostedModel
-from learners.classifiers.baselines.settings import XGBoostParameters
+from learners.classifiers.baselines.boosted import BoostedModel, XGBoostParameters
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.inference import binned_schema
 from learners.passes.learner import Passes, RowWork, Work
@@ -26,7 +25,7 @@ def xgboost(
     Chen and Guestrin (2016), XGBoost: a scalable tree boosting system.
     """
     # Imported here: a process that only serves networks should not load XGBoost.
-    from learners.classifiers.baselines.training import build_matrix
+    from learners.classifiers.baselines.xgboost_training import build_matrix
 
     schema = given
     if not isinstance(schema, Schema):  # bins follow the data: there are no cut points to keep

@@ -1,32 +1,33 @@
-"""Probabilities of context trees from hierarchical Dirichlet processes: by Gibbs sampling, or deterministically."""
+"""Probabilities of context trees from hierarchical Dirichlet processes: the state of a tree, and its deterministic estimates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from threading import Event
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from learners.classifiers.estimates import hdp_kernels as kernels
-from learners.classifiers.estimates import hdp_map_kernels as map_kernels
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
-from learners.classifiers.estimates.hdp_plan import ROOTS, TYINGS, plan_of
-from learners.classifiers.estimates.hdp_threads import Tick, in_parallel
 from learners.errors import InvalidParameter
-from learners.kernels.arrays import Floats, freeze
+from learners.kernels.arrays import Floats, Integers, Mask, freeze
 from learners.models.parameters import Parameters
 from learners.passes.engine import Advance
 
+TYINGS = ("level", "parent", "single")
+ROOTS = ("unit", "dirichlet")
 PRIOR_SHAPE, PRIOR_RATE, LARGEST = 2.0, 1.0, 4000.0
 ROOT_CONCENTRATION = 2.0
 SWEEPS_PER_CONCENTRATION = 5
-SWEEPS_PER_DRAW = 10
-BLOCK_SWEEPS = 100
 # A sampler is asked to stop only between two calls of its kernel: so many draws, times sweeps, take a tenth of a second.
 CALL_ITEMS = 1 << 20
-AUTO_BURN_IN, AUTO_LEAST, AUTO_MOST = 100, 1000, 50_000
-AUTO_DIFFERENCE, AUTO_R_HAT = 0.02, 1.1
+REPORT_EVERY_S = 0.2
+
+Tick = Callable[[float | None], None]  # told the share that is done, if it is another one; raises when all shall stop
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -91,15 +92,6 @@ class Posterior(NamedTuple):
     is_settled: bool = True
 
 
-class Solution(NamedTuple):
-    """The deterministic solution of one context tree."""
-
-    # (n_cells,) float64: rows at the deepest level, the expected number of tables of the children above it.
-    customers: Floats
-    concentrations: Floats  # (n_groups,) float64
-    n_sweeps: int
-
-
 class Chain:
     """The sampler of one tree.
 
@@ -125,29 +117,27 @@ class Chain:
         self.sums, self.n_draws, self.n_sweeps = np.zeros((2, tree.n_cells)), 0, 0
         self.log_likelihood: list[float] = []
         self._scratch = np.empty((3, tree.n_cells))
-        deepest = int(tree.level_starts[-2])
-        self._tree = map_kernels.Tree(
-            tree.parent, tree.cell_starts, tree.cell_count, tree.cell_parent, deepest, tree.n_values
-        )
+        arrays = (tree.parent, tree.cell_starts, tree.cell_count, tree.cell_parent)
+        self._tree = kernels.Tree(*arrays, int(tree.level_starts[-2]), tree.n_values)
         if is_sampled:
-            map_kernels.start_tables(self.plan, self.state)
+            self._fill_first(self.state)
             kernels.draw_probabilities(self.plan, self.state, ROOT_CONCENTRATION)
 
     def _new_state(self, dtype: type[np.int64] | type[np.float64], stream: int) -> kernels.State:
-        n_groups = self.plan.group_starts.size - 1
-        random = (
-            np.random.SeedSequence([self.parameters.seed, stream])
-            .generate_state(1, np.uint64)
-            .astype(np.uint64, copy=False)
-        )
-        totals = self.tree.node_counts().astype(dtype)
         return kernels.State(
             n=self.plan.item_base.astype(dtype),
             weight=np.zeros(self.plan.item_base.size),
-            concentration=np.full(n_groups, 2.0),
-            node_total=totals,
-            random=random,
+            concentration=np.full(self.plan.group_starts.size - 1, 2.0),
+            node_total=self.tree.node_counts().astype(dtype),
+            random=np.random.SeedSequence([self.parameters.seed, stream]).generate_state(1, np.uint64).view(np.uint64),
         )
+
+    def _fill_first(self, state: kernels.State) -> None:
+        """Start with as many tables as a concentration of 2 makes, from the deepest level up, summed into n."""
+        starts = self.plan.item_starts.tolist()
+        for first, last in zip(starts[-2:0:-1], starts[:1:-1], strict=True):
+            tables = _first_tables(state.n[first:last])
+            np.add.at(state.n, self.plan.item_parent[first:last], tables.astype(state.n.dtype))
 
     def sweep(self, n_sweeps: int, trace: Floats | None = None) -> None:
         """Sample on; the concentrations after each sweep go to trace (n_sweeps, n_groups)."""
@@ -164,17 +154,9 @@ class Chain:
         self._add_estimates(self.state)
 
     def _add_estimates(self, state: kernels.State) -> None:
-        plan = self.plan
-        map_kernels.add_estimates(
-            self._tree,
-            plan.item_cell,
-            plan.child_group,
-            state.n,
-            state.concentration,
-            ROOT_CONCENTRATION,
-            self._scratch,
-            self.sums,
-        )
+        plan, n = self.plan, state.n.astype(np.float64, copy=False)
+        given = (self._tree, plan.item_cell, plan.child_group, n, state.concentration, ROOT_CONCENTRATION)
+        kernels.add_estimates(*given, self._scratch, self.sums)
         leaves = slice(int(self.tree.cell_starts[self._tree.deepest]), None)
         self.log_likelihood.append(float((self.tree.cell_count[leaves] * np.log(self._scratch[1, leaves])).sum()))
         self.n_draws += 1
@@ -182,14 +164,14 @@ class Chain:
     def start_at_fixed_point(self, n_most: int = 200, tolerance: float = 1e-3) -> int:
         """Put the deterministic solution in place of the state; returns the sweeps it took."""
         expected = self._new_state(np.float64, 0)
+        self._fill_first(expected)
         spread = np.zeros(self.plan.item_base.size)
         n_sweeps, is_settled = 0, False
         while n_sweeps < n_most and not is_settled:
             self.check()
             n_more = min(self.call_sweeps, n_most - n_sweeps)
-            n_made = map_kernels.run_fixed_point(
-                self.plan, expected, spread, self.settings, n_sweeps == 0, n_more, tolerance
-            )
+            given = (self.plan, expected, spread, self.settings)
+            n_made = kernels.run_fixed_point(*given, n_sweeps == 0, n_more, tolerance)
             is_settled = n_made <= n_more
             n_sweeps += min(n_made, n_more)
         self.state.weight[:] = expected.weight
@@ -201,22 +183,33 @@ class Chain:
         """Add the estimates at the deterministic solution to the sums."""
         self._add_estimates(self._expected)
 
-    def solution(self) -> Solution:
-        """The deterministic solution, once `start_at_fixed_point` has found it."""
+    def solution(self) -> tuple[Floats, Floats]:
+        """The deterministic solution, once `start_at_fixed_point` has found it: customers, and concentrations (n_groups,).
+
+        Customers (n_cells,) are the rows at the deepest level, above it the expected number of tables of the children.
+        """
         customers = np.ones(self.tree.n_cells)
         customers[self.plan.item_cell] = self._expected.n
         leaves = slice(int(self.tree.cell_starts[self._tree.deepest]), None)
         customers[leaves] = self.tree.cell_count[leaves]
-        return Solution(customers, self._expected.concentration, self.n_sweeps)
+        return customers, self._expected.concentration
 
     def posterior(self, trace: Floats) -> Posterior:
         """What the sums say, and the concentrations (n_sweeps, n_groups) of the sweeps behind them."""
         log_likelihood = np.array(self.log_likelihood)
-        r_hat = max(split_r_hat(np.log(trace)), split_r_hat(log_likelihood[:, np.newaxis]), key=_nan_first)
+        r_hat = float(np.max([split_r_hat(np.log(trace)), split_r_hat(log_likelihood[:, np.newaxis])]))  # NaN if one is
         probability = self.sums[0] / self.n_draws
         variance = np.maximum(self.sums[1] / self.n_draws - probability**2, 0.0)
         estimates = Estimates(probability, _rest(self.tree, probability), hierarchical=True)
         return Posterior(estimates, variance, trace.mean(axis=0), self.n_sweeps, r_hat, log_likelihood)
+
+
+def _first_tables(n: Integers | Floats) -> Floats:
+    """max(1, ⌊α (ψ(α + n) - ψ(α))⌋) of whole numbers n with α = 2: never so near to a whole number that rounding decides."""
+    of_few = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(2, 66))])[np.minimum(n, 64).astype(np.int64)]
+    x = np.maximum(n, 64) + 2.0
+    of_many = np.log(x) - 0.5 / x - 1.0 / (12.0 * x * x) - (1.0 - np.euler_gamma)
+    return np.maximum(np.floor(2.0 * np.where(n < 64, of_few, of_many)), 1.0)
 
 
 def split_r_hat(trace: Floats) -> float:
@@ -240,10 +233,6 @@ def split_r_hat(trace: Floats) -> float:
     return float(np.where(within > 0, r_hat, np.where(between > 0, np.inf, 1.0)).max())
 
 
-def _nan_first(value: float) -> float:
-    return np.inf if np.isnan(value) else value
-
-
 def _rest(tree: ContextTree, probability: Floats) -> Floats:
     """For each node the probability of the values without a cell, as a share of what it is at the node above."""
     starts = tree.cell_starts[:-1]
@@ -253,29 +242,6 @@ def _rest(tree: ContextTree, probability: Floats) -> Floats:
     above[0] = np.maximum(tree.n_values - int(tree.cell_starts[1]), 1)
     # Where every value has a cell nobody asks; what rounding leaves of nothing must not become a negative probability.
     return np.where(above > 1e-12, np.maximum(1.0 - own, 1e-15) / np.maximum(above, 1e-12), 1.0)
-
-
-def hdp_estimates(
-    trees: Sequence[ContextTree], parameters: HDPParameters, threads: int = 1, advance: Advance | None = None
-) -> list[Posterior]:
-    """Posterior means by Gibbs sampling, one chain per tree; trees are sampled in parallel, the largest first.
-
-    A sweep draws the pseudo-counts t of all cells given the probabilities of the inner nodes, from the leaves up with
-    the probabilities integrated out on the way, then the concentrations, then the probabilities from the root down: the
-    posterior of (t, α) is that of the collapsed sampler, and stays invariant exactly. The result does not depend on the
-    number of threads. `advance` gets (sweeps done, sweeps in all) now and then; raising in it stops all threads.
-
-    References
-    ----------
-    Petitjean, Buntine, Webb, Zaidi (2018), section 5; Teh, Jordan, Beal, Blei (2006), section 5.3, for the sampler with
-    explicit probabilities.
-    """
-    sample = _sample_until_settled if parameters.iterations == "auto" else _sample
-
-    def work(tree: ContextTree, i: int, tick: Tick) -> Posterior:
-        return sample(Chain(tree, parameters, i, lambda: tick(None)), tick)
-
-    return in_parallel(trees, threads, advance, work)
 
 
 def hdp_map_estimates(
@@ -300,63 +266,134 @@ def hdp_map_estimates(
     return in_parallel(trees, threads, advance, solve)
 
 
-def hdp_map_solution(tree: ContextTree, parameters: HDPParameters, n_most: int, tolerance: float) -> Solution:
-    """What `hdp_map_estimates` makes its estimates of, for one tree.
+def hdp_map_solution(
+    tree: ContextTree, parameters: HDPParameters, n_most: int, tolerance: float
+) -> tuple[Floats, Floats]:
+    """What `hdp_map_estimates` makes its estimates of, for one tree: see `Chain.solution`.
 
     It ends after `n_most` sweeps, or when no logarithm of a concentration moves by more than the tolerance.
     """
     chain = Chain(tree, parameters, 0, is_sampled=False)
-    chain.n_sweeps = chain.start_at_fixed_point(n_most, tolerance)
+    chain.start_at_fixed_point(n_most, tolerance)
     return chain.solution()
 
 
-def _sample(chain: Chain, tick: Tick) -> Posterior:
-    n_sweeps = int(chain.parameters.iterations)
-    burn_in = min(1000, n_sweeps // 10)
-    for first in range(0, burn_in, BLOCK_SWEEPS):
-        chain.sweep(min(BLOCK_SWEEPS, burn_in - first))
-        tick(chain.n_sweeps / n_sweeps)
-    trace = np.empty((n_sweeps - burn_in, chain.state.concentration.size))
-    _draw_for(chain, trace, lambda: tick(chain.n_sweeps / n_sweeps))
-    return chain.posterior(trace)
+def plan_of(tree: ContextTree, tying: str, root: str) -> kernels.Plan:
+    """The plan of a context tree, of a tying and a root as of `HDPParameters`."""
+    n_levels = tree.level_starts.size - 1
+    levels = [slice(*tree.cell_starts[tree.level_starts[level : level + 2]].tolist()) for level in range(n_levels)]
+    base, is_item, is_inner = _items(tree, levels)
+    node_of_cell = tree.node_of_cell()
+    parts = [np.flatnonzero(is_item[cells]) + cells.start for cells in levels]
+    # Of one n after another, so that the branches of drawing t are foreseen.
+    parts[-1] = parts[-1][np.argsort(base[parts[-1]], kind="stable")]
+    item_cell = np.concatenate(parts)
+    item_of_cell = np.full(tree.n_cells, -1, np.int64)
+    item_of_cell[item_cell] = np.arange(item_cell.size)
+    above = tree.cell_parent[item_cell]
+    item_starts = np.concatenate([[0], np.cumsum([part.size for part in parts])]).astype(np.int64)
+    node_level = np.repeat(np.arange(n_levels), np.diff(tree.level_starts))
+    active_node, active_first, active_last = _active(
+        node_of_cell[item_cell[: item_starts[-2]]], is_inner[item_cell[: item_starts[-2]]]
+    )
+    child_group, group_starts, group_nodes = _groups(tree, node_level, tying)
+    return kernels.Plan(
+        item_starts=item_starts,
+        item_parent=np.where(above >= 0, item_of_cell[above], -1),
+        item_base=base[item_cell],
+        item_cell=item_cell,
+        item_node=node_of_cell[item_cell],
+        is_inner=is_inner[item_cell].astype(np.uint8),
+        active_starts=np.searchsorted(node_level[active_node], np.arange(n_levels)),
+        active_node=active_node,
+        active_first=active_first,
+        active_last=active_last,
+        node_fixed=np.bincount(node_of_cell[~is_item], minlength=tree.n_nodes).astype(np.int64),
+        node_parent=tree.parent,
+        node_level=node_level,
+        child_group=child_group,
+        group_starts=group_starts,
+        group_nodes=group_nodes,
+        n_values=tree.n_values,
+        is_unit_root=root == "unit",
+    )
 
 
-def _draw_for(chain: Chain, trace: Floats, tick: Callable[[], None]) -> None:
-    """As many sweeps as trace has rows, with a draw after each tenth and after the last."""
-    for first in range(0, len(trace), SWEEPS_PER_DRAW):
-        chain.sweep(min(SWEEPS_PER_DRAW, len(trace) - first), trace[first : first + SWEEPS_PER_DRAW])
-        chain.draw()
-        if first % BLOCK_SWEEPS == 0:
-            tick()
+def _items(tree: ContextTree, levels: list[slice]) -> tuple[Integers, Mask, Mask]:
+    """For each cell its rows or fixed children, whether it is an item, and whether it has items below."""
+    base = np.zeros(tree.n_cells, np.int64)
+    is_item, is_inner = np.zeros(tree.n_cells, bool), np.zeros(tree.n_cells, bool)
+    deepest = levels[-1]
+    base[deepest] = tree.cell_count[deepest]
+    is_item[deepest] = base[deepest] > 1
+    for cells, below in zip(levels[-2::-1], levels[:0:-1], strict=True):
+        parent = tree.cell_parent[below] - cells.start
+        n_children = np.bincount(parent, minlength=cells.stop - cells.start)
+        n_items = np.bincount(parent, weights=is_item[below], minlength=cells.stop - cells.start).astype(np.int64)
+        base[cells] = n_children - n_items
+        is_item[cells] = (n_children > 1) | (n_items > 0)
+        is_inner[cells] = n_items > 0
+    return base, is_item, is_inner
 
 
-def _sample_until_settled(chain: Chain, tick: Tick) -> Posterior:
-    chain.start_at_fixed_point()
-    chain.sweep(AUTO_BURN_IN)
-    traces, halves = [], []
-    n_more = AUTO_LEAST // 2
-    while True:
-        before = chain.sums[0].copy(), chain.n_draws
-        traces.append(np.empty((n_more, chain.state.concentration.size)))
-        _draw_for(chain, traces[-1], lambda: tick(min(chain.n_sweeps / AUTO_MOST, 0.99)))
-        halves.append((chain.sums[0] - before[0]) / (chain.n_draws - before[1]))
-        trace = np.concatenate(traces)
-        if len(halves) > 1:
-            # Each batch is as long as all before it, so the last against the rest are two halves.
-            relative = (halves[-1] - before[0] / before[1]) * chain.n_draws / chain.sums[0]
-            difference = float(np.sqrt(np.average(relative**2, weights=chain.tree.cell_count)))
-            found = chain.posterior(trace)
-            # Without a concentration or draws there is no R-hat, and nothing that could move.
-            if difference < AUTO_DIFFERENCE and not found.r_hat > AUTO_R_HAT:
-                return found
-            if chain.n_sweeps >= AUTO_MOST:
-                return _deterministic(chain, found)
-            n_more = min(len(trace), AUTO_MOST - chain.n_sweeps)
+def _active(node: Integers, is_inner: Mask) -> tuple[Integers, Integers, Integers]:
+    """Nodes with inner items, and the range of items of each; items come node by node."""
+    nodes, first = np.unique(node, return_index=True)
+    last = np.append(first[1:], node.size)
+    has_inner = np.add.reduceat(is_inner, first) > 0 if node.size else np.zeros(0, bool)
+    return nodes[has_inner], first[has_inner].astype(np.int64), last[has_inner].astype(np.int64)
 
 
-def _deterministic(chain: Chain, found: Posterior) -> Posterior:
-    """The deterministic estimates in place of those of draws that have not settled."""
-    chain.sums, chain.n_draws, chain.log_likelihood = np.zeros_like(chain.sums), 0, []
-    chain.draw_fixed_point()
-    solved = chain.posterior(chain.solution().concentrations[np.newaxis])
-    return solved._replace(r_hat=found.r_hat, log_likelihood=found.log_likelihood, is_settled=False)
+def _groups(tree: ContextTree, node_level: Integers, tying: str) -> tuple[Integers, Integers, Integers]:
+    """The concentration that the children of each node have, and the nodes of each concentration."""
+    n_inner = int(tree.level_starts[-2])
+    child_group = np.zeros(tree.n_nodes, np.int64)
+    if tying == "level":
+        child_group[:n_inner] = node_level[:n_inner]
+    elif tying == "parent":
+        child_group[:n_inner] = np.arange(n_inner)
+    group = child_group[tree.parent[1:]]
+    nodes = np.argsort(group, kind="stable") + 1
+    starts = np.searchsorted(group[nodes - 1], np.arange(int(group.max(initial=0)) + 2))
+    return child_group, starts.astype(np.int64), nodes.astype(np.int64)
+
+
+def in_parallel(
+    trees: Sequence[ContextTree],
+    threads: int,
+    advance: Advance | None,
+    work: Callable[[ContextTree, int, Tick], Result],
+) -> list[Result]:
+    """Work on all trees, the largest first, reporting how many cells are done."""
+    sizes = np.array([tree.n_cells for tree in trees], np.int64)
+    done = np.zeros(len(trees))
+    is_stopped = Event()
+
+    def task(i: int) -> Result:
+        def tick(share: float | None) -> None:
+            if share is not None:
+                done[i] = share
+            if is_stopped.is_set():
+                raise _Stopped
+
+        tick(None)
+        return work(trees[i], i, tick)
+
+    with ThreadPoolExecutor(max(1, threads), thread_name_prefix="hdp") as pool:
+        futures = {int(i): pool.submit(task, int(i)) for i in np.argsort(-sizes, kind="stable")}
+        try:
+            pending: set[Future[Result]] = set(futures.values())
+            while pending:
+                finished, pending = wait(pending, timeout=REPORT_EVERY_S, return_when=FIRST_EXCEPTION)
+                for future in finished:
+                    future.result()
+                if advance is not None:
+                    advance(int(done @ sizes), int(sizes.sum()))
+        except BaseException:
+            is_stopped.set()
+            raise
+    return [futures[i].result() for i in range(len(trees))]
+
+
+class _Stopped(Exception):
+    """Another thread has failed, or the caller has cancelled."""

@@ -7,24 +7,6 @@ import numpy as np
 from learners.kernels.jit import inner_kernel, kernel
 
 
-@kernel
-def first_differences(path, value, differs):  # (m, d) codes, (m,) int32; OUT (m,) int8
-    """Which column of the path first differs from that of the row before; d where none does, and -1 where rows do not ascend."""
-    n_columns = path.shape[1]
-    for row in range(path.shape[0]):
-        if row == 0:
-            differs[row] = 0
-            continue
-        column = 0
-        while column < n_columns and path[row, column] == path[row - 1, column]:
-            column += 1
-        differs[row] = column
-        is_less = value[row] <= value[row - 1] if column == n_columns else path[row, column] < path[row - 1, column]
-        if is_less:
-            differs[row] = -1
-            return
-
-
 @inner_kernel
 def sort_ascending(values, n):  # IN, OUT (m,) int64; the first n
     """Sort by Shell's method with Knuth's gaps: numba's own sort takes as long to compile as the rest of this file."""

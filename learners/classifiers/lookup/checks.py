@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 
 from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.compile import strides_of
+from learners.classifiers.lookup.compilation import strides_of
 from learners.classifiers.lookup.compression import NUMBERS, VARIANCE, unpack
+from learners.classifiers.lookup.kernels import ManyClassTables
+from learners.classifiers.lookup.look_up_tables import Tables
 from learners.classifiers.lookup.lookup import MANY_TABLES, TABLES, LookupHeader
-from learners.classifiers.lookup.many_kernels import ManyClassTables
-from learners.classifiers.lookup.tables import Tables
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.lookup.tables import Tables, log_joints, of_entries, of_family, without_prior
+from learners.classifiers.lookup.look_up_tables import Tables, log_joints, of_entries, of_family, without_prior
 from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze, frozen
 

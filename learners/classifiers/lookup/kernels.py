@@ -1,4 +1,4 @@
-"""Look-up kernels, one thread each."""
+"""Look-up kernels, of few classes and of many, one thread each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.kernels.arrays import Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
-from learners.kernels.jit import inner_kernel, kernel, popcount
+from learners.counts.sort_kernels import place_among
+from learners.kernels.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
+from learners.kernels.intrinsics import popcount
+from learners.kernels.jit import inner_kernel, kernel
 
 BLOCK_ROWS = 256
-MANY_ROWS = 24
 EMPTY = -1
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # of keys, whose highest bits are the slot
 
 
 class LookupTables(NamedTuple):
@@ -50,17 +52,12 @@ class LookupTables(NamedTuple):
     is_hierarchical: Uint8s  # (1,) uint8
 
 
-@inner_kernel
-def _slot(key, shift):
-    return np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift))
-
-
 @kernel
 def fill_hash(keys, shift, owners):  # (n,) int64; OUT (slots,) int32 of EMPTY
     """Give every key a slot by linear probing: owners[slot] is its position."""
     mask = owners.size - 1
     for position in range(keys.size):
-        slot = _slot(keys[position], shift)
+        slot = np.int64((np.uint64(keys[position]) * MULTIPLIER) >> np.uint64(shift))
         while owners[slot] != EMPTY:
             slot = (slot + 1) & mask
         owners[slot] = position
@@ -71,7 +68,7 @@ def _find(tables, a, key):
     """Row of `vectors` for a key of attribute a, or -1."""
     first = tables.hash_starts[a]
     mask = (tables.hash_starts[a + 1] - first) * 64 - 1
-    slot = _slot(key, tables.hash_shifts[a])
+    slot = np.int64((np.uint64(key) * MULTIPLIER) >> np.uint64(tables.hash_shifts[a]))
     low, high = np.uint32(key), np.uint32(key >> 32)
     is_wide = tables.key_high.size > 0
     while True:
@@ -87,26 +84,8 @@ def _find(tables, a, key):
 
 
 @inner_kernel
-def _add_dense_rows(tables, a, x, first, last, log_joint):
-    """For a few rows: one after the other."""
-    n_values, n_classes = tables.n_values[a], tables.log_prior.size
-    values = x[tables.attribute[a]]
-    low, high = tables.parent_starts[a], tables.parent_starts[a + 1]
-    for row in range(first, last):
-        value = np.int64(values[row])
-        if value >= n_values:
-            continue
-        context = np.int64(0)
-        for d in range(low, high):
-            context += x[tables.parents[d], row] * tables.strides[d]
-        cell = tables.dense_starts[a] + (context * n_values + value) * n_classes
-        for k in range(n_classes):
-            log_joint[row, k] += tables.dense[cell + k]
-
-
-@inner_kernel
 def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (BLOCK_ROWS,) int64 cells: scratch
-    """For many rows: one loop for each parent, of which the compiler makes many lanes."""
+    """One loop for each parent, of which the compiler makes many lanes."""
     n_values, n_classes = tables.n_values[a], tables.log_prior.size
     values, dense, joint = (
         x[tables.attribute[a], first:last],
@@ -244,10 +223,94 @@ def answer(tables, x, first, last, is_normalized, out):
         for a in range(tables.attribute.size):
             if tables.dense_starts[a] < 0:
                 _add_sparse_block(tables, a, x, block, end, cells, is_pending, out)
-            elif end - block >= MANY_ROWS:
-                _add_dense_block(tables, a, x, block, end, cells, out)
             else:
-                _add_dense_rows(tables, a, x, block, end, out)
+                _add_dense_block(tables, a, x, block, end, cells, out)
         if is_normalized:
             for row in range(block, end):
                 normalize(out[row], tables.log_prior)
+
+
+class ManyClassTables(NamedTuple):
+    """Estimates of m attributes with C classes, of which each context has few; all arrays read-only.
+
+    A context is a path of values of the parents, whatever the class. Contexts of an attribute are numbered level by level, those
+    below one another in the order of their values; the first is that of no parent. A context lists the classes that have been
+    there with what their rest is worth, and of each value that it has seen the classes that had it.
+    """
+
+    attribute: Integers  # (m,) int64
+    n_values: Integers  # (m,) int64
+    parent_starts: Integers  # (m + 1,) int64
+    parents: Integers  # (sum of k,) int64
+    parent_sizes: Integers  # (sum of k,) int64
+    # (m,) int64: where the logarithms of the root's probabilities of an attribute begin in `root_log`.
+    value_starts: Integers
+    root_log: Float32s  # (sum of v,) float32
+    roots: Integers  # (m,) int64: the first context of each attribute
+    # child_starts, child_ends (n,) int64: contexts with one parent more.
+    child_starts: Integers
+    child_ends: Integers
+    branch: Int32s  # (n,) int32: value of the last parent; -1 at roots
+    rest_starts: Integers  # (n + 1,) int64: ranges of `rest_class` and `rest_log`
+    rest_class: Codes  # (r,) uint16
+    # (r,) float32: if hierarchical, the logarithm of what the level above is multiplied by for a value that the class
+    # has not had here; else of the probability itself.
+    rest_log: Float32s
+    pair_starts: Integers  # (n + 1,) int64: ranges of values seen
+    pair_value: Int32s  # (p,) int32, ascending within a context
+    cell_starts: Integers  # (p + 1,) int64: ranges of `cell_class` and `cell_log`
+    cell_class: Codes  # (q,) uint16
+    cell_log: Float32s  # (q,) float32
+    log_prior: Floats  # (C,) float64
+    is_hierarchical: Uint8s  # (1,) uint8
+
+
+@kernel
+def answer_many(tables, x, first, last, is_normalized, out):
+    """As `answer`: from the root down, each context sets what it knows of its classes.
+
+    One function: a call for each attribute would hand over all arrays of the tables, which takes longer than to look them up.
+    """
+    own = np.empty(tables.log_prior.size, np.float64)
+    is_hierarchical = tables.is_hierarchical[0] == 1
+    pair_starts, pair_value = tables.pair_starts, tables.pair_value
+    cell_starts, cell_class, cell_log = tables.cell_starts, tables.cell_class, tables.cell_log
+    for row in range(first, last):
+        out[row] = tables.log_prior
+        for a in range(tables.attribute.size):
+            value = np.int64(x[tables.attribute[a], row])
+            if value >= tables.n_values[a]:
+                continue
+            own[:] = tables.root_log[tables.value_starts[a] + value]
+            context = tables.roots[a]
+            parent, end = tables.parent_starts[a], tables.parent_starts[a + 1]
+            while context >= 0:
+                for entry in range(tables.rest_starts[context], tables.rest_starts[context + 1]):
+                    k = tables.rest_class[entry]
+                    own[k] = own[k] + tables.rest_log[entry] if is_hierarchical else np.float64(tables.rest_log[entry])
+                pair = place_among(pair_value, pair_starts[context], pair_starts[context + 1], value)
+                if pair >= 0:
+                    for entry in range(cell_starts[pair], cell_starts[pair + 1]):
+                        own[cell_class[entry]] = cell_log[entry]
+                if parent == end:
+                    break
+                code = np.int64(x[tables.parents[parent], row])
+                context = place_among(tables.branch, tables.child_starts[context], tables.child_ends[context], code)
+                parent += 1
+            for k in range(own.size):
+                out[row, k] += own[k]
+        if is_normalized:
+            normalize(out[row], tables.log_prior)
+
+
+@kernel
+def mark_rows(x, limits, nullable, marks):  # (m, n) codes, (m,) uint16, (m,) bool; OUT (n,) uint8
+    """Set bit 0 of rows with a code that is not below the limit of its attribute, bit 1 of rows with a null as a value."""
+    for i in range(x.shape[0]):
+        codes, limit = x[i], limits[i]
+        if limit < 65535:
+            for row in range(codes.size):
+                marks[row] |= np.uint8(codes[row] >= limit)
+        if nullable[i]:
+            for row in range(codes.size):
+                marks[row] |= np.uint8(2) * np.uint8(codes[row] == 0)

@@ -1,35 +1,42 @@
-"""A Bayesian network classifier in the form that answers: one table per attribute."""
+"""A Bayesian network classifier in the form that answers: one table per attribute; and how far a null is evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from statistics import NormalDist
 from typing import ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
 
-from learners.classifiers.describe import describe_structure, describe_tables
+from learners.classifiers.description import describe_structure, describe_tables
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.compile import compile_tables
+from learners.classifiers.lookup.compilation import compile_tables, spread_tables
 from learners.classifiers.lookup.compression import Contents, pack, rounded, rounded_variances, unpack
 from learners.classifiers.lookup.elimination import Elimination
-from learners.classifiers.lookup.incomplete import Completeness, normalized
-from learners.classifiers.lookup.intervals import credible_intervals, spread_tables
-from learners.classifiers.lookup.log_terms import log_factors
+from learners.classifiers.lookup.kernels import ManyClassTables, mark_rows, normalize_rows
+from learners.classifiers.lookup.look_up_tables import (
+    Tables,
+    family_logs,
+    in_parts,
+    log_factors,
+    log_joints,
+    probabilities,
+)
 from learners.classifiers.lookup.many_classes import compile_many
-from learners.classifiers.lookup.many_kernels import ManyClassTables
-from learners.classifiers.lookup.tables import Tables, family_logs, in_parts, log_joints, probabilities
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
-from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze
+from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze, frozen
 from learners.models.model import DerivedHeader
 from learners.schema import Chunk, Schema
 from learners.schema.schema import FEW_CLASSES
 
 TABLES = tuple(f"table_{name}" for name in kernels.LookupTables._fields)
 MANY_TABLES = tuple(f"many_{name}" for name in ManyClassTables._fields)
+
+LACKS_PARENT, HAS_NULL = 1, 2
 
 REMADE = ("_completeness", "_elimination", "_spread_elimination")
 """What pickled models of before 26 November 2026 hold in a form of then: it is made again when it is asked for."""
@@ -247,3 +254,102 @@ class LookupModel:
         return describe_tables(
             self.schema, self.network, self.class_counts, self.trees, self.estimates, self.variances, self.facts
         )
+
+
+class Completeness:
+    """Finds the rows of a chunk that a table look-up alone does not answer.
+
+    `needed` are the attributes without which the look-ups of others are not right: parents, and what trees split on; `used`
+    are all that the model looks at.
+    """
+
+    def __init__(self, schema: Schema, needed: Sequence[int], used: Sequence[int]) -> None:
+        self.sizes: Integers = schema.domain_sizes
+        limits = np.full(schema.n_attributes, np.iinfo(np.uint16).max, np.uint16)
+        limits[list(needed)] = self.sizes[list(needed)]
+        nullable = np.array([schema.attributes[i].has_missing for i in range(schema.n_attributes)], np.bool_)
+        self._used = np.zeros(schema.n_attributes, np.bool_)
+        self._used[list(used)] = True
+        nullable &= self._used
+        freeze(limits, nullable)
+        self._limits, self.nullable = limits, nullable
+        self._log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.sizes.size + 2)))])
+
+    def answers(
+        self,
+        x: Codes,
+        look_up: Callable[[Codes], Floats],
+        answer_known: Callable[[Codes], tuple[Floats, Floats]],
+        log_evidence: Callable[[Codes], Floats],
+    ) -> Floats:
+        """(n_rows, n_classes) class probabilities of x (n_attributes, n_rows): whole rows by looking up, others by more.
+
+        A null is either a value, as in training, or hides a value for a reason that has nothing to do with the row.
+        Which it is, the row itself tells: the answer is the mean of both, weighted by how probable each makes the row,
+        and beforehand alike.
+
+        Of (n_attributes, m) codes `look_up` gives the (m, n_classes) probabilities where nothing is lacking, `answer_known`
+        those of any rows with the (m,) log probability of what is known, `log_evidence` the latter alone of whole rows.
+        """
+        marks = np.zeros(x.shape[1], np.uint8)
+        mark_rows(x, self._limits, self.nullable, marks)
+        if not marks.any():
+            return look_up(x)
+        lacking, whole = np.flatnonzero(marks & LACKS_PARENT), np.flatnonzero(marks == HAS_NULL)
+        of_value = np.empty(x.shape[1])
+        if lacking.size:
+            found, of_value[lacking] = answer_known(frozen(x[:, lacking]))
+            out = np.empty((x.shape[1], found.shape[1]))
+            out[lacking] = found
+            others = np.flatnonzero(marks & LACKS_PARENT == 0)
+            if others.size:
+                out[others] = look_up(frozen(x[:, others]))
+        else:
+            out = look_up(x)
+        if whole.size:
+            of_value[whole] = log_evidence(frozen(x[:, whole]))
+        with_null = np.flatnonzero(marks & HAS_NULL)
+        if not with_null.size:
+            return out
+        own = x[:, with_null]
+        is_null = (own == 0) & self.nullable[:, np.newaxis]
+        hidden, of_hidden = answer_known(frozen(np.where(is_null, self.sizes[:, np.newaxis], own).astype(own.dtype)))
+        n, s = (own < self.sizes[:, np.newaxis])[self._used].sum(axis=0), is_null.sum(axis=0)
+        log_odds = of_value[with_null] - of_hidden - self._log_hidden(s, n)
+        weight = 1 / (1 + np.exp(-np.clip(log_odds, -700, 700)))[:, np.newaxis]
+        out[with_null] = weight * out[with_null] + (1 - weight) * hidden
+        return out
+
+    def _log_hidden(self, s: Integers, n: Integers) -> Floats:
+        """Log probability that just these s of n values are hidden, where their share is as likely one as another: s! (n - s)! / (n + 1)!."""
+        return self._log_factorial[s] + self._log_factorial[n - s] - self._log_factorial[n + 1]
+
+
+def normalized(log_joint: Floats, log_prior: Floats) -> tuple[Floats, Floats]:
+    """(n, n_classes) probabilities of log P(class, known), and (n,) log P(known).
+
+    A row that no class can produce has the prior.
+    """
+    p, log_known = np.array(log_joint), np.empty(len(log_joint))
+    normalize_rows(p, log_prior, log_known)
+    return p, log_known
+
+
+def credible_intervals(spread: Floats, probabilities: Floats, level: float) -> tuple[Floats, Floats]:
+    """Low and high (n_rows, n_classes) of the central interval of each P(y | x), by a normal approximation of its log odds.
+
+    The logarithms of the probabilities in the product are taken for independent. To first order the log odds of class c
+    then have the variance S_c + Σ_j≠c (p_j / (1 - p_c))² S_j, with S_j the sum of the variances of class j, which is
+    `spread`: that of log P(y, known). The interval has the posterior probability `level`. Raises InvalidParameter
+    unless it is between 0 and 1.
+    """
+    if not 0 < level < 1:
+        raise InvalidParameter("interval", level, "the probability of the interval, above 0 and below 1")
+    p = np.clip(probabilities, 1e-300, 1 - 1e-16)
+    others = p**2 * spread
+    variance = spread + (others.sum(axis=1, keepdims=True) - others) / (1 - p) ** 2
+    reach = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt(np.maximum(variance, 0.0))
+    log_odds = np.log(p) - np.log1p(-p)
+    # Log odds beyond 700 are probabilities that no float64 tells from 0 or 1.
+    low, high = (1 / (1 + np.exp(-np.clip(log_odds + side * reach, -700, 700))) for side in (-1, 1))
+    return low, high

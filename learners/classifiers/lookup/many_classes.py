@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
-from learners.classifiers.lookup.hash_tables import starts_of
-from learners.classifiers.lookup.many_kernels import ManyClassTables
-from learners.classifiers.lookup.tables import log_prior_of
+from learners.classifiers.lookup.kernels import ManyClassTables
+from learners.classifiers.lookup.look_up_tables import log_prior_of, starts_of
 from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Array, Codes, Float32s, Floats, Int32s, Integers, freeze
 from learners.schema import Schema

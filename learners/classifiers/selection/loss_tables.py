@@ -8,9 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.estimates.backoff import BLOCK_CELLS, best_concentration, mixed, telling_levels, totals_of
-from learners.classifiers.estimates.context_tree import Level, Levels
-from learners.classifiers.lookup.hash_tables import halves_of, ranks_of, slots_of, starts_of
+from learners.classifiers.estimates.context_tree import (
+    BLOCK_CELLS,
+    Level,
+    Levels,
+    best_concentration,
+    mixed,
+    telling_levels,
+    totals_of,
+)
+from learners.classifiers.lookup.look_up_tables import halves_of, ranks_of, slots_of, starts_of
 from learners.classifiers.selection import selection_kernels as kernels
 from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Float32s, Floats, Int32s, Integers, Uint64s, distinct_of, freeze, stacked

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.classifiers.lookup.kernels import MULTIPLIER
 from learners.kernels.arrays import Float32s, Int32s, Integers, Uint8s, Uint32s, Uint64s
-from learners.kernels.jit import inner_kernel, kernel, popcount
+from learners.kernels.intrinsics import popcount
+from learners.kernels.jit import inner_kernel, kernel
 
 BLOCK_ROWS = 2048
 # Losses are summed as whole multiples of this, so that the sum does not depend on the order of the rows.
@@ -92,7 +94,7 @@ def _rows(tables, e, n, keys, rows):
     shift = np.uint64(tables.hash_shifts[e])
     is_wide = tables.key_high.size > 0
     for row in range(n):
-        slot = np.int64((np.uint64(keys[row]) * np.uint64(0x9E3779B97F4A7C15)) >> shift)
+        slot = np.int64((np.uint64(keys[row]) * MULTIPLIER) >> shift)
         low, high = np.uint32(keys[row]), np.uint32(keys[row] >> 32)
         while True:
             place, bit = first + (slot >> 6), np.uint64(slot & 63)
@@ -133,9 +135,6 @@ def add_two_class_losses(tables, x, y, is_zero_one, losses):
     context = np.empty(BLOCK_ROWS, np.int64)
     keys = np.empty(BLOCK_ROWS, np.int64)
     rows = np.zeros(BLOCK_ROWS, np.int64)
-    # Short keys fit dense tables, and twice as many of them into a register.
-    short_context = np.empty(BLOCK_ROWS, np.int32)
-    short_keys = np.empty(BLOCK_ROWS, np.int32)
     table = tables.log_probability.ravel()
     for first in range(0, y.size, BLOCK_ROWS):
         n = min(BLOCK_ROWS, y.size - first)
@@ -151,26 +150,14 @@ def add_two_class_losses(tables, x, y, is_zero_one, losses):
             losses[level, 0] += start
         for a in range(tables.attribute.size):
             deepest = tables.level_starts[a + 1] - tables.level_starts[a] - 1
-            is_small = True
-            for e in range(tables.level_starts[a], tables.level_starts[a + 1]):
-                is_small = is_small and tables.is_dense[e]
             context[:n] = 0
-            short_context[:n] = 0
             for level in range(n_levels):
                 odds = log_odds[level]
-                if is_small:
-                    if level <= deepest:
-                        _keys(tables, a, level, x, first, n, short_context, short_keys)
-                    start = 2 * tables.row_starts[tables.level_starts[a] + min(level, deepest)]
-                    of_level = table[start:]
-                    for row in range(n):
-                        odds[row] += of_level[2 * short_keys[row] + labels[row]]
-                else:
-                    if level <= deepest:
-                        _keys(tables, a, level, x, first, n, context, keys)
-                        _rows(tables, tables.level_starts[a] + level, n, keys, rows)
-                    for row in range(n):
-                        odds[row] += table[2 * rows[row] + labels[row]]
+                if level <= deepest:
+                    _keys(tables, a, level, x, first, n, context, keys)
+                    _rows(tables, tables.level_starts[a] + level, n, keys, rows)
+                for row in range(n):
+                    odds[row] += table[2 * rows[row] + labels[row]]
                 losses[level, a + 1] += _add_two_class_losses(odds, n, is_zero_one, labels)
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.classifiers.baselines.boosted import CodeTable
-from learners.classifiers.baselines.settings import EQUAL_START
+from learners.classifiers.baselines.boosted import EQUAL_START, CodeTable
 from learners.counts.samples.random_folds import random_folds
 from learners.ensembles.correction.forest import flat_forest
 from learners.ensembles.model import Correction

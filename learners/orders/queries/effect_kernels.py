@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.jit import inner_kernel, kernel, popcount
+from learners.kernels.intrinsics import popcount
+from learners.kernels.jit import inner_kernel, kernel
 from learners.kernels.scaled_arithmetic import plus, ratio
 
 

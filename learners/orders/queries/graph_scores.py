@@ -8,7 +8,7 @@ import numpy as np
 
 from learners.errors import LearnerError
 from learners.kernels.arrays import Array, Floats, Uint64s
-from learners.models.estimation import GraphPrior
+from learners.models.evidence import GraphPrior
 from learners.orders.lattice.forward_backward import OrderSums
 from learners.orders.lattice.graphs import DrawnGraphs, draw_graphs, log_n_orders, members
 from learners.orders.scores.bdeu import BDeu

@@ -11,7 +11,7 @@ import scipy
 
 from learners.errors import UnknownColumn
 from learners.kernels.arrays import Array, Floats, Integers
-from learners.models.estimation import Average
+from learners.models.evidence import Average
 from learners.orders.lattice.forward_backward import order_sums
 from learners.orders.lattice.graphs import Graph, members
 from learners.orders.queries.network import NoRows, NoTables, cells_of, expected_counts, n_cells

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.jit import kernel, popcount
+from learners.kernels.intrinsics import popcount
+from learners.kernels.jit import kernel
 
 
 @kernel

@@ -56,7 +56,7 @@ def _incomplete(query: Query, writable: Writable, marked: str, kept: Sequence[st
     """The step with the answers of rows that lack something.
 
     Each row is asked as it is, and if it has a null that training saw as a value, also as if the null hid the value
-    (see `learners.classifiers.lookup.incomplete`). Rows with the same codes are asked once.
+    (see `learners.classifiers.lookup.lookup.Completeness`). Rows with the same codes are asked once.
     """
     dialect, used = query.dialect, writable.used
     sizes = writable.schema.domain_sizes.tolist()

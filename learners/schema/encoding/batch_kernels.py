@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Integers
-from learners.kernels.jit import bytes_at, inner_kernel, kernel, load, popcount
+from learners.kernels.intrinsics import bytes_at, load, popcount
+from learners.kernels.jit import inner_kernel, kernel
 from learners.schema.encoding.string_kernels import SLOT_BYTES, code_of_word, is_ascii
 from learners.schema.kernels import BLOCK_ROWS, MOST_COMPARED, intervals_of_block, steps_below, tabled_intervals
 

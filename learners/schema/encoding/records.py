@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from learners.distributions.checks import distribution
+from learners.answer_checks import distribution
 from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.checks import check_lengths

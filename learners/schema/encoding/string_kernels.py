@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Integers
-from learners.kernels.jit import inner_kernel, kernel, load
+from learners.kernels.intrinsics import load
+from learners.kernels.jit import inner_kernel, kernel
 
 EIGHT = np.uint64(8)
 ODD = np.uint64(0x9E3779B97F4A7C15)

@@ -12,7 +12,7 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import chunk_of_batch
 from learners.errors import UnknownColumn
 from learners.kernels.arrays import Floats, Integers
-from learners.models.estimation import Average
+from learners.models.evidence import Average
 from learners.models.model import Model
 from learners.orders.model import OrderModel
 from learners.orders.queries.predictive import GraphAverage

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from learners.answer_checks import distributions
 from learners.circuits.model import CircuitModel
 from learners.classifiers.baselines.boosted import warning_without
-from learners.distributions.checks import distributions
 from learners.errors import EmptyData, NoClass, UnknownColumn, names_with_similar
-from learners.evaluation.columns_by_class import ColumnCounts
 from learners.evaluation.metrics import (
     LEAST_PROBABILITY,
     NO_ROWS,
@@ -20,7 +19,7 @@ from learners.evaluation.metrics import (
     metrics_of,
     scores_of_rows,
 )
-from learners.evaluation.model_report import ModelReport, column_counts, report_of_scores
+from learners.evaluation.model_report import ColumnCounts, ModelReport, column_counts, report_of_scores
 from learners.models.explanation import explain
 from learners.models.model import Model, blocks_of
 from learners.orders.model import OrderModel

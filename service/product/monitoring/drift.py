@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from learners.monitoring.count_layout import Watched
-from learners.monitoring.drift import drift_report
+from learners.monitoring.drift_report import drift_report
 from learners.monitoring.drift_tests import Limits
 from learners.monitoring.reference import Reference, served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
@@ -33,7 +33,7 @@ def drift(
 ) -> JSONObject:
     """Compare the rows of files with what a model was trained on, or `against` the rows of other files.
 
-    Returns what `learners.monitoring.drift.drift_report` does, with `model`, `version` and `warnings`. Raises InvalidRequest
+    Returns what `learners.monitoring.drift_report.drift_report` does, with `model`, `version` and `warnings`. Raises InvalidRequest
     if the data has none of the model's columns, the model uses none, or the model keeps no counts to compare with; EmptyData,
     SourceError, SchemaError or NotFound.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from learners.errors import EmptyData
 from learners.monitoring.count_layout import Watched
-from learners.monitoring.drift import drift_report
+from learners.monitoring.drift_report import drift_report
 from learners.monitoring.drift_tests import Limits, estimates, rates
 from learners.monitoring.reference import Reference, served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
@@ -145,7 +145,7 @@ def monitor(
     """What a version shows in the last hours: rows, tests, causes, estimates and gaps (InvalidRequest, NotFound).
 
     A `window` such as 24h or 7d has whole hours, to the one of `until`, or the present one. `against` is training, window:7d,
-    same-hour:4w or version:3. Returns what `learners.monitoring.drift.drift_report` does, with `model`, `version`, `mode`,
+    same-hour:4w or version:3. Returns what `learners.monitoring.drift_report.drift_report` does, with `model`, `version`, `mode`,
     `since`, `until` and `gaps`; without rows `is_drifting` is None and `why` says what is missing.
     """
     watching = Watching(workspace, reference)

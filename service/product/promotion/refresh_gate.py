@@ -2,7 +2,7 @@
 
 from learners.errors import LearnerError
 from learners.monitoring.count_layout import Watched
-from learners.monitoring.drift import drift_report
+from learners.monitoring.drift_report import drift_report
 from learners.monitoring.drift_tests import Limits
 from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import ServedCounts

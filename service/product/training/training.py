@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from learners.circuits.model import CircuitModel
-from learners.classifiers.table_warnings import table_warnings
+from learners.classifiers.column_findings import table_warnings
 from learners.errors import SchemaError, names_with_similar
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from learners.models.graph_layout import HEIGHT
-from learners.models.picture_text import short_text, text_of
+from learners.models.graph_layout import HEIGHT, short_text, text_of
 
 CHARACTER = 7.2
 LONGEST = 28

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from learners.circuits.model import CircuitModel
+from learners.classifiers.column_findings import contexts_of, information_of_parents
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.parent_information import contexts_of, information_of_parents
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, UnknownColumn
 from learners.models.model import Model

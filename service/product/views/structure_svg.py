@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 from html import escape
 
-from learners.models.graph_layout import curve, layered, rim_to_rim
-from learners.models.picture_text import text_of
+from learners.models.graph_layout import curve, layered, rim_to_rim, text_of
 from service.product.views.graph_nodes import Bars, Box, box_svg
 from service.product.views.graphs import ColumnGraph, GraphEdge
 

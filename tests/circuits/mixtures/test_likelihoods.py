@@ -9,8 +9,7 @@ from learners.circuits.mixtures.boxes import DependentRanges
 from learners.circuits.mixtures.conditioning import marginals, moments
 from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.circuits.mixtures.model import GaussianModel
-from learners.models.estimation import Sampling
-from learners.models.evidence import NoneOf, Range
+from learners.models.evidence import NoneOf, Range, Sampling
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from learners.schema import Attribute, Schema
 from tests.circuits.mixtures.strategies import example

@@ -5,9 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
-from learners.classifiers.baselines.boosted import BoostedModel
+from learners.classifiers.baselines.boosted import BoostedModel, XGBoostParameters
 from learners.classifiers.baselines.recipes import xgboost
-from learners.classifiers.baselines.settings import XGBoostParameters
 from learners.registry import model_kinds, recipes
 from service import product
 from service.http.app import create_app

@@ -2,11 +2,12 @@ import threading
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
-from learners.classifiers.estimates import hdp, hdp_kernels, hdp_map_kernels
+from learners.classifiers.estimates import hdp, hdp_kernels, hdp_sampler
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
-from learners.classifiers.estimates.hdp import Chain, HDPParameters, hdp_estimates, hdp_map_estimates, split_r_hat
+from learners.classifiers.estimates.hdp import Chain, HDPParameters, hdp_map_estimates, split_r_hat
+from learners.classifiers.estimates.hdp_sampler import hdp_estimates
 from learners.errors import Cancelled, InvalidParameter
 from learners.kernels import random
 from learners.kernels.jit import kernel
@@ -195,8 +196,8 @@ def test_what_auto_calls_settled_has_an_r_hat_of_at_most_1_1():
 
 def test_what_has_not_settled_gets_the_deterministic_estimates_and_says_so(monkeypatch):
     tree = large_tree()
-    monkeypatch.setattr(hdp, "AUTO_MOST", 1_000)
-    monkeypatch.setattr(hdp, "AUTO_DIFFERENCE", 0.0)
+    monkeypatch.setattr(hdp_sampler, "AUTO_MOST", 1_000)
+    monkeypatch.setattr(hdp_sampler, "AUTO_DIFFERENCE", 0.0)
     (sampled,) = hdp_estimates([tree], HDPParameters(iterations="auto"))
     (solved,) = hdp_map_estimates([tree], HDPParameters())
     assert not sampled.is_settled
@@ -291,6 +292,12 @@ def test_tables_are_a_sum_of_bernoulli_events(n, a):
     assert abs(drawn.mean() - p.sum()) < 5 * np.sqrt((p * (1 - p)).sum() / drawn.size)
 
 
+def test_the_first_tables_are_those_of_the_digamma_function():
+    n = np.unique(np.concatenate([np.arange(200), np.random.default_rng(0).integers(1, 10**9, 1000)]))
+    expected = np.maximum(np.floor(2.0 * (special.digamma(2.0 + n) - special.digamma(2.0))), 1.0)
+    assert np.array_equal(hdp._first_tables(n), expected)
+
+
 def test_r_hat_tells_a_drift():
     rng = np.random.default_rng(0)
     assert abs(split_r_hat(rng.normal(size=(2000, 3))) - 1) < 0.01
@@ -309,8 +316,5 @@ def test_one_signature_a_kernel():
     trees = [large_tree(), tree_of({0: {0: 2}, 1: {0: 4, 1: 9}}, 2)[0]]
     hdp_estimates(trees, HDPParameters(iterations=20))
     hdp_map_estimates(trees, HDPParameters())
-    assert len(hdp_kernels.run_sweeps.signatures) == 1
-    assert len(hdp_map_kernels.run_fixed_point.signatures) == 1
-    assert (
-        len(hdp_map_kernels.add_estimates.signatures) == 2
-    )  # counts are whole in the sampler, real in the fixed point
+    for one in (hdp_kernels.run_sweeps, hdp_kernels.run_fixed_point, hdp_kernels.add_estimates):
+        assert len(one.signatures) == 1

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import elimination
 from learners.classifiers.lookup.elimination import Elimination
+from learners.classifiers.lookup.look_up_tables import log_joints, of_family
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.lookup.tables import log_joints, of_family
 from learners.classifiers.structure import Structure
 from learners.models.query import Conditional
 from learners.registry.networks.of_models import network_circuit
@@ -76,7 +76,7 @@ def test_a_chain_is_followed_through_its_missing_middle():
     a = np.where(random.random(y.size) < 0.9, y, 1 - y)
     b = np.where(random.random(y.size) < 0.95, a, 1 - a)
     truth = [(y[b == v] == 1).mean() for v in range(2)]
-    from learners.estimators.networks import KDB, TAN
+    from learners.estimators.classifier import KDB, TAN
 
     for estimator in (TAN(), KDB(k=1)):
         fitted = estimator.fit({"a": a.astype(str), "b": b.astype(str), "y": y}, "y")

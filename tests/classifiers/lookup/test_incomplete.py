@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from learners.estimators.networks import KDB, NB, TAN, FewPassClassifier
+from learners.estimators.classifier import KDB, NB, TAN, FewPassClassifier
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_records
 

@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.classifiers.estimates.context_tree import trees_of
-from learners.classifiers.estimates.m_estimate import GRID, m_estimates
-from learners.classifiers.lookup import compile as compile_module
+from learners.classifiers.estimates.context_tree import GRID, m_estimates, trees_of
+from learners.classifiers.lookup import compilation
 from learners.classifiers.lookup import lookup as lookup_module
+from learners.classifiers.lookup.look_up_tables import probabilities
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.lookup.tables import probabilities
 from learners.classifiers.m_selection import choose_m
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.families.family_counts import FamilyCounts
@@ -64,8 +63,8 @@ FORMS = ["dense", "hash", "many"]
 def every_form(monkeypatch, form):
     """Force dense tables, hash tables, or those of many classes."""
     monkeypatch.setattr(lookup_module, "FEW_CLASSES", 0 if form == "many" else 256)
-    monkeypatch.setattr(compile_module, "SMALL_TABLE", 1 << 14 if form == "dense" else -1)
-    monkeypatch.setattr(compile_module, "DENSE_RATIO", 10**9 if form == "dense" else 0)
+    monkeypatch.setattr(compilation, "SMALL_TABLE", 1 << 14 if form == "dense" else -1)
+    monkeypatch.setattr(compilation, "DENSE_RATIO", 10**9 if form == "dense" else 0)
 
 
 def is_dense(model):

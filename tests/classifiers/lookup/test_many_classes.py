@@ -13,8 +13,8 @@ from learners.classifiers.estimates.context_tree import trees_of
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup import lookup
 from learners.classifiers.lookup.checks import check_arrays
+from learners.classifiers.lookup.kernels import ManyClassTables
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.lookup.many_kernels import ManyClassTables
 from learners.counts.families.family_counts import FamilyCounts
 from learners.errors import InvalidArray, InvalidParameter, SchemaError
 from learners.registry import recipes

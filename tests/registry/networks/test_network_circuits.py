@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.circuits.structures.from_network import NetworkTooLarge
-from learners.classifiers.estimates.context_tree import trees_of
+from learners.classifiers.estimates.context_tree import m_estimates, trees_of
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
-from learners.classifiers.estimates.m_estimate import m_estimates
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.families.family_counts import FamilyCounts

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import service.console
-from learners.evaluation.columns_by_class import ColumnRows
 from learners.evaluation.metrics import evaluate
-from learners.evaluation.model_report import Mistake, ModelReport, Point, Share
+from learners.evaluation.model_report import ColumnRows, Mistake, ModelReport, Point, Share
 from service.console.rendering import Call, environment
 from service.product.views.reports import LOSSES
 from storage.control.keys import ApiKey, Role

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners.monitoring.raw import BatchRows
+from learners.monitoring.served_counts import BatchRows
 from learners.schema.encoding.encode import encode
 from service import product
 from service.product import monitoring_loop

@@ -14,7 +14,7 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import nameable, raw_value
 from learners.circuits.queries.imputation import filled
 from learners.kernels.arrays import Array
-from learners.models.estimation import Average, GraphPrior
+from learners.models.evidence import Average, GraphPrior
 from learners.models.query import How
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_columns, encode_records

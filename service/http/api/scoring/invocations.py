@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 from starlette.responses import Response
 
-from learners.monitoring.raw import BatchRows
+from learners.monitoring.served_counts import BatchRows
 from service.http.api.bodies.bodies import decoded
 from service.http.api.bodies.decoded_sizes import check_csv
 from service.http.api.bodies.pieces import Column, Record, Split, Value, check_rows, row_reader

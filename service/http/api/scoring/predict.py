@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from learners.classifiers.baselines.boosted import warning_of
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import InvalidBuffers
-from learners.monitoring.raw import BatchRows, ColumnRows, RawRows, RecordRows
+from learners.monitoring.served_counts import BatchRows, ColumnRows, RawRows, RecordRows
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import encode_columns, encode_records

@@ -1,1 +1,0 @@
-"""Tree-augmented naive Bayes, averaged over all trees."""

@@ -1,0 +1,304 @@
+"""Tree-augmented naive Bayes, averaged over all trees: P(y | x) by a determinant for each class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Self, cast
+
+import numpy as np
+import pyarrow as pa
+import scipy
+
+from learners.classifiers.description import schema_tables
+from learners.classifiers.lookup.look_up_tables import in_parts
+from learners.classifiers.tree_sum_kernels import add_log_tree_sums, log_tree_sum_of_logs
+from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.errors import InvalidArray
+from learners.kernels.arrays import Array, Arrays, Floats, Integers, freeze
+from learners.kernels.scaled_arithmetic import NOTHING, STEP
+from learners.models.array_checks import refuse, typed
+from learners.models.model import Header
+from learners.schema import Chunk, Schema
+
+# Equivalent sample sizes from which the marginal likelihood chooses.
+GRID = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+
+# Below this many rows a thread costs more than it brings.
+PARALLEL_ROWS = 256
+
+
+class AveragedTrees:
+    """The class posterior averaged over all tree-augmented networks and their parameters.
+
+    Each row and class costs O(n^3) for n attributes, in place of O(n) of a single tree. An attribute that is absent, or whose value
+    training never saw, is left out; the trees are as probable as before.
+
+    `class_counts`, (c,) int64.
+    `log_prior`, (c,) float64: log P(y).
+    `alone`, (sum of v_i c,) float64: log P(x_i | y), tables (v_i, c) in turn.
+    `log_weights`, (n, n) float64: of the edges, see `TreePosterior`.
+    `ratios`, (sum of v_i v_j c,) float64: of the pairs i < j in turn.
+    `facts`: what else is known of the training; JSON can hold it.
+
+    References
+    ----------
+    Cerquides, López de Mántaras (2005), TAN classifiers based on decomposable distributions, section 4.
+    """
+
+    kind: ClassVar[str] = "averaged-trees"
+
+    def __init__(
+        self,
+        schema: Schema,
+        class_counts: Integers,
+        log_prior: Floats,
+        alone: Floats,
+        log_weights: Floats,
+        ratios: Floats,
+        facts: Mapping[str, object],
+    ) -> None:
+        self.schema, self.class_counts, self.facts = schema, class_counts, dict(facts)
+        self.log_prior, self.alone, self.log_weights, self.ratios = log_prior, alone, log_weights, ratios
+        freeze(log_prior, alone, log_weights, ratios)
+
+    @classmethod
+    def of(
+        cls, schema: Schema, class_counts: Integers, found: TreePosterior, facts: Mapping[str, object]
+    ) -> AveragedTrees:
+        """The model of a posterior."""
+        alone = np.concatenate([table.ravel() for table in found.alone] or [np.empty(0)])
+        ratios = np.concatenate([table.ravel() for table in found.ratios] or [np.empty(0)])
+        return cls(schema, class_counts, found.log_prior, alone, found.log_weights, ratios, facts)
+
+    @cached_property
+    def _layout(self) -> tuple[Integers, Integers, Integers]:
+        """Where the table of each pair, and of each attribute, begins; and the domain sizes."""
+        sizes, n, c = self.schema.domain_sizes.astype(np.int64), self.schema.n_attributes, self.schema.n_classes
+        i, j = np.triu_indices(n, 1)
+        starts = np.zeros((n, n), np.int64)
+        starts[i, j] = np.cumsum(np.concatenate([[0], (sizes[i] * sizes[j] * c)[:-1]]))[: i.size]
+        return starts, np.cumsum(np.concatenate([[0], sizes[:-1] * c]))[:n].astype(np.int64), sizes
+
+    @cached_property
+    def _weights(self) -> tuple[Floats, Integers]:
+        """The weights as mantissas and exponents; all divided by the largest, which no probability notices."""
+        n = self.schema.n_attributes
+        if n < 2:
+            return np.zeros((n, n)), np.zeros((n, n), np.int64)
+        logs = np.asarray(self.log_weights) - float(np.max(self.log_weights))
+        finite = np.where(np.isfinite(logs), logs, 0.0)
+        exponent = np.floor(finite / STEP)
+        mantissa = np.maximum(1.0, np.exp(finite - exponent * STEP))
+        is_edge = np.isfinite(logs)
+        return np.where(is_edge, mantissa, 0.0), np.where(is_edge, exponent, NOTHING).astype(np.int64)
+
+    def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
+        """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows."""
+        out = np.tile(np.asarray(self.log_prior), (chunk.n_rows, 1))
+        if self.schema.n_attributes and chunk.n_rows:
+            in_parts(chunk.n_rows, threads, lambda i, j: self._add(chunk.x[:, i:j], out[i:j]), PARALLEL_ROWS)
+        out = np.exp(out - out.max(axis=1, keepdims=True, initial=-np.inf))
+        return np.asarray(out / out.sum(axis=1, keepdims=True))
+
+    def _add(self, x: Array, out: Floats) -> None:
+        x = np.ascontiguousarray(x)
+        x.setflags(write=False)
+        starts, alone_starts, sizes = self._layout
+        mantissa, exponent = self._weights
+        add_log_tree_sums(x, starts, sizes, self.ratios, mantissa, exponent, self.alone, alone_starts, out)
+
+    @property
+    def class_tables(self) -> list[Floats]:
+        """Of each attribute log P(x_i | y), (v_i, n_classes)."""
+        _, starts, sizes = self._layout
+        n_classes = self.schema.n_classes
+        cells = zip(starts.tolist(), sizes.tolist(), strict=True)
+        return [np.asarray(self.alone[first : first + n * n_classes]).reshape(n, n_classes) for first, n in cells]
+
+    @cached_property
+    def edge_probabilities(self) -> Floats:
+        """(n, n) float64: how probable it is that two attributes are joined."""
+        return edge_probabilities(np.asarray(self.log_weights))
+
+    def structure(self) -> dict[str, object]:
+        """The class, the attributes, and the edges of the most probable tree with their probabilities."""
+        names, target = [attribute.name for attribute in self.schema.attributes], self.schema.target or "class"
+        nodes: list[dict[str, object]] = [{"name": target, "role": "class", "n_values": self.schema.n_classes}]
+        nodes += [{"name": a.name, "role": "attribute", "n_values": a.n_values} for a in self.schema.attributes]
+        edges: list[dict[str, object]] = [{"from": target, "to": name, "rank": 0, "probability": 1.0} for name in names]
+        edges += [
+            {"from": names[i], "to": names[j], "rank": 1, "probability": float(self.edge_probabilities[i, j])}
+            for i, j in best_tree(np.asarray(self.log_weights))
+        ]
+        return {"nodes": nodes, "edges": edges}
+
+    def to_arrays(self) -> tuple[Header, Arrays]:
+        """Header and named arrays, from which `from_arrays` makes an equal model."""
+        header: Header = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
+        arrays = {name: np.asarray(getattr(self, name)) for name in ("class_counts", "log_prior", "alone", "ratios")}
+        return header, arrays | {"log_weights": np.asarray(self.log_weights).ravel()}
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
+        """The model of `to_arrays`; nothing is copied."""
+        stored = cast(Header, header)
+        schema = Schema.from_json(stored["schema"])
+        n = schema.n_attributes
+        weights = np.asarray(arrays["log_weights"]).reshape(n, n)
+        one, two, three, four = (arrays[name] for name in ("class_counts", "log_prior", "alone", "ratios"))
+        return cls(schema, one, two, three, weights, four, stored["facts"])
+
+    def tables(self) -> dict[str, pa.Table]:
+        """`attributes`, `classes`, and `edges` between attributes with their probabilities."""
+        names = [attribute.name for attribute in self.schema.attributes]
+        i, j = np.triu_indices(len(names), 1)
+        of_schema = schema_tables(self.schema, self.class_counts)
+        return {
+            "attributes": of_schema["attributes"].select(["attribute", "name", "kind", "n_values"]),
+            "classes": of_schema["classes"],
+            "edges": pa.table(
+                {
+                    "one": pa.array([names[a] for a in i], pa.string()),
+                    "other": pa.array([names[b] for b in j], pa.string()),
+                    "probability": pa.array(self.edge_probabilities[i, j], pa.float64()),
+                }
+            ),
+        }
+
+
+def best_tree(log_weights: Floats) -> list[tuple[int, int]]:
+    """The edges of the most probable tree, each from the node that is nearer to the first attribute (Prim 1957)."""
+    n = len(log_weights)
+    if not n:
+        return []
+    nearest, reach = np.zeros(n, np.int64), log_weights[0].copy()
+    is_in, edges = np.zeros(n, bool), []
+    is_in[0] = True
+    for _ in range(n - 1):
+        node = int(np.argmax(np.where(is_in, -np.inf, reach)))
+        edges.append((int(nearest[node]), node))
+        is_in[node] = True
+        closer = ~is_in & (log_weights[node] > reach)
+        reach[closer], nearest[closer] = log_weights[node][closer], node
+    return edges
+
+
+def check_trees(header: Mapping[str, object], arrays: Arrays) -> None:
+    """Refuse arrays that do not fit the schema: the kernel would read beyond them.
+
+    Raises InvalidArray, naming the array.
+    """
+    schema = Schema.from_json(cast(Header, header)["schema"])
+    sizes, n, c = schema.domain_sizes, schema.n_attributes, schema.n_classes
+    i, j = np.triu_indices(n, 1)
+    n_cells = {"class_counts": c, "log_prior": c, "alone": int(sizes.sum()) * c, "log_weights": n * n}
+    n_cells["ratios"] = int((sizes[i] * sizes[j]).sum()) * c
+    for name, size in n_cells.items():
+        typed(arrays, name, np.int64 if name == "class_counts" else np.float64, size)
+    for name in ("log_prior", "alone", "ratios"):
+        refuse(name, ~np.isfinite(arrays[name]), "holds a value that is not finite")
+    weights = arrays["log_weights"].reshape(n, n)
+    if not (np.isfinite(weights[i, j]).all() and np.array_equal(weights, weights.T)):
+        raise InvalidArray("log_weights", "is not symmetric, or holds a value that is not finite")
+
+
+@dataclass(frozen=True)
+class TreePosterior:
+    """What the class posterior averaged over all trees needs."""
+
+    ess: float  # equivalent sample size of the prior
+    log_prior: Floats  # (c,) float64: log P(y)
+    alone: tuple[Floats, ...]  # tuple of (v_i, c) float64: log P(x_i | y)
+    # (n, n) float64, symmetric, -inf on the diagonal: of the edges; a tree is as probable as their product.
+    log_weights: Floats
+    # tuple of (v_i, v_j, c) float64: P(x_i, x_j | y) / P(x_i | y) P(x_j | y) of the pairs i < j in turn.
+    ratios: tuple[Floats, ...]
+    log_evidence: float  # log marginal likelihood of the counts
+
+
+def tree_posterior(pairs: PairwiseCounts, ess: float) -> TreePosterior:
+    """The posterior over undirected trees among the attributes, the class a parent of all, and its parameters' means.
+
+    The prior is uniform over trees and Dirichlet over the probabilities, ess / (v_i v_j c) for each cell of a pair; so
+    equivalent directions of a tree have the same parameters.
+
+    References
+    ----------
+    Cerquides, López de Mántaras (2005), TAN classifiers based on decomposable distributions, section 4; Meilă, Jaakkola
+    (2006), Tractable Bayesian learning of tree belief networks, section 4.
+    """
+    n, c = pairs.sizes.size, pairs.class_counts.size
+    of_class = pairs.class_counts + ess / c
+    log_evidence = float(
+        _evidence(pairs.class_counts, ess / c).sum()
+        + scipy.special.gammaln(ess)
+        - scipy.special.gammaln(ess + pairs.n_rows)
+    )
+    of_classes = scipy.special.gammaln(ess / c) - scipy.special.gammaln(of_class)
+    alone, own_evidence = [], np.empty(n)
+    for i, margin in enumerate(pairs.margins):
+        prior = ess / (margin.shape[0] * c)
+        alone.append(np.log((margin + prior) / of_class))
+        own_evidence[i] = _evidence(margin, prior).sum() + of_classes.sum()
+    log_weights, ratios = np.full((n, n), -np.inf), []
+    for i in range(n):
+        for j in range(i + 1, n):
+            table = pairs.table(i, j)
+            prior = ess / table.size
+            both = _evidence(table, prior).sum() + of_classes.sum()
+            log_weights[i, j] = log_weights[j, i] = both - own_evidence[i] - own_evidence[j]
+            joint = (table + prior) / of_class
+            ratios.append(joint / np.exp(alone[i][:, np.newaxis] + alone[j][np.newaxis]))
+    # Of all n^(n - 2) trees each is as probable beforehand.
+    log_trees = log_tree_sum_of_logs(log_weights) - max(0, n - 2) * np.log(max(1, n))
+    log_evidence += float(own_evidence.sum() + log_trees)
+    log_prior = np.log(of_class / of_class.sum())
+    return TreePosterior(ess, log_prior, tuple(alone), log_weights, tuple(ratios), log_evidence)
+
+
+def _evidence(counts: Integers, prior: float) -> Floats:
+    return np.asarray(scipy.special.gammaln(counts + prior) - scipy.special.gammaln(prior))
+
+
+def most_probable_prior(pairs: PairwiseCounts) -> TreePosterior:
+    """The posterior under the equivalent sample size of `GRID` with the largest marginal likelihood."""
+    return max((tree_posterior(pairs, ess) for ess in GRID), key=lambda found: found.log_evidence)
+
+
+def edge_probabilities(log_weights: Floats) -> Floats:
+    """(n, n) float64: how probable each edge is, in a random tree of the posterior.
+
+    An edge's probability is its weight over the effective conductance between its ends, which is what is left between
+    them once all other nodes are taken out. Of three groups of nodes, every pair is within two of them: each third goes
+    out once, so that all pairs together take O(n^3).
+
+    References
+    ----------
+    Kirchhoff (1847); Lyons, Peres (2016), Probability on trees and networks, section 4.2.
+    """
+    found = np.zeros_like(log_weights)
+    _probabilities(log_weights, np.arange(len(log_weights)), log_weights, found)
+    return found
+
+
+def _probabilities(logs: Floats, nodes: Integers, log_weights: Floats, found: Floats) -> None:
+    """Fill in the pairs of some nodes; logs (k, k): of their edges once all others are taken out."""
+    k = nodes.size
+    if k < 2:
+        return
+    if k == 2:
+        i, j = nodes
+        found[i, j] = found[j, i] = np.exp(min(0.0, log_weights[i, j] - logs[0, 1]))
+        return
+    for third in np.array_split(np.arange(k), 3):
+        kept = np.setdiff1d(np.arange(k), third)
+        rest = logs.copy()
+        for node in third.tolist():
+            edges = rest[node]
+            through = edges[:, np.newaxis] + edges[np.newaxis] - np.logaddexp.reduce(edges)
+            rest = np.logaddexp(rest, through)
+            rest[node, :] = rest[:, node] = -np.inf
+            np.fill_diagonal(rest, -np.inf)
+        _probabilities(rest[np.ix_(kept, kept)], nodes[kept], log_weights, found)

@@ -1,0 +1,205 @@
+"""From encoded rows to a booster, on one machine or on a Dask cluster; the only file that trains with XGBoost."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import xgboost
+
+from learners.classifiers.baselines.boosted import CodeTable, XGBoostParameters, booster_settings
+from learners.kernels.arrays import Codes, Float32s, Integers
+from learners.passes.cluster import grouped
+from learners.passes.engine import Advance
+from learners.passes.rows import Rows
+from learners.passes.sources.source import Source
+from learners.schema import Chunk, Schema
+
+if TYPE_CHECKING:
+    from xgboost import Booster
+
+# "auto" keeps up to this many binned values, of one or two bytes each, in memory.
+EXTERNAL_VALUES = 2**28
+# float32 values handed over at once: larger pages make fewer files, 2^24 values take 64 MiB.
+PAGE_VALUES = 2**24
+
+
+class Matrix:
+    """XGBoost's binned rows, in memory or in temporary files that closing removes."""
+
+    def __init__(self, rows: Rows, max_bin: int, is_external: bool, threads: int, advance: Advance) -> None:
+        self.is_external, self.n_classes = is_external, rows.schema.n_classes
+        self._folder = tempfile.TemporaryDirectory(prefix="fewpass-xgboost-") if is_external else None
+        pages = _Pages(rows, f"{self._folder.name}/rows" if self._folder else None, advance)
+        try:
+            kind = xgboost.ExtMemQuantileDMatrix if is_external else xgboost.QuantileDMatrix
+            self._matrix: xgboost.DMatrix | None = kind(
+                pages, max_bin=max_bin, nthread=threads, enable_categorical=True
+            )
+        except BaseException:
+            self.close()
+            raise
+        self.class_counts = pages.class_counts
+        self.n_rows = int(pages.class_counts.sum())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the memory and remove the files."""
+        self._matrix = None
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def boost(self, threads: int, advance: Advance, parameters: XGBoostParameters) -> xgboost.Booster:
+        """Grow the trees; `advance` gets the rounds."""
+        settings = booster_settings(parameters, self.n_classes) | {"nthread": threads}
+        callbacks = [_Rounds(parameters.rounds, advance)]
+        return xgboost.train(settings, self._matrix, num_boost_round=parameters.rounds, callbacks=callbacks)
+
+
+def build_matrix(rows: Rows, threads: int, advance: Advance, parameters: XGBoostParameters) -> Matrix | ClusterMatrix:
+    """Bin the rows; each of XGBoost's readings of them starts the progress anew."""
+    if rows.cluster is not None:
+        return ClusterMatrix(rows, parameters.max_bin)
+    is_external = parameters.external_memory
+    if is_external == "auto":
+        is_external = rows.n_rows * rows.schema.n_attributes > EXTERNAL_VALUES
+    return Matrix(rows, parameters.max_bin, bool(is_external), threads, advance)
+
+
+class _Pages(xgboost.DataIter):
+    """Pages of several chunks, as XGBoost asks for them."""
+
+    def __init__(self, rows: Rows, cache: str | None, advance: Advance) -> None:
+        self._rows, self._advance = rows, advance
+        self._codes = CodeTable(rows.schema)
+        self._page_rows = max(1, PAGE_VALUES // rows.schema.n_attributes)
+        self.class_counts = np.zeros(rows.schema.n_classes, np.int64)
+        super().__init__(cache_prefix=cache)
+        self.reset()
+
+    def reset(self) -> None:
+        """Start at the first row again."""
+        self._pages = self._read()
+        self._n_done = 0
+
+    def next(self, input_data: Callable[..., object]) -> bool:
+        """Hand over the next page; False after the last."""
+        page = next(self._pages, None)
+        if page is None:
+            return False
+        x, y, weights = page
+        if self._n_done == 0:
+            self.class_counts[:] = 0
+        counts = np.bincount(y, weights, self.class_counts.size)  # as doubles, which hold whole numbers of that size
+        self.class_counts += counts.astype(np.int64)
+        self._n_done += y.size
+        self._advance(self._n_done, self._rows.n_rows)
+        input_data(data=x, label=y.astype(np.float32), weight=weights, feature_types=self._codes.feature_types)
+        return True
+
+    def _read(self) -> Iterator[tuple[Float32s, Codes, Integers | None]]:
+        held: list[tuple[Chunk, Integers | None]] = []
+        n_held = 0
+        for chunk, weights in self._rows.weighted():
+            held.append((chunk, weights))
+            n_held += chunk.n_rows
+            if n_held >= self._page_rows:
+                yield self._page(held)
+                held, n_held = [], 0
+        if held:
+            yield self._page(held)
+
+    def _page(self, held: list[tuple[Chunk, Integers | None]]) -> tuple[Float32s, Codes, Integers | None]:
+        x = np.concatenate([self._codes.features(chunk.x) for chunk, _ in held])
+        y = np.concatenate([chunk.y for chunk, _ in held if chunk.y is not None])
+        weights = [own for _, own in held if own is not None]
+        return x, y, np.concatenate(weights) if weights else None
+
+
+class _Rounds(xgboost.callback.TrainingCallback):
+    """Reports every round; what `advance` raises ends the training."""
+
+    def __init__(self, n_rounds: int, advance: Advance) -> None:
+        super().__init__()
+        self.n_rounds, self.advance = n_rounds, advance
+
+    def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: object) -> bool:
+        """Called by XGBoost; False goes on."""
+        self.advance(epoch + 1, self.n_rounds)
+        return False
+
+
+class ClusterMatrix:
+    """XGBoost's binned rows, on the workers' memory; rows with a cluster."""
+
+    is_external = False
+
+    def __init__(self, rows: Rows, max_bin: int) -> None:
+        from dask import array
+        from dask.delayed import delayed
+        from xgboost import dask as xgboost
+
+        assert rows.cluster is not None
+        self.client, self.n_classes = rows.cluster.client, rows.schema.n_classes
+        groups = [group for source in rows.sources for group in grouped(source, rows.cluster.n_workers)]
+        counts = self.client.gather(
+            [self.client.submit(class_counts, rows.schema, group, pure=False) for group in groups]
+        )
+        self.class_counts = np.sum(counts, axis=0)
+        self.n_rows = int(self.class_counts.sum())
+        encoded = [
+            (delayed(encoded_rows)(rows.schema, group), int(own.sum()))
+            for group, own in zip(groups, counts, strict=True)
+            if own.any()
+        ]
+        width = rows.schema.n_attributes
+        x = array.concatenate([array.from_delayed(pair[0], (n, width), np.float32) for pair, n in encoded])
+        y = array.concatenate([array.from_delayed(pair[1], (n,), np.float32) for pair, n in encoded])
+        self._matrix: xgboost.DaskQuantileDMatrix | None = xgboost.DaskQuantileDMatrix(
+            self.client,
+            x,
+            y,
+            max_bin=max_bin,
+            enable_categorical=True,
+            feature_types=CodeTable(rows.schema).feature_types,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._matrix = None
+
+    def boost(self, threads: int, advance: Advance, parameters: XGBoostParameters) -> Booster:
+        """Grow the trees on all workers; `advance` is told at the end."""
+        from xgboost import dask as xgboost
+
+        del threads  # Dask decides
+        settings = booster_settings(parameters, self.n_classes)
+        grown = xgboost.train(self.client, settings, self._matrix, num_boost_round=parameters.rounds)
+        advance(parameters.rounds, parameters.rounds)
+        return grown["booster"]
+
+
+def class_counts(schema: Schema, group: Source) -> Integers:
+    """On a worker: (n_classes,) rows of each class."""
+    counts = np.zeros(schema.n_classes, np.int64)
+    for chunk in Rows(schema, [group]):
+        assert chunk.y is not None
+        counts += np.bincount(chunk.y, minlength=counts.size)
+    return counts
+
+
+def encoded_rows(schema: Schema, group: Source) -> tuple[Float32s, Float32s]:
+    """On a worker: features (n, n_attributes) float32 and classes (n,) float32."""
+    table = CodeTable(schema)
+    chunks = list(Rows(schema, [group]))
+    x = np.concatenate([table.features(chunk.x) for chunk in chunks])
+    return x, np.concatenate([chunk.y for chunk in chunks if chunk.y is not None]).astype(np.float32)

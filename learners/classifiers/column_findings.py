@@ -1,0 +1,134 @@
+"""What a network tells of its columns, for people: warnings of the table, what each parent of an attribute tells of it, and the contexts behind one attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.classifiers.estimates.context_tree import ContextTree, Estimates
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.kernels.arrays import Floats, Integers
+from learners.schema import Schema
+from learners.schema.discarded_columns import FoldingCost, losses
+
+FEW_ROWS = 100
+MANY_CLASSES, ROWS_OF_A_CLASS = 20, 5  # on average: with fewer rows, most classes are hardly known
+ROWS_OF_A_VALUE = 10  # on average: with fewer, a column of many values may determine the class by chance
+
+
+def table_warnings(schema: Schema, network: LookupModel | None) -> list[str]:
+    """What the model does not keep of its table, and columns that tell all or nothing of the class; a sentence each.
+
+    The schema is as it was inferred from the table; the network what the model has of counted families.
+    """
+    target, warnings = schema.target, losses(schema, {} if network is None else folding_costs(network))
+    if target is not None and not schema.attributes:
+        warnings.append(f"No column tells anything of {target!r}: the model answers with the shares of the classes.")
+    if network is None:
+        return warnings
+    n_classes, n_rows = network.class_counts.size, int(network.class_counts.sum())
+    if n_classes >= MANY_CLASSES and n_rows < ROWS_OF_A_CLASS * n_classes:
+        warnings.append(
+            f"{target!r} has {n_classes:,} classes in {n_rows:,} rows: too few rows to tell them apart. Group them into fewer "
+            "classes, or name another target if it is an identifier."
+        )
+    return warnings + [
+        f"Column {name!r} determines {target!r} by itself in all rows. If it is known only afterwards, drop it."
+        for name in determining_columns(network)
+    ]
+
+
+def determining_columns(model: LookupModel) -> list[str]:
+    """Attributes each of whose values occurs with one class only, though a value has many rows."""
+    if model.schema.n_classes < 2:
+        return []
+    found = []
+    for i, tree in zip(model.network.order, model.trees, strict=True):
+        first, last = (int(tree.cell_starts[node]) for node in tree.level_starts[1:3])  # the level of the class
+        counts = tree.cell_count[first:last]
+        values = tree.cell_value[first:last][counts > 0]  # one for each class with which it occurs
+        n_rows = int(counts.sum())
+        if n_rows >= max(FEW_ROWS, ROWS_OF_A_VALUE * values.size) and np.unique(values).size == values.size:
+            found.append(model.schema.attributes[i].name)
+    return found
+
+
+def folding_costs(model: LookupModel) -> dict[str, FoldingCost]:
+    """Of each attribute of a network that has folded values, by its name.
+
+    Folding o of X loses I(X; Y) - I(fold(X); Y) = P(o) I(X; Y | o), which is at most P(o) H(Y | o): what the folded
+    rows leave open of the class. Both follow from the counts that the model has anyway.
+    """
+    found = {}
+    for i, tree in zip(model.network.order, model.trees, strict=True):
+        attribute = model.schema.attributes[i]
+        if not attribute.n_folded:
+            continue
+        first, last = (int(tree.cell_starts[node]) for node in tree.level_starts[1:3])  # the level of the class
+        is_folded = tree.cell_value[first:last] == attribute.unseen_code
+        counts = tree.cell_count[first:last][is_folded]
+        n, n_rows = int(counts.sum()), int(tree.cell_count[first:last].sum())
+        entropy = float(np.log(n) - (counts * np.log(counts)).sum() / n) if n else 0.0
+        found[attribute.name] = FoldingCost(n / n_rows, n / n_rows * entropy)
+    return found
+
+
+def information_of_parents(tree: ContextTree) -> Floats:
+    """What knowing one more parent tells of the attribute, in nats: I(X; class), I(X; P_1 | class), I(X; P_2 | class, P_1), …
+
+    (n_levels - 1,) float64, never negative, of a tree with the class as level 1 and parent l as level l + 1. Their sum
+    is I(X; class, parents). Zeros of a tree without rows.
+
+    References
+    ----------
+    Cover and Thomas (2006), Elements of Information Theory, theorem 2.5.2 (the chain rule of information).
+    """
+    n_levels = tree.level_starts.size - 1
+    n_rows = int(tree.cell_count[tree.cell_starts[0] : tree.cell_starts[1]].sum()) if tree.n_nodes else 0
+    if not n_rows:
+        return np.zeros(max(0, n_levels - 1))
+    log_share = np.log(tree.cell_count / np.repeat(tree.node_counts(), np.diff(tree.cell_starts)))
+    ends = pairwise(tree.cell_starts[tree.level_starts].tolist())
+    entropies = np.array([-(tree.cell_count[a:b] * log_share[a:b]).sum() / n_rows for a, b in ends])
+    return np.maximum(0.0, entropies[:-1] - entropies[1:])
+
+
+class Context(NamedTuple):
+    """One context of an attribute."""
+
+    codes: tuple[int, ...]  # of the class, then of the parents
+    n_rows: Integers  # (n_values,) int64
+    probability: Floats  # (n_values,) float64
+
+
+def contexts_of(tree: ContextTree, estimates: Estimates, limit: int) -> list[Context]:
+    """At most `limit` of the contexts that occurred with all parents known, those with most rows first."""
+    first, last = int(tree.level_starts[-2]), int(tree.level_starts[-1])
+    counts = tree.node_counts()[first:last]
+    order = np.argsort(-counts, kind="stable")[:limit]
+    return [_context(tree, estimates, first + int(place)) for place in order]
+
+
+def _context(tree: ContextTree, estimates: Estimates, node: int) -> Context:
+    path = list(_path(tree, node))
+    probability = np.zeros(tree.n_values)
+    for step, each in enumerate(reversed(path)):  # from the root
+        rest = float(estimates.rest[each])
+        probability = probability * rest if estimates.hierarchical and step else np.full(tree.n_values, rest)
+        cells = slice(int(tree.cell_starts[each]), int(tree.cell_starts[each + 1]))
+        probability[tree.cell_value[cells]] = estimates.probability[cells]
+    n_rows = np.zeros(tree.n_values, np.int64)
+    cells = slice(int(tree.cell_starts[node]), int(tree.cell_starts[node + 1]))
+    n_rows[tree.cell_value[cells]] = tree.cell_count[cells]
+    codes = tuple(int(tree.branch[each]) for each in reversed(path[:-1]))
+    return Context(codes, n_rows, probability)
+
+
+def _path(tree: ContextTree, node: int) -> Iterator[int]:
+    """A node and all above it, the root last."""
+    while node >= 0:
+        yield node
+        node = int(tree.parent[node])

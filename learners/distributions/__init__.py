@@ -1,1 +1,0 @@
-"""Whether what a model answers is a distribution."""

@@ -1,0 +1,188 @@
+"""The posterior over network structures as an estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from learners.circuits.model import CircuitModel
+from learners.errors import LearnerError
+from learners.estimators.arguments import COMMON, check_argument, check_common, construct_from, with_checks
+from learners.estimators.explaining import Querying
+from learners.estimators.forms import are_files, rows_of, source_of_files
+from learners.estimators.known_columns import warn
+from learners.kernels.arrays import Floats
+from learners.models.evidence import Average
+from learners.models.query import AnyQuery, StructureQuery, check_kind
+from learners.orders.model import OrderModel
+from learners.orders.parameters import OrderParameters
+from learners.orders.queries.predictive import GraphAverage
+from learners.passes.engine import OnProgress
+from learners.passes.learner import drive
+from learners.passes.progress_bar import shown
+from learners.passes.row_weights import with_weights
+from learners.passes.sources.csv.types import idle_options
+from learners.passes.sources.source import Source
+from learners.registry import recipes
+from learners.registry.networks.network_answers import answer_all
+from learners.registry.networks.order_circuits import order_circuit
+from learners.schema import Schema
+
+if TYPE_CHECKING:
+    import networkx
+
+
+class NetworkxMissing(LearnerError, ImportError):
+    """networkx is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("A networkx graph needs networkx, which is not installed: pip install networkx.")
+
+
+class StructurePosterior(Querying, BaseEstimator):
+    """How probable each edge, path and effect between the columns of a table is, whatever the graph.
+
+    Attributes
+    ----------
+    model_ : OrderModel
+    feature_names_in_ : list of str
+        The columns that are nodes, in schema order.
+    edge_probabilities_ : (d, d) float64
+        [i, j] the probability of the edge from column i to column j.
+    coverage_ : dict
+        How much of the posterior is covered, as answers tell it.
+
+    References
+    ----------
+    Wang, Wicker, Kwiatkowska (2022), Tractable uncertainty for structure learning; Koivisto, Sood (2004).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fewpass import StructurePosterior
+    >>> rng = np.random.default_rng(0)
+    >>> cause, other = rng.normal(size=200), rng.normal(size=200)
+    >>> table = {"cause": cause, "effect": cause + rng.normal(size=200), "other": other}
+    >>> posterior = StructurePosterior().fit(table)
+    >>> edges = posterior.edge_probabilities_
+    >>> bool(edges[0, 1] + edges[1, 0] > 0.99)  # an edge between them, either way
+    True
+    """
+
+    edge_log_odds: Mapping[str, float] | None
+    schema: Schema | None
+    columns: Mapping[str, Any] | None
+    threads: int | None
+    verbose: bool
+
+    def fit(self, X: Any, y: None = None, on_progress: OnProgress | None = None) -> Self:
+        """Learn from a table.
+
+        Parameters
+        ----------
+        X : table
+            As of the classifiers: paths, a `Source`, frames, tables, arrays.
+        y : None
+            There is no class.
+        on_progress : callable, optional
+            Called with a `Progress`; raising in it stops.
+
+        Raises
+        ------
+        InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData, TooFewRows
+        """
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in COMMON}
+        check_common(self)
+        check_argument("edge_log_odds", self.edge_log_odds, "Mapping | None")
+        parameters["edge_log_odds"] = dict(self.edge_log_odds or {})
+        learner = recipes.learner("orders", parameters, None, self.schema, self.columns)
+        source = with_weights(self._source_of(X), self.columns)
+        for message in idle_options(self.columns, [file.path for file in source.files]):
+            warn(message)
+        with shown(self.verbose, on_progress) as report:
+            model = drive(learner, source, threads=self.threads, on_progress=report)
+        assert isinstance(model, OrderModel)
+        return self._taking(model)
+
+    @classmethod
+    def of_model(
+        cls, model: OrderModel, parameters: Mapping[str, Any], names: Sequence[str], *, is_named: bool = True
+    ) -> Self:
+        """A fitted estimator of a posterior that was learned elsewhere, as of the classifiers; it knows its columns itself."""
+        own = cls._get_param_names()
+        return cls(**{name: value for name, value in parameters.items() if name in own})._taking(model)
+
+    def _taking(self, model: OrderModel) -> Self:
+        """The estimator, with a model."""
+        self.model_ = model
+        self.feature_names_in_ = model.names
+        self.edge_probabilities_: Floats = model.probabilities
+        self.coverage_ = model.posterior.facts(model.posterior.coverage)
+        return self
+
+    def _source_of(self, X: Any) -> Source:
+        return source_of_files(X, self.schema, self.columns) if are_files(X) else rows_of(X, self).source()
+
+    def query(self, query: AnyQuery) -> dict[str, Any]:
+        """The answer to `Edges`, `Graph`, `Graphs`, `Paths`, `Effects` or `Score`; see `learners.orders.queries.queries.GraphQueries.answer`.
+
+        All other queries are answered by the most probable graph with its expected parameters, or by the query's `graph`: see
+        `registry.networks.network_answers.answer_all`.
+
+        Raises UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian or NoRows; NoTables or NetworkTooLarge if the
+        most probable graph is too large to answer.
+        """
+        check_kind(query, AnyQuery)
+        if isinstance(query, StructureQuery):
+            return self._model().answer([query])[0]
+        return answer_all(self._model(), [query], self.network)[0]
+
+    @with_checks
+    def score_samples(self, X: Any, average: Average | None = None) -> Floats:
+        """(n,) float64: log density of each row, given the rows of `fit`, with parameters averaged out.
+
+        `average`: over which graphs; without it, the most probable graph alone. Raises UnknownColumn, InvalidParameter,
+        ImpossibleEdges, NoRows or NoTables.
+        """
+        model, source = self._model(), self._source_of(X)
+        if average is None:
+            parts = [model.log_likelihood(batch) for batch in source.batches()]
+        else:
+            over = GraphAverage(model.graph_queries, average, source.n_rows)
+            parts = [over.log_likelihood(model.rows_of(batch)) for batch in source.batches()]
+        return np.concatenate([np.empty(0), *parts])
+
+    def network(self) -> CircuitModel:
+        """The most probable graph as a model of the joint distribution, made once."""
+        self._model()
+        return self._compiled()
+
+    def order_circuit(self) -> CircuitModel:
+        """The posterior over graphs as a circuit, whose variables are the columns' parent sets: see `order_circuits`.
+
+        Raises TooManyParentSets.
+        """
+        return order_circuit(self._model())
+
+    def to_networkx(self) -> networkx.DiGraph:
+        """The most probable graph; every edge has its `probability`. Raises NetworkxMissing."""
+        try:
+            import networkx
+        except ImportError as error:
+            raise NetworkxMissing from error
+        graph = networkx.DiGraph()
+        model = self._model()
+        graph.add_nodes_from(model.names)
+        graph.add_edges_from((parent, child, {"probability": p}) for parent, child, p in model.best_edges())
+        return graph
+
+    def _model(self) -> OrderModel:
+        check_is_fitted(self, "model_")
+        return self.model_
+
+
+construct_from(StructurePosterior, OrderParameters, positional=("score", "method"), without=("target",))

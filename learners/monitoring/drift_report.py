@@ -1,0 +1,283 @@
+"""One answer about one window: rows, tests, columns; and what most likely went wrong, the likeliest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+
+import numpy as np
+
+from learners.errors import EmptyData
+from learners.kernels.arrays import Floats, Integers
+from learners.monitoring.drift_tests import QUALITY, Finding, Limits, compare, estimates, known_part, rates
+from learners.monitoring.reference import Reference
+from learners.monitoring.served_counts import REQUESTS, SERVED, ServedCounts
+from learners.monitoring.two_sample import compare_counts, jensen_shannon, population_stability
+from learners.schema.schema import Attribute
+
+CAVEAT = "holds only while P(class | attributes) is as in training"
+MOST_PAIRED = 12
+TAILS = ("low_tail", "high_tail")
+SWAP_SHARE = 0.5  # of the divergence that is left when two columns are taken for each other
+OF_CHILD = 0.99  # a child's family speaks of its parent a little less than the parent's own
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One explanation of what the alarms say together."""
+
+    kind: str  # a kind of `Finding`; or swapped, clipped, covariate, mechanism
+    columns: tuple[str, ...]
+    effect: float
+    unit: str  # "nats" or "points"
+    words: str  # one sentence for people
+
+
+def causes(
+    window: ServedCounts, reference: Reference, findings: Sequence[Finding], notes: Mapping[str, object]
+) -> list[Cause]:
+    """Explanations of the alarms, of which `drift_tests.compare` tells, the likeliest first; empty where nothing alarms."""
+    alarms = [one for one in findings if one.is_alarming]
+    moved = [one for one in alarms if one.kind == "family"]
+    swapped = _swapped(window, reference, moved, alarms)
+    named = {column for cause in swapped for column in cause.columns}
+    quality = sorted(
+        (one for one in alarms if one.kind in QUALITY and one.kind not in TAILS and one.column not in named),
+        key=lambda one: -abs(one.effect),
+    )
+    # A tail is part of a column's values: it is told only where the column's own test does not tell more.
+    in_tails = [one for one in alarms if one.kind in TAILS and one.column not in {other.column for other in moved}]
+    found = [*swapped, *(_of_quality(one) for one in quality)]
+    repeats = [one for one in alarms if one.kind == "repeats"]
+    repeating = [Cause("repeats", (), one.effect, "points", _REPEATS.format(one.effect / 100)) for one in repeats]
+    if not found and not moved:  # else codes repeat because a column has lost its variety
+        found += repeating
+    mix = notes.get("class_mix")
+    shifted = [one for one in alarms if one.kind == "class_mix"]
+    if shifted and isinstance(mix, dict) and mix.get("is_cause") and not found:
+        words = f"the classes' shares have changed; that explains {mix['explains']:.0%} of what the columns moved"
+        found.append(Cause("class_mix", (), shifted[0].effect, "nats", words))
+    found += [
+        _of_family(window, reference, name, effect) for name, effect in blamed(window, moved) if name not in named
+    ]
+    found += [cause for cause in repeating if cause not in found]
+    found += [_of_quality(one) for one in sorted(in_tails, key=lambda one: -abs(one.effect)) if one.column not in named]
+    for one in alarms:
+        if one.kind in ("confidence", "surprise"):
+            found.append(Cause(one.kind, (), one.effect, "nats", _OTHERS[one.kind]))
+    return found
+
+
+_REPEATS = "rows repeat: in the mean a row has {:.2g} more copies than it had in the reference"
+_OTHERS = {
+    "confidence": "predicted classes and their confidence have changed",
+    "surprise": "rows have become more or less probable by the model",
+}
+_WORDS = {
+    "absent": "is not sent",
+    "missing": "is missing",
+    "unseen": "has values that training never saw",
+    "rare": "has rare values",
+    "low_tail": "has numbers as low as the lowest of training",
+    "high_tail": "has numbers as high as the highest of training",
+    "out_of_range": "has numbers outside the range of training: another unit, or a broken sensor",
+}
+
+
+def _of_quality(one: Finding) -> Cause:
+    more = "more" if one.effect > 0 else "fewer"
+    words = f"{one.column} {_WORDS[one.kind]} in {abs(one.effect):.3g} points {more} of the rows"
+    return Cause(one.kind, (str(one.column),), one.effect, "points", words)
+
+
+def blamed(window: ServedCounts, moved: Sequence[Finding]) -> list[tuple[str, float]]:
+    """Columns by how much of the movement is in families that they are members of, largest first.
+
+    A change of P(column | parents) moves one family; a column that comes late, or from elsewhere, also moves those of
+    its children. Only columns whose own family moved are named, and each with the effect of its own family.
+    """
+    effects = {str(one.column): one.effect for one in moved}
+    names = window.watched.names
+    score = dict(effects)
+    for i, parents in enumerate(window.watched.parents):
+        for parent in parents:
+            if names[parent] in score:
+                score[names[parent]] += OF_CHILD * effects.get(names[i], 0.0)
+    return sorted(effects.items(), key=lambda item: -score[item[0]])
+
+
+def _size(nats: float) -> str:
+    """A divergence as what it costs whoever still believes the reference, in a unit that people know."""
+    return f"{nats:.3g} of log loss a row"
+
+
+def _of_family(window: ServedCounts, reference: Reference, name: str, effect: float) -> Cause:
+    i = window.watched.names.index(name)
+    parents = [window.watched.names[parent] for parent in window.watched.parents[i]]
+    own, other = (known_part(window, table, i).sum(axis=0) for table in (window.family(i), reference.family(i)))
+    clipped = _clipped(window.watched.codes.attributes[i], own, other)
+    if clipped is not None:
+        return Cause("clipped", (name,), effect, "nats", f"{name} never {clipped} any more: it looks cut off there")
+    if not parents:
+        return Cause("covariate", (name,), effect, "nats", f"the values of {name} have changed: {_size(effect)}")
+    words = f"{name} given {', '.join(parents)} has changed: {_size(effect)}"
+    return Cause("mechanism", (name,), effect, "nats", words)
+
+
+def _clipped(attribute: Attribute, own: Integers, other: Integers) -> str | None:
+    """Whether all numbers beyond one interval have gone into it, and nothing else has changed."""
+    if attribute.kind != "numeric" or own.sum() < 100 or other.sum() < 100 or own.size < 3:
+        return None
+    p, q = own / own.sum(), other / other.sum()
+    for values, beyond, words in ((p, q, "above"), (p[::-1], q[::-1], "below")):
+        last = int(np.flatnonzero(values > 0)[-1])
+        gone = float(beyond[last + 1 :].sum())
+        if gone > 0.01 and abs(values[last] - beyond[last:].sum()) < 0.25 * gone + 0.01:
+            cut = attribute.cuts[last] if words == "above" else attribute.cuts[own.size - 2 - last]
+            return f"goes {words} {cut:.6g}"
+    return None
+
+
+def _swapped(
+    window: ServedCounts, reference: Reference, moved: Sequence[Finding], alarms: Sequence[Finding]
+) -> list[Cause]:
+    """Pairs of columns each of which looks like the other did in training."""
+    names = window.watched.names
+    of_quality = [one.column for one in alarms if one.kind in ("unseen", "out_of_range")]
+    by_size = [str(one.column) for one in sorted(moved, key=lambda one: -one.effect)]
+    suspects = list(dict.fromkeys([*map(str, of_quality), *by_size]))[:MOST_PAIRED]
+    found: list[Cause] = []
+    in_pairs: set[str] = set()
+    for a, b in combinations(suspects, 2):
+        if in_pairs & {a, b}:
+            continue
+        i, j = names.index(a), names.index(b)
+        crossed = _distance(window, reference, i, j) + _distance(window, reference, j, i)
+        before = _distance(window, reference, i, i) + _distance(window, reference, j, j)
+        if before > 0.02 and crossed < SWAP_SHARE * before:
+            in_pairs |= {a, b}
+            words = f"{a} and {b} look swapped: each has the values that the other had"
+            found.append(Cause("swapped", (a, b), before, "nats", words))
+    return found
+
+
+def _distance(window: ServedCounts, reference: Reference, i: int, j: int) -> float:
+    """Divergence of the values of column i from those that column j had, as codes of i; infinite if they cannot be told."""
+    expected = shares_of(window, reference, i, j)
+    if expected is None:
+        return float("inf")
+    own = window.marginal(i).astype(np.float64)
+    own = own / max(1.0, own.sum())
+    expected = (expected + 1e-4) / (expected.sum() + 1e-4 * expected.size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.where(own > 0, own * np.log(own / expected), 0.0).sum())
+
+
+def shares_of(window: ServedCounts, reference: Reference, i: int, j: int) -> Floats | None:
+    """(n_values + 1,) float64: shares of the codes of column i if it held the values that column j had in training."""
+    of, held = window.watched.codes.attributes[i], window.watched.codes.attributes[j]
+    counts = reference.family(j).sum(axis=0).astype(np.float64)
+    if i == j:
+        return counts / max(1.0, counts.sum())
+    if of.kind != held.kind or not counts.sum():
+        return None
+    counts /= counts.sum()
+    shares = np.zeros(of.n_values + 1)
+    if of.kind == "nominal":
+        place = {value: k + int(of.has_missing) for k, value in enumerate(of.values)}
+        for k, value in enumerate(held.values):
+            shares[place.get(value, of.unseen_code)] += counts[k + int(held.has_missing)]
+        shares[of.unseen_code] += counts[held.n_values - 1] if held.n_folded else 0.0
+    else:
+        if not held.quantiles:
+            return None
+        first = int(of.has_missing)
+        steps = np.linspace(0, 1, len(held.quantiles))
+        below = np.interp(np.array(of.cuts), np.array(held.quantiles), steps, left=0.0, right=1.0)
+        regular = np.diff(np.concatenate([[0.0], below, [1.0]]))
+        shares[first : first + regular.size] = regular * (1 - (counts[0] if held.has_missing else 0.0))
+    if held.has_missing:
+        shares[of.missing_code] += counts[0]
+    return shares
+
+
+def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Limits()) -> dict[str, object]:  # noqa: B008
+    """What a window shows against a reference, as JSON can hold it.
+
+    Returns dict: `rows`, `reference`, `is_drifting`, `causes` (likeliest first), `alarms`, `columns`, `class_mix`,
+    `repeats`, `estimated` and `drift_nats`, the sum over all families.
+    Raises EmptyData if the window or the reference has no rows.
+    """
+    if not window.n_rows:
+        raise EmptyData("There are no rows to compare.")
+    if not reference.n_rows:
+        raise EmptyData(f"The reference {reference.name!r} has no rows.")
+    findings, notes = compare(window, reference, limits)
+    found = causes(window, reference, findings, notes)
+    alarms = [one for one in findings if one.is_alarming]
+    rows = window.block("rows")
+    return {
+        "rows": {"counted": window.n_rows, "served": int(rows[SERVED]), "requests": int(rows[REQUESTS])},
+        "reference": {"name": reference.name, "rows": reference.n_rows},
+        "limits": asdict(limits),
+        "is_drifting": bool(alarms),
+        "causes": [asdict(cause) for cause in found],
+        "alarms": [asdict(one) for one in sorted(alarms, key=lambda one: -abs(one.effect))],
+        "columns": columns_of(window, reference, findings),
+        "class_mix": _mix(window, notes),
+        "repeats_per_row": notes["repeats_per_row"],
+        "estimated": estimates(window) | {"caveat": CAVEAT},
+        "drift_nats": sum(one.effect for one in findings if one.kind == "family"),
+    }
+
+
+def columns_of(window: ServedCounts, reference: Reference, findings: list[Finding]) -> list[dict[str, object]]:
+    """Each column with the tests about it, the one with the largest effect first."""
+    of_column: dict[str, dict[str, Finding]] = {}
+    for one in findings:
+        if one.column is not None:
+            of_column.setdefault(one.column, {})[one.kind] = one
+    columns = []
+    for i, (name, own_rates) in enumerate(zip(window.watched.names, rates(window), strict=True)):
+        tests = of_column.get(name, {})
+        own, other = (known_part(window, table, i).sum(axis=0) for table in (window.family(i), reference.family(i)))
+        alone = compare_counts(own, other)
+        family = tests["family"]
+        columns.append(
+            {
+                "column": name,
+                "parents": [window.watched.names[parent] for parent in window.watched.parents[i]],
+                "family_nats": family.effect,
+                "family_q": family.q_value,
+                "marginal_nats": alone.nats,
+                "marginal_p": alone.p_value,
+                "psi": population_stability(own, other),
+                "js": jensen_shannon(own, other),
+                "is_alarming": any(one.is_alarming for one in tests.values()),
+                "rates": {
+                    kind: {
+                        "share": count / n if n else None,
+                        "points": tests[kind].effect if kind in tests else None,
+                        "q": tests[kind].q_value if kind in tests else None,
+                    }
+                    for kind, (count, n) in own_rates.items()
+                    if kind in QUALITY
+                },
+            }
+        )
+    return sorted(columns, key=lambda column: -float(str(column["family_nats"])))
+
+
+def _mix(window: ServedCounts, notes: dict[str, object]) -> dict[str, object] | None:
+    mix = notes.get("class_mix")
+    if not isinstance(mix, dict):
+        return None
+    classes = window.watched.schema.class_values()
+    return {
+        "classes": classes,
+        "estimate": mix["estimate"],
+        "reference": mix["reference"],
+        "explains": mix["explains"],
+        "is_cause": bool(mix.get("is_cause", False)),
+    }

@@ -1,0 +1,223 @@
+"""Nothing is silent: what cannot be meant is refused, what is dropped is told once; and one row at a time has the answers of the table."""
+
+import datetime
+import decimal
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import learners
+from learners import KDB, NB
+from learners.errors import ColumnWarning, SchemaError
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 2, 400)
+    return pd.DataFrame(
+        {
+            "age": rng.normal(y * 2, 1.0),
+            "town": np.array(["bern", "kiel", "rome"])[(rng.integers(0, 2, 400) + y) % 3],
+            "class": np.array(["no", "yes"])[y],
+        }
+    )
+
+
+@pytest.fixture
+def model(frame):
+    return NB(m=1.0).fit(frame, "class")
+
+
+def told(call):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        call()
+    assert all(entry.category is ColumnWarning for entry in found)
+    assert all(entry.filename == __file__ for entry in found), "a warning points at the caller"
+    return [str(entry.message) for entry in found]
+
+
+def test_an_array_of_another_width_is_refused(model):
+    for width in (1, 3):
+        with pytest.raises(SchemaError, match=f"X has {width} features, but NB is expecting 2 features as input"):
+            model.predict(np.zeros((5, width)))
+
+
+def test_an_array_stands_for_named_columns_in_order_and_that_is_told_once(model, frame):
+    array = frame[["age", "town"]].to_numpy()
+    (message,) = told(lambda: model.predict_proba(array))
+    assert "does not have valid feature names, but NB was fitted with feature names" in message
+    assert told(lambda: model.predict_proba(array)) == []
+    assert np.array_equal(model.predict_proba(array), model.predict_proba(frame))
+
+
+def test_names_are_overlooked_where_training_had_none(frame):
+    model = NB(m=1.0).fit(frame[["age", "town"]].to_numpy(), frame["class"])
+    (message,) = told(lambda: model.predict_proba(frame[["age", "town"]]))
+    assert "X has feature names, but NB was fitted without feature names" in message
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda frame, _: frame[["x", "y"]],
+        lambda frame, _: pa.table(frame[["x", "y"]]),
+        lambda frame, _: frame[["x", "y"]].to_dict("records"),
+        lambda frame, _: {"x": 1, "y": 2},
+        lambda frame, _: frame[["x", "y"]][:1],
+        lambda frame, folder: pq.write_table(pa.table(frame[["x", "y"]]), folder / "t.parquet") or folder / "t.parquet",
+    ],
+)
+@pytest.mark.filterwarnings("ignore::learners.errors.ColumnWarning")
+def test_rows_with_none_of_the_columns_are_refused(make, model, frame, tmp_path):
+    strange = make(frame.rename(columns={"age": "x", "town": "y"}), tmp_path)
+    with pytest.raises(SchemaError, match=r"None of the model's columns \(age, town\) is in the data"):
+        model.predict_proba(strange)
+
+
+def test_a_misspelt_column_is_told_once_with_the_one_that_is_similar(model, frame):
+    misspelt = frame.rename(columns={"town": "twon"})
+    (message,) = told(lambda: model.predict_proba(misspelt))
+    assert message == "The data lacks columns of the model: 'town' (similar: twon). Rows are answered without them."
+    assert told(lambda: model.predict_proba(misspelt)) == []
+    (message,) = told(lambda: model.predict_proba({"age": 1.0, "twon": "bern"}))
+    assert message == "Columns that the model does not know are ignored: 'twon' (similar: town)."
+
+
+def test_one_row_is_looked_at_as_many_are(model, frame):
+    (message,) = told(lambda: model.predict_proba(frame[:1].rename(columns={"town": "twon"})))
+    assert "'town' (similar: twon)" in message
+
+
+def test_columns_that_the_model_does_not_know_are_told_once(model, frame):
+    (message,) = told(lambda: model.predict_proba(frame.assign(weather="fine")))
+    assert message == "Columns that the model does not know are ignored: 'weather'."
+
+
+def test_columns_may_be_missing_from_a_record_without_a_word(model):
+    assert told(lambda: model.predict_proba({"age": 1.0})) == []
+    assert told(lambda: model.predict_proba([{"age": 1.0}, {"town": "bern"}])) == []
+
+
+@pytest.mark.parametrize("n_rows", [1, 5])
+def test_a_moment_is_no_number_and_a_duration_neither(n_rows, model, frame):
+    for values in (pd.Timestamp("2026-01-01"), pd.Timedelta(days=1)):
+        with pytest.raises(SchemaError, match=r"'age' holds (timestamp|duration)\[.*\], but double in training"):
+            model.predict_proba(frame[:n_rows].assign(age=values))
+    with pytest.raises(SchemaError, match="'age' holds datetime"):
+        model.predict_proba({"age": pd.Timestamp("2026-01-01").to_pydatetime()})
+
+
+def test_times_of_other_units_are_still_read():
+    moments = pd.date_range("2026-01-01", periods=400, freq="h")
+    y = np.where(np.arange(400) < 200, "early", "late")
+    model = NB(m=1.0).fit(pd.DataFrame({"when": moments, "class": y}), "class")
+    expected = model.predict_proba(pd.DataFrame({"when": moments}))
+    assert np.array_equal(model.predict_proba(pd.DataFrame({"when": moments.as_unit("s")})), expected)
+    assert np.array_equal(model.predict_proba(pd.DataFrame({"when": moments[7:8]})), expected[7:8])
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (lambda n: [f"id{i}" for i in range(n)], "Column 'extra' is left out: nearly unique .*: an identifier"),
+        (lambda n: [[1, 2]] * n, "Column 'extra' is left out: its type list.* is not supported"),
+        (lambda n: [b"x"] * n, "Column 'extra' is left out: its type binary is not supported"),
+        (lambda n: [None] * n, "Column 'extra' is left out: every value is missing"),
+    ],
+)
+def test_a_column_that_is_left_out_is_told(column, message, frame):
+    with pytest.warns(ColumnWarning, match=message):
+        model = NB(m=1.0).fit(frame.assign(extra=column(len(frame))), "class")
+    assert told(lambda: model.predict_proba(frame.assign(extra=column(len(frame))))) == []
+
+
+def test_folded_values_are_told(frame):
+    shop = [f"shop {min(i % 20, i // 20)}" for i in range(400)]
+    with pytest.warns(ColumnWarning, match="Column 'shop' keeps 8 values; .* rarer ones share one code"):
+        KDB(max_values=8, m=1.0).fit(frame.assign(shop=shop), "class")
+
+
+def test_nothing_is_told_of_a_schema_that_was_given(frame):
+    table = frame.assign(extra=[[1]] * len(frame))
+    with pytest.warns(ColumnWarning, match="'extra'"):
+        schema = NB().fit(table, "class").model_.schema
+    assert told(lambda: NB(schema=schema).fit(table, "class")) == []
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(8)
+    y = rng.integers(0, 2, 600)
+    day = [
+        None if i % 11 == 0 else datetime.date(2026, 1, 1) + datetime.timedelta(days=int(i % 40)) for i in range(600)
+    ]
+    return pa.table(
+        {
+            "word": pa.array(np.array(["u", "v", "w"])[(rng.integers(0, 2, 600) + y) % 3], mask=rng.random(600) < 0.1),
+            "size": pa.array(rng.normal(y, 1.0), mask=rng.random(600) < 0.1),
+            "small": pa.array(rng.integers(0, 4, 600) + y, pa.int8()),
+            "flag": pa.array(rng.random(600) < 0.3 + 0.4 * y, mask=rng.random(600) < 0.1),
+            "day": pa.array(day, pa.date32()),
+            "price": pa.array([decimal.Decimal(int(v * 100)) / 100 for v in rng.normal(y, 1.0)], pa.decimal128(9, 2)),
+            "class": np.array(["no", "yes"])[y],
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "columns", [["word", "size", "small", "flag"], ["word", "size", "small", "flag", "day", "price"]]
+)
+def test_a_dict_and_a_frame_of_one_row_are_answered_as_the_table_is(columns, table):
+    model = KDB(k=2, m=1.0).fit(table.select([*columns, "class"]), "class")
+    rows = table.select(columns).slice(0, 60)
+    expected = model.predict_proba(rows)
+    frames = [rows.to_pandas(), rows.to_pandas().convert_dtypes(), rows.to_pandas(types_mapper=pd.ArrowDtype)]
+    classify = model.record_classifier()
+    for i, record in enumerate(rows.to_pylist()):
+        assert np.array_equal(model.predict_proba(record), expected[i : i + 1])
+        assert np.array_equal(classify(record), expected[i])
+        for frame in frames:
+            assert np.array_equal(model.predict_proba(frame[i : i + 1]), expected[i : i + 1])
+    assert np.array_equal(model.predict_proba(rows.to_pylist()), expected)
+    assert np.array_equal(learners.record_classifier(model.model_)(rows.to_pylist()[0]), expected[0])
+    assert model.predict(rows.to_pylist()[3]) == model.predict(rows)[3:4]
+
+
+def test_a_frame_of_one_row_is_not_made_a_table(table, monkeypatch):
+    model = NB(m=1.0).fit(table.drop_columns(["day", "price"]), "class")
+    row = table.drop_columns(["day", "price", "class"]).slice(5, 1).to_pandas()
+    expected = model.predict_proba(pd.concat([row, row]))[:1]
+    monkeypatch.setattr("learners.estimators.classifier.rows_of", lambda *_: pytest.fail("a table was made"))
+    assert np.array_equal(model.predict_proba(row), expected)
+
+
+def test_without_the_walk_of_pandas_the_answers_are_the_same(table, monkeypatch):
+    model = NB(m=1.0).fit(table.drop_columns(["day", "price"]), "class")
+    row = table.drop_columns(["day", "price", "class"]).slice(5, 1).to_pandas()
+    expected = model.predict_proba(row)
+    monkeypatch.delattr(pd.DataFrame, "_iter_column_arrays")
+    assert np.array_equal(model.predict_proba(row), expected)
+
+
+@pytest.mark.parametrize("n_rows", [1, 2])
+def test_text_is_no_time_in_a_frame_of_any_length(n_rows, table):
+    model = NB(m=1.0).fit(table, "class")
+    with pytest.raises(SchemaError, match=r"'day' holds (large_)?string, but the model needs numbers"):
+        model.predict_proba(pd.DataFrame({"day": ["2026-01-01"] * n_rows}))
+    assert model.predict_proba({"day": "2026-01-03"}).shape == (1, 2)
+
+
+def test_a_value_of_the_wrong_type_is_named(table):
+    model = NB(m=1.0).fit(table, "class")
+    with pytest.raises(SchemaError, match="'size' holds 'large'"):
+        model.predict_proba({"size": "large"})
+    with pytest.raises(SchemaError, match="Row 1: Column 'word' holds 3"):
+        model.predict_proba([{"word": "u"}, {"word": 3}])
+    with pytest.raises(SchemaError, match="'word' holds int64 here"):
+        model.predict_proba(pd.DataFrame({"word": [3]}))

@@ -1,0 +1,129 @@
+"""Drifts of known cause are found, and named first."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from learners import Source, collect, drive
+from learners.errors import EmptyData
+from learners.monitoring.count_layout import Watched
+from learners.monitoring.drift_report import drift_report
+from learners.monitoring.reference import served_reference, training_reference
+from learners.monitoring.served_counts import ServedCounts
+from learners.registry import recipes
+from tests.monitoring import problems
+
+N_ROWS = 12_000
+
+
+@pytest.fixture(scope="module")
+def watched():
+    return Watched(problems.model())
+
+
+@pytest.fixture(scope="module")
+def scored(watched):
+    return collect(ServedCounts(watched), Source.of_table(problems.rows(N_ROWS, 8)))
+
+
+def replaced(table, name, values):
+    return table.set_column(table.column_names.index(name), name, values)
+
+
+def masked(table, name, share):
+    rng = np.random.default_rng(0)
+    return replaced(table, name, pa.array(table[name].to_pylist(), mask=rng.random(len(table)) < share))
+
+
+def report(watched, scored, table):
+    counts = collect(ServedCounts(watched, present=table.column_names), Source.of_table(table))
+    return drift_report(counts, training_reference(watched, scored))
+
+
+def unseen(table):
+    rng = np.random.default_rng(0)
+    return replaced(
+        table, "town", pa.array(np.where(rng.random(len(table)) < 0.03, "oslo", table["town"].to_numpy(False)))
+    )
+
+
+def swapped(table):
+    return replaced(replaced(table, "size", table["weight"]), "weight", table["size"])
+
+
+DRIFTS = {
+    "prior": (lambda t: problems.rows(N_ROWS, 9, 0.6), "class_mix", ()),
+    "mechanism": (lambda t: replaced(t, "road", pa.array([*t["road"].to_pylist()[1:], "none"])), "mechanism", ("road",)),
+    "missing": (lambda t: masked(t, "town", 0.05), "missing", ("town",)),
+    "absent": (lambda t: t.drop_columns(["other"]), "absent", ("other",)),
+    "unseen": (unseen, "unseen", ("town",)),
+    "unit": (lambda t: replaced(t, "size", pa.array(t["size"].to_numpy() * 100)), "out_of_range", ("size",)),
+    "clipped": (
+        lambda t: replaced(t, "size", pa.array(np.minimum(t["size"].to_numpy(), 0.9))), "clipped", ("size",)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRIFTS)
+def test_the_cause_is_named_first(name, watched, scored):
+    change, kind, columns = DRIFTS[name]
+    found = report(watched, scored, change(problems.rows(N_ROWS, 9)))
+    assert found["is_drifting"]
+    first = found["causes"][0]
+    assert (first["kind"], tuple(first["columns"])) == (kind, columns), found["causes"]
+
+
+def test_nothing_alarms_where_nothing_has_changed(watched, scored):
+    for seed in range(20, 26):
+        found = report(watched, scored, problems.rows(3000, seed))
+        assert not found["is_drifting"], found["causes"]
+        assert found["causes"] == []
+
+
+def test_repeated_rows_are_told_and_do_not_pass_for_drift(watched, scored):
+    table = problems.rows(6000, 30)
+    burst = pa.concat_tables([table, *[table.slice(5, 1)] * 1500])
+    found = report(watched, scored, burst)
+    assert found["repeats_per_row"] > 100
+    assert {one["kind"] for one in found["alarms"]} == {"repeats"}, found["alarms"]
+
+
+@pytest.mark.parametrize("n_rows", [600, N_ROWS])
+@pytest.mark.parametrize("name", ["beyond", "missing", "unseen"])
+def test_of_few_columns_too_the_cause_is_named_first(name, n_rows):
+    """Rows of three columns agree often, and more often once one has lost its variety: that is not a repetition."""
+    columns = ["size", "town", "road", "class"]
+    source = Source.of_table(problems.rows(N_ROWS, 1).select(columns))
+    few = Watched(drive(recipes.learner("nb", {}, "class"), source))
+    kept = collect(ServedCounts(few), Source.of_table(problems.rows(400, 8).select(columns)))
+    beyond = (lambda t: replaced(t, "size", pa.array(t["size"].to_numpy() + 1000)), "out_of_range", ("size",))
+    change, kind, blamed = {**DRIFTS, "beyond": beyond}[name]
+    counts = collect(ServedCounts(few), Source.of_table(change(problems.rows(n_rows, 9).select(columns))))
+    if name == "beyond":
+        counts.block("statuses")[:] //= 32  # as of busy hours, in which the numbers of few rows are compared
+    found = drift_report(counts, training_reference(few, kept))
+    first = found["causes"][0]
+    assert (first["kind"], tuple(first["columns"])) == (kind, blamed), found["causes"]
+    same = report(few, kept, problems.rows(n_rows, 10).select(columns))
+    assert not same["is_drifting"], same["causes"]
+
+
+def test_families_of_drift_add_up(watched, scored):
+    found = report(watched, scored, problems.rows(N_ROWS, 9, 0.6))
+    assert found["drift_nats"] == pytest.approx(sum(column["family_nats"] for column in found["columns"]))
+    assert sum(found["class_mix"]["estimate"]) == pytest.approx(1)
+    assert found["class_mix"]["estimate"][1] == pytest.approx(0.6, abs=0.03)
+
+
+def test_another_window_may_be_the_reference(watched, scored):
+    counts = collect(ServedCounts(watched), Source.of_table(problems.rows(3000, 31)))
+    found = drift_report(counts, served_reference("last week", scored))
+    assert found["reference"] == {"name": "last week", "rows": N_ROWS}
+    assert not found["is_drifting"]
+
+
+def test_no_rows_are_refused(watched, scored):
+    with pytest.raises(EmptyData, match="no rows to compare"):
+        drift_report(ServedCounts(watched), training_reference(watched, scored))
+    with pytest.raises(EmptyData, match="The reference 'empty' has no rows"):
+        drift_report(scored, served_reference("empty", ServedCounts(watched)))
