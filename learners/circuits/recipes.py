@@ -33,9 +33,9 @@ from learners.circuits.structures.search.column_models import (
     require_columns,
 )
 from learners.circuits.structures.search.search import codes_of
-from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.samples.holdout import HoldOut
+from learners.counts.family_counts import Family, FamilyCounts
+from learners.counts.pairwise import PairwiseCounts
+from learners.counts.samples import HoldOut
 from learners.errors import InvalidParameter
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.combined import Together

@@ -11,7 +11,7 @@ from learners.classifiers.lookup.many_classes import layout_of
 from learners.classifiers.lookup.many_kernels import ManyClassTables
 from learners.classifiers.lookup.tables import probabilities
 from learners.classifiers.structure import Structure
-from learners.counts.families.family_counts import FamilyCounts
+from learners.counts.family_counts import FamilyCounts
 from learners.kernels.arrays import Floats
 from learners.models.model import blocks_of
 from learners.passes.engine import Advance, unheard

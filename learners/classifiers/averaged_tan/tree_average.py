@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 
 from learners.classifiers.averaged_tan.tree_average_kernels import log_tree_sum_of_logs
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.kernels.arrays import Floats, Integers
 
 # Equivalent sample sizes from which the marginal likelihood chooses.

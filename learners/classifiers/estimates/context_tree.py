@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.classifiers.estimates.tree_kernels import first_differences, summed_level
-from learners.counts.families.family_counts import FamilyCounts
+from learners.counts.family_counts import FamilyCounts
 from learners.kernels.arrays import Array, Floats, Integers
 from learners.passes.engine import Advance, unheard
 

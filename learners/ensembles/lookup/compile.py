@@ -13,7 +13,7 @@ from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compile import compile_tables
 from learners.classifiers.structure import Structure
-from learners.counts.families.family_counts import Family
+from learners.counts.family_counts import Family
 from learners.ensembles.fit import Pool
 from learners.ensembles.lookup.levels import Levels
 from learners.ensembles.model import Entries

@@ -14,7 +14,7 @@ from learners import TAN, Source, drive, load_model
 from learners.classifiers.averaged_tan.model import AveragedTrees, best_tree
 from learners.classifiers.averaged_tan.tree_average import GRID, edge_probabilities, most_probable_prior, tree_posterior
 from learners.classifiers.averaged_tan.tree_average_kernels import log_tree_sum_of_logs
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidArray, InvalidParameter
 from learners.registry import recipes
 from learners.schema import Attribute, Chunk, Schema

@@ -10,7 +10,7 @@ from learners import Source, drive
 from learners.classifiers.estimates.backoff import CHANCE_NATS, pruned, telling_levels
 from learners.classifiers.estimates.context_tree import Levels, each_grown
 from learners.classifiers.structure import Structure
-from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.family_counts import Family, FamilyCounts
 from learners.errors import InvalidParameter
 from learners.registry import recipes
 from tests import laws, strategies

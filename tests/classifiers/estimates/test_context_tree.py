@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.estimates.m_estimate import m_estimates
 from learners.classifiers.estimates.tree_kernels import sort_ascending
-from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.family_counts import Family, FamilyCounts
 from learners.kernels.jit import kernel
 from tests import laws, strategies
 from tests.naive.estimates import m_estimate

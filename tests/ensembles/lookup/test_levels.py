@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.lookup.compile import compile_tables
 from learners.classifiers.lookup.tables import log_joints
-from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.family_counts import Family, FamilyCounts
 from learners.ensembles.lookup.compile import PooledFamilies
 from learners.ensembles.lookup.levels import Levels
 from learners.schema import Chunk

@@ -15,7 +15,7 @@ from learners.schema.inference import category_counts
 from learners.schema.inference.category_counts import ValueTally, value_counts
 from learners.schema.inference.column_summary import Column
 from learners.schema.inference.numeric_counts import Tally
-from tests.naive import value_counts as naive
+from tests.naive import counts as naive
 
 NUMBERS = st.floats(width=64) | st.sampled_from([0.0, -0.0, 1.0, -1.0, float("nan"), float("inf"), float("-inf")])
 
