@@ -13,7 +13,7 @@ from benchmarks.measuring import alternated, figure, machine, options, report
 from learners.classifiers.structure import naive_structure
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
-from learners.counts.samples import HoldOut
+from learners.counts.row_samples import HoldOut
 from learners.passes.combined import Together
 from learners.passes.engine import collect
 from learners.passes.inference import infer_schema

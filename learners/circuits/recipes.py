@@ -35,7 +35,7 @@ from learners.circuits.structures.search.column_models import (
 from learners.circuits.structures.search.search import codes_of
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
-from learners.counts.samples import HoldOut
+from learners.counts.row_samples import HoldOut
 from learners.errors import InvalidParameter
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.combined import Together
@@ -44,7 +44,7 @@ from learners.passes.inference import NO_CUTS, binned_schema
 from learners.passes.learner import Passes, RowWork
 from learners.passes.rows import Rows
 from learners.schema import Kept, Overrides, Schema
-from learners.schema.distributions import DISTRIBUTIONS, Distribution
+from learners.schema.schema import DISTRIBUTIONS, Distribution
 
 GAUSSIANS = "gaussian-mixture"
 # Of hidden trees, unless the user says how many.

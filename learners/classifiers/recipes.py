@@ -19,7 +19,7 @@ from learners.classifiers.selection.selection import LOSSES, PrefixLosses
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairCounts, PairwiseCounts, pair_counts
-from learners.counts.samples import HoldOut
+from learners.counts.row_samples import HoldOut
 from learners.errors import InvalidParameter
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.combined import Together

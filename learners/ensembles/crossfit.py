@@ -7,7 +7,7 @@ import numpy as np
 from learners.classifiers.lookup.tables import log_joints
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
-from learners.counts.samples import random_folds
+from learners.counts.row_samples import random_folds
 from learners.ensembles.cuts import OF_PAIRS
 from learners.ensembles.fit import Pool, fit_members
 from learners.ensembles.lookup.compile import pool_tables

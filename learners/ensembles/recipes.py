@@ -13,7 +13,7 @@ from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.counts.multi_view_counts import Viewed, ViewedFamilies
 from learners.counts.pairwise import PairwiseCounts
-from learners.counts.samples import EVERYTHING, DrawnRows
+from learners.counts.row_samples import EVERYTHING, DrawnRows
 from learners.ensembles.budget import MEMBERS, Budget, Choice, chosen
 from learners.ensembles.crossfit import N_FOLDS, SMALL, out_of_fold_scores
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema

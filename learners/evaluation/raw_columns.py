@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from learners.kernels.arrays import Floats
 from learners.passes.sources.source import type_family
 from learners.schema.encoding.encode import numbers
-from learners.schema.encoding.nominal_values import distinct
+from learners.schema.nominal_forms import distinct
 
 Predict = Callable[[pa.Table], Floats]
 

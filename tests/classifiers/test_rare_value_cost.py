@@ -13,7 +13,7 @@ from learners import Source, drive
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.table_warnings import folding_costs
 from learners.registry import recipes
-from learners.schema.discarded_columns import FoldingCost, losses
+from learners.schema.column_summary import FoldingCost, losses
 
 
 def information(pairs):

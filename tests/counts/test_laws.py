@@ -24,7 +24,7 @@ from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.moments import Moments
 from learners.counts.multi_view_counts import Viewed, ViewedFamilies
 from learners.counts.pairwise import PairwiseCounts, SparsePairs
-from learners.counts.samples import DrawnRows, HoldOut
+from learners.counts.row_samples import DrawnRows, HoldOut
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.combined import Together
@@ -87,7 +87,7 @@ SUMMARIES = {
 }
 STATISTICS = [*OF_CHUNKS, *SUMMARIES]
 OF_VIEWS = ("viewed pairs", "viewed families")
-SMALL = ("a small hold-out", "a few drawn rows")  # what was crowded out is forgotten: tests/counts/test_samples.py
+SMALL = ("a small hold-out", "a few drawn rows")  # what was crowded out is forgotten: tests/counts/test_row_samples.py
 
 
 def cases(name):

@@ -10,7 +10,7 @@ import numpy as np
 
 from learners.classifiers.baselines.boosted import CodeTable
 from learners.classifiers.baselines.settings import EQUAL_START
-from learners.counts.samples import random_folds
+from learners.counts.row_samples import random_folds
 from learners.ensembles.correction.forest import flat_forest
 from learners.ensembles.model import Correction
 from learners.ensembles.weights import Rows, fitted_weights

@@ -8,7 +8,7 @@ from learners.errors import LearnerError
 from learners.registry.sql.dialects import Dialect
 from learners.registry.sql.query import MOST_JOINS, Query
 from learners.schema import Attribute, Schema
-from learners.schema.clocks import DICTIONARY, is_moment
+from learners.schema.nominal_forms import DICTIONARY, is_moment
 
 
 class UnsupportedColumn(LearnerError, ValueError):

@@ -15,7 +15,7 @@ from learners.classifiers.m_selection import choose_m
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
-from learners.counts.samples import HoldOut
+from learners.counts.row_samples import HoldOut
 from learners.registry.model_kinds import load_model
 from learners.schema import Chunk
 from tests import laws, strategies

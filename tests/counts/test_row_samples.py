@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.counts.kernels import row_hashes
-from learners.counts.samples import RESERVE, HoldOut, random_folds
+from learners.counts.row_samples import RESERVE, HoldOut, random_folds
 from tests import laws, strategies
 
 
