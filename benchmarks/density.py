@@ -21,7 +21,7 @@ from learners.circuits.em.em import batch_em
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
 from learners.circuits.structures import chow_liu, describe_variables, hclt, independent, learnspn, random_regions
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.schema import Attribute, Chunk, Schema
 
 ROOT = Path(__file__).parent.parent

@@ -28,8 +28,8 @@ def trees_of(name: str, n_rows: int, k: int = 5) -> list:
     from learners import Source, collect, infer_schema
     from learners.classifiers import recipes
     from learners.classifiers.structure import k_dependence
-    from learners.counts.families.family_counts import FamilyCounts
-    from learners.counts.pairs.pairwise import PairwiseCounts
+    from learners.counts.family_counts import FamilyCounts
+    from learners.counts.pairwise import PairwiseCounts
 
     table = pq.read_table(DATA / f"{name}.parquet")
     rows = np.sort(np.random.default_rng(0).permutation(table.num_rows)[:n_rows])

@@ -11,9 +11,9 @@ import pyarrow as pa
 from benchmarks import tables
 from benchmarks.measuring import alternated, figure, machine, options, report
 from learners.classifiers.structure import naive_structure
-from learners.counts.families.family_counts import FamilyCounts
-from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.samples.holdout import HoldOut
+from learners.counts.family_counts import FamilyCounts
+from learners.counts.pairwise import PairwiseCounts
+from learners.counts.row_samples import HoldOut
 from learners.passes.combined import Together
 from learners.passes.engine import collect
 from learners.passes.inference import infer_schema

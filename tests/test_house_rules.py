@@ -28,7 +28,7 @@ OF_PAPERS = [
     "learners/classifiers/m_selection.py::choose_m",
     "learners/classifiers/structure.py::k_dependence",
     "learners/classifiers/structure.py::tree_augmented",
-    "learners/counts/samples/holdout.py::draw",
+    "learners/counts/row_samples.py::draw",
     "learners/counts/information.py::conditional_mutual_information",
     "learners/counts/information.py::mutual_information",
     "learners/schema/discretise.py::mdl_cut_points",

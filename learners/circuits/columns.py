@@ -15,8 +15,7 @@ from learners.kernels.arrays import Array, Floats, Integers
 from learners.models.evidence import RawValue
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.records import in_short, number_reader, value_encoders
-from learners.schema.labels import labels_of
-from learners.schema.schema import OTHER
+from learners.schema.schema import OTHER, labels_of
 
 
 class Columns:

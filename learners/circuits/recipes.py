@@ -33,9 +33,9 @@ from learners.circuits.structures.search.column_models import (
     require_columns,
 )
 from learners.circuits.structures.search.search import codes_of
-from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.samples.holdout import HoldOut
+from learners.counts.family_counts import Family, FamilyCounts
+from learners.counts.pairwise import PairwiseCounts
+from learners.counts.row_samples import HoldOut
 from learners.errors import InvalidParameter
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.combined import Together
@@ -44,7 +44,7 @@ from learners.passes.inference import NO_CUTS, binned_schema
 from learners.passes.learner import Passes, RowWork
 from learners.passes.rows import Rows
 from learners.schema import Kept, Overrides, Schema
-from learners.schema.distributions import DISTRIBUTIONS, Distribution
+from learners.schema.schema import DISTRIBUTIONS, Distribution
 
 GAUSSIANS = "gaussian-mixture"
 # Of hidden trees, unless the user says how many.

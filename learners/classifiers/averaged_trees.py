@@ -14,7 +14,7 @@ import scipy
 from learners.classifiers.description import schema_tables
 from learners.classifiers.lookup.look_up_tables import in_parts
 from learners.classifiers.tree_sum_kernels import add_log_tree_sums, log_tree_sum_of_logs
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Array, Arrays, Floats, Integers, freeze
 from learners.kernels.scaled_arithmetic import NOTHING, STEP

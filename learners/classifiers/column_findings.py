@@ -12,7 +12,7 @@ from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.kernels.arrays import Floats, Integers
 from learners.schema import Schema
-from learners.schema.discarded_columns import FoldingCost, losses
+from learners.schema.column_summary import FoldingCost, losses
 
 FEW_ROWS = 100
 MANY_CLASSES, ROWS_OF_A_CLASS = 20, 5  # on average: with fewer rows, most classes are hardly known

@@ -10,7 +10,7 @@ from learners.classifiers.lookup.kernels import ManyClassTables
 from learners.classifiers.lookup.look_up_tables import probabilities
 from learners.classifiers.lookup.many_classes import layout_of
 from learners.classifiers.structure import Structure
-from learners.counts.families.family_counts import FamilyCounts
+from learners.counts.family_counts import FamilyCounts
 from learners.kernels.arrays import Floats
 from learners.models.model import blocks_of
 from learners.passes.engine import Advance, unheard

@@ -15,10 +15,9 @@ from learners.classifiers.m_selection import choose_m
 from learners.classifiers.selection.loss_tables import Measure, measure
 from learners.classifiers.selection.selection import LOSSES, PrefixLosses
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
-from learners.counts.families.family_counts import FamilyCounts
-from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.pairs.sparse_pairs import PairCounts, pair_counts
-from learners.counts.samples.holdout import HoldOut
+from learners.counts.family_counts import FamilyCounts
+from learners.counts.pairwise import PairCounts, PairwiseCounts, pair_counts
+from learners.counts.row_samples import HoldOut
 from learners.errors import InvalidParameter
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.combined import Together

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.counts.families.family_counts import Family
+from learners.counts.family_counts import Family
 from learners.counts.information import conditional_mutual_information, mutual_information
-from learners.counts.pairs.sparse_pairs import PairCounts
+from learners.counts.pairwise import PairCounts
 from learners.kernels.arrays import Floats, Integers
 
 # Two values of (conditional) mutual information within this many nats count as equal, so that the structure does not

@@ -1,4 +1,4 @@
-"""Counting cells by one increment a row; one thread each.
+"""Tables of counts: one increment a row, whether they are those of any rows, and what information needs of them; one thread each.
 
 The cells of some rows are numbered first, in loops that take many rows at a time, and counted then.
 """
@@ -33,37 +33,6 @@ def add_pairs(x, y, pairs, sizes, table_starts, counts):
                 cells[row] = (a[row] * size + b[row]) * n_classes + k[row]
             for row in range(n):
                 table[cells[row]] += 1
-
-
-@kernel
-def add_pair_counts(x_i, x_j, y, counts):  # (n,) codes, (n,) codes, (n,) uint8; OUT (v_i, v_j, c) int32 or int64
-    """Add to counts[a, b, k] the number of rows with x_i = a, x_j = b and y = k, however many cells there are."""
-    for row in range(y.size):
-        counts[x_i[row], x_j[row], y[row]] += 1
-
-
-@kernel
-def add_margin(codes, y, margin):  # (n,) codes, (n,) uint8; OUT (v, c) int64
-    """Add to margin[a, k] the number of rows with code a and class k."""
-    for row in range(y.size):
-        margin[codes[row], y[row]] += 1
-
-
-@kernel
-def add_classes(y, counts):  # (n,) codes; OUT (n_classes,) int64
-    """Add to counts[k] the number of rows of class k."""
-    # Four tables in turn: an increment need not wait for the one before it of the same class.
-    parts, whole = np.zeros((4, counts.size), np.int64), y.size - y.size % 4
-    for row in range(0, whole, 4):
-        parts[0, y[row]] += 1
-        parts[1, y[row + 1]] += 1
-        parts[2, y[row + 2]] += 1
-        parts[3, y[row + 3]] += 1
-    for row in range(whole, y.size):
-        parts[0, y[row]] += 1
-    for part in range(4):
-        for k in range(counts.size):
-            counts[k] += parts[part, k]
 
 
 @inner_kernel
@@ -115,3 +84,36 @@ def add_family(x, y, members, sizes, counts):
         number_cells(x, y, members, sizes, first, room[:n])
         for row in range(n):
             counts[room[row]] += 1
+
+
+@kernel
+def first_wrong_table(counts, starts, class_counts):
+    """The first table with a negative count, or that does not sum to the rows of each class; -1 if there is none.
+
+    counts (n,) int32 or int64, table t in counts[starts[t]:starts[t + 1]] with the class fastest; class_counts (n_classes,).
+    """
+    n_classes = class_counts.size
+    for table in range(starts.size - 1):
+        for k in range(n_classes):
+            total, signs = np.int64(0), np.int64(0)
+            for cell in range(starts[table] + k, starts[table + 1], n_classes):
+                count = np.int64(counts[cell])
+                total += count
+                signs |= count  # negative if one count is
+            if total != class_counts[k] or signs < 0:
+                return table
+    return -1
+
+
+@kernel
+def sums_of_x_log_x(counts, starts, sums):  # (n,) int32 or int64, (m + 1,) int64; OUT (m,) float64
+    """Of each range of counts the sum of x log x, compensated (Kahan): tables of the same counts in any order are equal."""
+    for table in range(sums.size):
+        total, lost = 0.0, 0.0
+        for cell in range(starts[table], starts[table + 1]):
+            if counts[cell] > 1:
+                term = counts[cell] * np.log(np.float64(counts[cell])) - lost
+                larger = total + term
+                lost = (larger - total) - term
+                total = larger
+        sums[table] = total

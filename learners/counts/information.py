@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.counts.information_kernels import sums_of_x_log_x
-from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.pairs.sparse_pairs import PairCounts
+from learners.counts.cell_kernels import sums_of_x_log_x
+from learners.counts.pairwise import PairCounts, PairwiseCounts
 from learners.errors import EmptyStatistic
 from learners.kernels.arrays import Floats
 

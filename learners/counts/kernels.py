@@ -160,25 +160,6 @@ def add_binary_pairs(planes, word_starts, tables):
 
 
 @kernel
-def complete_binary_pairs(inner, margins, class_counts, tables):
-    """As `complete_pairs`, of all pairs of attributes of two values each.
-
-    inner (m (m - 1) / 2, c) as `add_binary_pairs` counted it, margins (m, c); OUT tables (m (m - 1) / 2, 4, c) int32 or
-    int64, to which is added.
-    """
-    m, pair = margins.shape[0], 0
-    for i in range(m):
-        for j in range(i + 1, m):
-            for k in range(class_counts.size):
-                n, of_i, of_j = inner[pair, k], margins[i, k], margins[j, k]
-                tables[pair, 0, k] += n
-                tables[pair, 1, k] += of_i - n
-                tables[pair, 2, k] += of_j - n
-                tables[pair, 3, k] += class_counts[k] - of_i - of_j + n
-            pair += 1
-
-
-@kernel
 def complete_pairs(inner, inner_starts, margins, n_planes, plane_starts, pairs, class_counts, tables, table_starts):
     """Fill each pair's table from its co-occurrences without the last values, and from the margins.
 

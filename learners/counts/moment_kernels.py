@@ -10,26 +10,6 @@ from learners.kernels.jit import kernel
 BLOCK_ROWS = 64
 DIGIT = 2.0**29
 LOW_HALF = 0xFFFF_FFFF
-LOW_BITS = np.int64(0x7FFF_FFFF_FFFF_FFFF)
-
-
-@kernel
-def key_bounds(bits):  # (n,) int64, the bits of float64
-    """The least and the greatest key, keys being ordered as the numbers are; NaN lies beyond the infinities."""
-    least, greatest = LOW_BITS, -LOW_BITS - 1
-    for row in range(bits.size):
-        key = bits[row] ^ ((bits[row] >> 63) & LOW_BITS)
-        least = min(least, key)
-        greatest = max(greatest, key)
-    return least, greatest
-
-
-@kernel
-def set_digit(x, scale, digits):  # (n,) float64, (2,) float64; OUT (n,) int32
-    """As `set_digits` of a single digit, where every row is complete: without a branch, so that LLVM makes vectors of it."""
-    shift, per_unit = scale[0], scale[1]
-    for row in range(x.size):
-        digits[row] = np.int32(np.rint((x[row] - shift) * per_unit))
 
 
 @kernel

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.moment_kernels import add_products, key_bounds, set_digit, set_digits
+from learners.counts.moment_kernels import add_products, set_digits
 from learners.errors import EmptyStatistic, SchemaError, StatisticMismatch, UnknownColumn
 from learners.kernels.arrays import Floats, Uint8s
 from learners.passes.statistic import Statistic
 from learners.schema import Attribute
-from learners.schema.discretise import numbers_of
 from learners.schema.encoding.encode import numbers
 
 # Of the distance between the outermost cut points of a column.
@@ -112,7 +111,8 @@ class Moments(Statistic):
     def _n_digits(self, x: list[Floats], is_complete: Uint8s) -> tuple[int, bool]:
         """How many digits the largest number of these rows has, and whether no number is missing; marks where one is."""
         with np.errstate(invalid="ignore"):
-            bounds = np.array([numbers_of(np.array(key_bounds(column.view(np.int64)))) for column in x])
+            shifts = self._scales[:, 0]
+            bounds = np.array([(c.min(initial=s), c.max(initial=s)) for c, s in zip(x, shifts, strict=True)])
             is_whole = not np.isnan(bounds).any()
             sizes = np.abs((bounds - self._scales[:, :1]) * self._scales[:, 1:]).max(axis=1)
         if not is_whole:
@@ -149,7 +149,7 @@ class Moments(Statistic):
         for i, column in enumerate(x):
             own = self._digits[1 + i * n_digits : 1 + (i + 1) * n_digits, :n]
             if is_whole and n_digits == 1:
-                set_digit(column, self._scales[i], own[0])
+                own[0] = np.rint((column - self._scales[i, 0]) * self._scales[i, 1])
             else:
                 set_digits(column, is_complete, self._scales[i], own)
         halves = self._pending.setdefault(n_digits, np.zeros((2, size, size), np.int64))

@@ -12,7 +12,7 @@ import numpy as np
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.lookup.kernels import LookupTables
 from learners.classifiers.lookup.look_up_tables import in_parts, log_joints
-from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.family_counts import Family, FamilyCounts
 from learners.ensembles.levels import Levels, with_parents
 from learners.ensembles.members import Member
 from learners.ensembles.weights import (

@@ -6,7 +6,7 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import Averaged, ContextTree, Estimates
 from learners.classifiers.estimates.hdp import ROOT_CONCENTRATION, HDPParameters, hdp_map_solution
-from learners.counts.families.family_counts import Family
+from learners.counts.family_counts import Family
 from learners.ensembles.level_kernels import LevelTree, level_probabilities, weighted_estimates, weighted_spreads
 from learners.kernels.arrays import Float32s, Integers, frozen
 from learners.schema import Chunk

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from learners.classifiers.structure import Structure
-from learners.counts.families.family_counts import Family
+from learners.counts.family_counts import Family
 from learners.counts.information import conditional_mutual_information, mutual_information
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.ensembles.cuts import parent_grouping, value_grouping
 from learners.kernels.arrays import Floats, Integers
 from learners.schema import Chunk, Schema

@@ -14,9 +14,9 @@ from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compilation import compile_tables
 from learners.classifiers.lookup.look_up_tables import log_joints
 from learners.classifiers.structure import Structure
-from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.samples.random_folds import random_folds
+from learners.counts.family_counts import Family, FamilyCounts
+from learners.counts.pairwise import PairwiseCounts
+from learners.counts.row_samples import random_folds
 from learners.ensembles.cuts import OF_PAIRS
 from learners.ensembles.fit import Pool, fit_members
 from learners.ensembles.levels import Levels

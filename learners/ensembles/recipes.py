@@ -11,9 +11,9 @@ import numpy as np
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.counts.families.multi_view_counts import Viewed, ViewedFamilies
-from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.samples.bottom_k_sample import EVERYTHING, DrawnRows
+from learners.counts.multi_view_counts import Viewed, ViewedFamilies
+from learners.counts.pairwise import PairwiseCounts
+from learners.counts.row_samples import EVERYTHING, DrawnRows
 from learners.ensembles.budget import MEMBERS, Budget, Choice, chosen
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema
 from learners.ensembles.fit import Fitted, Pool, fit_members, left_out_scores, log_softmax

@@ -35,7 +35,7 @@ from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Chunk, Overrides, Schema
-from learners.schema.discarded_columns import losses
+from learners.schema.column_summary import losses
 from learners.schema.encoding.encode import encode
 
 # `sample` is a method.

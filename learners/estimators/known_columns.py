@@ -16,8 +16,8 @@ from learners.estimators.forms import is_pandas_frame, is_record
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.schema import Attribute, Schema
-from learners.schema.clocks import DICTIONARY
 from learners.schema.encoding.records import MARKS, reads_text, record_classifier
+from learners.schema.nominal_forms import DICTIONARY
 
 PLAIN = frozenset("iufb")
 

@@ -25,7 +25,7 @@ from learners.monitoring.drift_tests import Limits
 from learners.monitoring.two_sample import compare_counts, divergence
 from learners.registry.importance import importances
 from learners.schema import Attribute, Chunk
-from learners.schema.labels import labels_of
+from learners.schema.schema import labels_of
 
 MOST_VALUES = 10
 MISSING, UNSEEN, OTHERS = "(missing)", "(not seen in training)", "(others)"

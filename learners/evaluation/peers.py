@@ -21,7 +21,7 @@ from learners.models.parameters import Parameters, parse
 from learners.passes.inference import infer_schema
 from learners.passes.sources.source import Source, type_family
 from learners.schema.encoding.encode import encode, numbers
-from learners.schema.encoding.nominal_values import distinct
+from learners.schema.nominal_forms import distinct
 
 Predict = Callable[[pa.Table], Floats]
 

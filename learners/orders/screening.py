@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.information import x_log_x
 from learners.errors import SchemaError, UnknownColumn
 from learners.orders.parameters import edge_of

@@ -13,12 +13,15 @@ import pyarrow.compute as pc
 from learners.errors import EmptyData, InvalidParameter, SchemaError, UnknownColumn
 from learners.kernels.arrays import Integers
 from learners.passes.statistic import Statistic
-from learners.schema.classes import check_classes, check_rows_of_classes, distinct_classes
-from learners.schema.clocks import in_one_form
-from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
-from learners.schema.encoding.encode import numbers
-from learners.schema.inference.category_counts import ValueTally, plain, value_counts
-from learners.schema.inference.column_summary import (
+from learners.schema.category_counts import (
+    ValueTally,
+    check_classes,
+    check_rows_of_classes,
+    distinct_classes,
+    plain,
+    value_counts,
+)
+from learners.schema.column_summary import (
     NEARLY_CONSTANT,
     NO_CUT,
     Column,
@@ -33,6 +36,9 @@ from learners.schema.inference.column_summary import (
     refreshed,
     with_overrides,
 )
+from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
+from learners.schema.encoding.encode import numbers
+from learners.schema.nominal_forms import in_one_form
 from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, reading_of
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 

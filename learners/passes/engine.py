@@ -19,8 +19,8 @@ from learners.kernels.arrays import Integers
 from learners.passes.row_weights import add_weighted
 from learners.passes.sources.source import Fragment, Source
 from learners.passes.statistic import ColumnWise, Statistic
+from learners.schema.column_summary import nothing_of
 from learners.schema.encoding.encode import Encoder
-from learners.schema.inference.column_summary import nothing_of
 from learners.schema.overrides import MOST_WEIGHT
 
 S = TypeVar("S", bound=Statistic)

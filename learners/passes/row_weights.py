@@ -16,7 +16,7 @@ from learners.passes.sources.source import Condition, Fragment, Source, SourceFi
 from learners.passes.statistic import Statistic
 from learners.schema import Chunk
 from learners.schema.encoding.encode import numbers
-from learners.schema.encoding.nominal_values import dictionary_of, nominal_forms, rows_of
+from learners.schema.nominal_forms import dictionary_of, nominal_forms, rows_of
 from learners.schema.overrides import ALL, MOST_WEIGHT, ColumnOverride
 
 REPEATED_ROWS, MOST_REPEATED = 65_536, 1 << 27  # of one batch

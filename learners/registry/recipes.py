@@ -17,7 +17,7 @@ from learners.orders import recipes as orders
 from learners.orders.parameters import OrderParameters
 from learners.passes.learner import Learner, Passes
 from learners.schema import Kept, Overrides, Schema
-from learners.schema.classes import check_classes
+from learners.schema.category_counts import check_classes
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
 
 

@@ -1,7 +1,6 @@
 """From raw columns to small integer codes."""
 
-from learners.schema.chunk import Chunk
 from learners.schema.overrides import Overrides
-from learners.schema.schema import Attribute, Kept, LeftOut, Schema
+from learners.schema.schema import Attribute, Chunk, Kept, LeftOut, Schema
 
 __all__ = ["Attribute", "Chunk", "Kept", "LeftOut", "Overrides", "Schema"]

@@ -9,8 +9,7 @@ from dataclasses import asdict
 from typing import get_args
 
 from learners.errors import SchemaError
-from learners.schema.distributions import DISTRIBUTIONS
-from learners.schema.schema import MAX_CLASSES, Attribute, Kind, Schema
+from learners.schema.schema import DISTRIBUTIONS, MAX_CLASSES, Attribute, Kind, Schema
 
 CLASS_TYPES = ("string", "int64", "bool")
 MAX_VALUES = 65_535  # codes are 16 bits wide, the one for unseen values included

@@ -11,13 +11,6 @@ FRACTION_BITS, ONE_BITS = (1 << 52) - 1, 1023 << 52
 MOST_EXACT = 2.0**52  # up to which float64 has every whole number
 
 
-@kernel
-def translate(raw, lut, codes):  # (n,) unsigned integers, (domain,) codes; OUT (n,) codes
-    """codes[row] = lut[raw[row]]."""
-    for row in range(raw.size):
-        codes[row] = lut[raw[row]]
-
-
 BLOCK_ROWS = 1024  # numbers of which the first cache holds all that a search needs
 MOST_COMPARED = 48  # cut points that are compared with every number, without a search: 1.2 ns a number for 15, not 14
 
@@ -40,14 +33,7 @@ def intervals_of_block(x, cuts, first_code, missing_code, below, codes):  # (b,)
 
     below: room for as many numbers, at least.
     """
-    count_below(x, cuts, below)
-    for row in range(x.size):
-        codes[row] = missing_code if np.isnan(x[row]) else first_code + below[row]
-
-
-@inner_kernel
-def count_below(x, cuts, below):  # (b,) float64, (c,) float64, ascending; OUT (>= b,) int64
-    """How many cut points, which are finite, are below each number; of NaN any number up to all of them."""
+    # below: how many cut points, which are finite, are below each number; of NaN any number up to all of them.
     for row in range(x.size):
         below[row] = 0
     if cuts.size <= MOST_COMPARED:
@@ -61,8 +47,7 @@ def count_below(x, cuts, below):  # (b,) float64, (c,) float64, ascending; OUT (
             a = cuts[j]
             for row in range(x.size):
                 below[row] += np.int64(a < x[row])
-        return
-    left = cuts.size  # candidates beyond below[row]
+    left = cuts.size if cuts.size > MOST_COMPARED else 0  # candidates beyond below[row]
     while left > 0:
         half = (left + 1) // 2
         for row in range(x.size):
@@ -71,6 +56,8 @@ def count_below(x, cuts, below):  # (b,) float64, (c,) float64, ascending; OUT (
             sign = np.float64(cuts[np.uint64(below[row] + half - 1)] - x[row] + 0.0).view(np.int64) >> 63
             below[row] += half & sign
         left -= half
+    for row in range(x.size):
+        codes[row] = missing_code if np.isnan(x[row]) else first_code + below[row]
 
 
 @inner_kernel

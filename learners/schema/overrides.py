@@ -10,9 +10,8 @@ from typing import Literal, cast
 import numpy as np
 
 from learners.errors import InvalidParameter
-from learners.schema.distributions import DISTRIBUTIONS, Distribution
 from learners.schema.reading import DIALECT_FIELDS, FIELDS, Dialect, Reading
-from learners.schema.schema import Kind, Value
+from learners.schema.schema import DISTRIBUTIONS, Distribution, Kind, Value
 
 DROP, DROPPED = "drop", "dropped by request"
 SCREENED = "screened out"

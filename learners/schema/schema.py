@@ -1,23 +1,33 @@
-"""What each column means: its kind, its domain and the code of each value."""
+"""What each column means: its kind, its domain and the code of each value; and rows by their codes."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from learners.kernels.arrays import Integers, Uint64s, frozen
-from learners.schema.clocks import clock_of, in_one_form, is_moment, words_of_clock
-from learners.schema.distributions import Distribution
+from learners.errors import InvalidChunk
+from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s, freeze, frozen
+from learners.schema.nominal_forms import clock_of, in_one_form, is_moment, words_of_clock
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
 
+# What the numbers of a numeric column may be distributed as, beside intervals.
+Distribution = Literal[
+    "gaussian", "poisson", "exponential", "student", "lognormal", "quantile",
+    "rounded", "rounded-lognormal", "rounded-quantile",
+]  # fmt: skip
+DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
+# Those that give a probability to every number, where others have a density.
+MASSES = ("poisson", "rounded", "rounded-lognormal", "rounded-quantile")
 Kind = Literal["nominal", "numeric"]
 Value = str | int | bool
 
@@ -27,6 +37,7 @@ OTHER = "(other)"
 MAX_KEYS = 1024
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LARGEST = sys.float_info.max
+CODE_TYPES = (np.dtype(np.uint8), np.dtype(np.uint16))
 
 
 @dataclass(frozen=True)
@@ -99,7 +110,10 @@ class Attribute:
             if self.clock is not None:
                 words = words_of_clock(*self.clock, number)
                 return number if words is None else words
-            return _time(number) if self.is_time else number
+            if not self.is_time:
+                return number
+            moment = (EPOCH + timedelta(seconds=number)).isoformat()
+            return moment.removesuffix("+00:00").removesuffix("T00:00:00")
         except (OverflowError, ValueError):  # before year 1 or after 9999
             return number
 
@@ -136,11 +150,6 @@ class Attribute:
             edges = ["-inf", *self.cuts_in_words(), "inf"]
             words += [f"({low}, {high}]" for low, high in zip(edges, edges[1:], strict=False)]
         return words + ([OTHER] if self.n_folded else [])
-
-
-def _time(seconds: float) -> str:
-    """A moment in words; a day where it is midnight."""
-    return (EPOCH + timedelta(seconds=seconds)).isoformat().removesuffix("+00:00").removesuffix("T00:00:00")
 
 
 def _key(*content: object) -> int:
@@ -294,11 +303,9 @@ class Schema:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of what the codes mean, for the keys of stored statistics."""
-        return hashlib.sha256(self._without_quantiles().to_json().encode()).hexdigest()
-
-    def _without_quantiles(self) -> Schema:
         plain = tuple(replace(attribute, quantiles=(), reading=None) for attribute in self.attributes)
-        return replace(self, attributes=plain, dialect=None, null_class=None)
+        bare = replace(self, attributes=plain, dialect=None, null_class=None)
+        return hashlib.sha256(bare.to_json().encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -306,3 +313,87 @@ class Kept:
     """A schema of which the attributes and cut points are kept, while the domains follow the data."""
 
     schema: Schema
+
+
+def labels_of(attribute: Attribute) -> list[str]:
+    """What the codes of an attribute stand for, each in other words: a value may be called "(missing)" or "(other)", too."""
+    labels = attribute.labels()
+    if attribute.kind == "nominal":
+        for place in [0] * attribute.has_missing + [len(labels) - 1] * (attribute.n_folded > 0):
+            while labels.count(labels[place]) > 1:
+                labels[place] = f"({labels[place]})"
+    return labels
+
+
+def choices(attribute: Attribute) -> list[tuple[str, Value | float | None]]:
+    """What can be supposed of a column by one click: the label of each code, and a value that has this code."""
+    values: Sequence[Value | float] = attribute.values if attribute.kind == "nominal" else _representatives(attribute)
+    # A last label may be that of rare values, which no value stands for.
+    return list(zip(labels_of(attribute), [*[None] * attribute.has_missing, *values], strict=False))
+
+
+def _representatives(attribute: Attribute) -> list[str | float]:
+    """A number in each interval that training saw, short where it can be; interval j holds cuts[j - 1] < x <= cuts[j]."""
+    cuts = attribute.cuts
+    if not cuts:
+        return [attribute.number_in_words(0.0)]
+    width = (cuts[-1] - cuts[0]) / max(1, len(cuts) - 1) or abs(cuts[0]) or 1.0
+    found = [cuts[0], *itertools.starmap(_short_between, itertools.pairwise(cuts))]
+    greatest = attribute.quantiles[-1] if attribute.quantiles else -math.inf
+    found.append(_short_between(cuts[-1], greatest if greatest > cuts[-1] else cuts[-1] + 2 * width))
+    return [attribute.number_in_words(number) for number in found]
+
+
+def _short_between(low: float, high: float) -> float:
+    """The middle of an interval by as few digits as keep it inside."""
+    middle = low / 2 + high / 2
+    for n_digits in range(1, 18):
+        number = float(f"{middle:.{n_digits}g}")
+        if low < number < high:
+            return number
+    return high
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """A batch of encoded rows, column-major and read-only.
+
+    Parameters
+    ----------
+    x : (n_attributes, n_rows) uint8 or uint16, C-contiguous
+        Codes of the attributes; `schema.attributes[i].n_values` stands for a value that training never saw.
+    y : (n_rows,) uint8 or uint16, or None
+        Codes of the class, of the type of `x`.
+    numbers : (len(schema.continuous), n_rows) float64, or None
+        The numbers themselves of attributes that have a distribution; NaN where missing or absent.
+
+    Raises
+    ------
+    InvalidChunk
+        If the codes of `x` are neither uint8 nor uint16, or those of `y` are of another type or of other rows.
+    """
+
+    x: Codes
+    y: Codes | None
+    numbers: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if self.x.dtype not in CODE_TYPES:
+            raise InvalidChunk(f"Codes of attributes are uint8 or uint16, not {self.x.dtype}.")
+        if self.y is not None and (self.y.dtype != self.x.dtype or self.y.shape != self.x.shape[1:]):
+            raise InvalidChunk(
+                f"Codes of the class are {self.y.dtype} of shape {self.y.shape}, beside {self.x.dtype} of {self.x.shape}."
+            )
+        # To numba a read-only array is another type: freezing every chunk keeps one compiled signature per kernel.
+        freeze(*(array for array in (self.x, self.y, self.numbers) if array is not None))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.x.shape[1])
+
+    def rows(self, index: Integers | Mask | slice) -> Chunk:
+        """The rows that an index array, mask or slice selects, in its order."""
+        y = None if self.y is None else np.ascontiguousarray(self.y[index])
+        numbers = None if self.numbers is None else np.ascontiguousarray(self.numbers[:, index])
+        return Chunk(np.ascontiguousarray(self.x[:, index]), y, numbers)

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.model import CircuitModel
-from learners.counts.families.family_tables import Cells
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.family_counts import Cells
+from learners.counts.pairwise import PairwiseCounts
 from learners.models.evidence import Sampling
 from learners.models.model import Model
 from learners.models.query import Edges, Effects, Graph, Graphs, Marginal, Paths, Score, StructureQuery

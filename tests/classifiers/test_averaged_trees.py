@@ -20,7 +20,7 @@ from learners.classifiers.averaged_trees import (
     tree_posterior,
 )
 from learners.classifiers.tree_sum_kernels import log_tree_sum_of_logs
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidArray, InvalidParameter
 from learners.registry import recipes
 from learners.schema import Attribute, Chunk, Schema

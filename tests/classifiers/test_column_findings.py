@@ -16,7 +16,7 @@ from learners.classifiers.estimates.context_tree import context_tree_from_cells,
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.monitoring.count_layout import network_of
 from learners.registry import recipes
-from learners.schema.discarded_columns import FoldingCost, losses
+from learners.schema.column_summary import FoldingCost, losses
 
 
 def told_of(path, columns=None, learner="nb"):

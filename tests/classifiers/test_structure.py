@@ -10,7 +10,7 @@ from hypothesis import given
 from learners import Source, encode, infer_schema
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.information import conditional_mutual_information, mutual_information
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from tests import laws, strategies
 from tests.conftest import needs_public_sets, public_sets
 from tests.naive import structure as naive

@@ -6,9 +6,9 @@ import pytest
 
 from learners import Source, collect
 from learners.counts.distinct_rows import DistinctRows
-from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.counts.families.multi_view_counts import Viewed
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.family_counts import Family, FamilyCounts
+from learners.counts.multi_view_counts import Viewed
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidCounts
 from learners.passes.combined import Together
 from learners.schema.encoding.views import Views

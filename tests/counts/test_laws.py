@@ -20,13 +20,11 @@ from learners.classifiers.selection.loss_tables import measure
 from learners.classifiers.selection.selection import PrefixLosses
 from learners.classifiers.structure import Structure
 from learners.counts.distinct_rows import DistinctRows
-from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.counts.families.multi_view_counts import Viewed, ViewedFamilies
+from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.moments import Moments
-from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.pairs.sparse_pairs import SparsePairs
-from learners.counts.samples.bottom_k_sample import DrawnRows
-from learners.counts.samples.holdout import HoldOut
+from learners.counts.multi_view_counts import Viewed, ViewedFamilies
+from learners.counts.pairwise import PairwiseCounts, SparsePairs
+from learners.counts.row_samples import DrawnRows, HoldOut
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.combined import Together
@@ -89,10 +87,7 @@ SUMMARIES = {
 }
 STATISTICS = [*OF_CHUNKS, *SUMMARIES]
 OF_VIEWS = ("viewed pairs", "viewed families")
-SMALL = (
-    "a small hold-out",
-    "a few drawn rows",
-)  # what was crowded out is forgotten: tests/counts/samples/test_holdout.py
+SMALL = ("a small hold-out", "a few drawn rows")  # what was crowded out is forgotten: tests/counts/test_row_samples.py
 
 
 def cases(name):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.sparse_counts import Run, SparseCells, counted, merged
 from learners.errors import InvalidParameter
 from learners.passes import memory

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from learners.classifiers.structure import Structure
-from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.family_counts import Family, FamilyCounts
 from learners.ensembles.fit import (
     MOST_ROWS,
     Pool,

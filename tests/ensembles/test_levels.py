@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.lookup.compilation import compile_tables
 from learners.classifiers.lookup.look_up_tables import log_joints
-from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.family_counts import Family, FamilyCounts
 from learners.ensembles.levels import Levels
 from learners.ensembles.pool import PooledFamilies
 from learners.schema import Chunk

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from learners import Source, collect, encode, explain, load_model
 from learners.classifiers.lookup.lookup import REMADE
-from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.family_counts import Family, FamilyCounts
 from learners.ensembles.budget import Budget, chosen
 from learners.ensembles.cuts import LARGE, ensemble_schema, members_in
 from learners.ensembles.fit import FEWEST_MEMBERS, MORE_PARENTS, solved_trees

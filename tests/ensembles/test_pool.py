@@ -11,8 +11,8 @@ from scipy.special import logsumexp
 
 from learners import Source, collect, drive, encode, load_model
 from learners.classifiers.baselines.boosted import CodeTable, loaded_booster
-from learners.counts.families.family_counts import FamilyCounts
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.family_counts import FamilyCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, parent_grouping
 from learners.ensembles.fit import solved_trees
 from learners.ensembles.levels import Levels

@@ -27,13 +27,12 @@ ROOT = Path(__file__).parents[2]
 KERNELS = (
     "learners.schema.kernels",
     "learners.schema.encoding.batch_kernels",
-    "learners.schema.encoding.string_kernels",
+    "learners.schema.hash_kernels",
     "learners.counts.kernels",
     "learners.counts.cell_kernels",
     "learners.classifiers.lookup.kernels",
 )
-# uint8 and uint16 codes. `translate` also reads indices of one and of four bytes.
-MOST_SIGNATURES = {"learners.schema.kernels.translate": 4}
+MOST_SIGNATURES = 2  # of uint8 and uint16 codes
 
 
 def kernels():
@@ -104,7 +103,7 @@ def test_kernels_have_few_signatures_and_mapped_models_add_none(tmp_path):
     while n_new:
         once, twice, n_new = in_a_fresh_process(tmp_path)
     for name, n in once.items():
-        assert n <= MOST_SIGNATURES.get(name, 2), name
+        assert n <= MOST_SIGNATURES, name
     assert once["learners.classifiers.lookup.kernels.answer"] == 2
     assert twice == once
 

@@ -13,7 +13,7 @@ import pytest
 
 from fewpass import StructurePosterior
 from learners import Source, encode, load_model
-from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.family_counts import Family, FamilyCounts
 from learners.errors import EmptyData, InvalidArray, InvalidParameter, NoClass, SchemaError, UnknownColumn
 from learners.models.query import Edges, Effects, Graph, Graphs, Moments, Paths, Score
 from learners.orders import screening

@@ -359,7 +359,7 @@ def test_a_million_different_values():
 
 
 def test_more_values_than_can_be_counted_are_left_out(monkeypatch):
-    monkeypatch.setattr("learners.schema.inference.category_counts.MAX_DISTINCT", 100)
+    monkeypatch.setattr("learners.schema.category_counts.MAX_DISTINCT", 100)
     reasons = left_out({"x": [f"w{i % 150}" for i in range(N)]})
     assert reasons == {"x": "more than 100 different values"}
 

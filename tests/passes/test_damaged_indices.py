@@ -7,8 +7,8 @@ import pytest
 
 from learners import Source, collect, encode, infer_schema
 from learners.classifiers.structure import naive_structure
-from learners.counts.families.family_counts import FamilyCounts
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.family_counts import FamilyCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidBuffers, LearnerError, SourceError
 from learners.passes.sources.parquet import ParquetContent
 from tests import strategies

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners import Source, encode, infer_schema
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled, EmptyData, SchemaError, UnknownColumn
 from learners.passes import engine
 from learners.passes.engine import Progress, collect

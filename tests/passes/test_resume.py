@@ -13,7 +13,7 @@ import time
 import pytest
 
 from learners import Source, collect, drive
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.reuse import Recall

@@ -21,7 +21,7 @@ from learners.kernels.arrays import Floats, Integers
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.schema import Chunk, Schema
-from learners.schema.distributions import MASSES
+from learners.schema.schema import MASSES
 
 # Of the work of "auto".
 SHARE_OF_MINUTES = 0.25

@@ -6,7 +6,7 @@ from typing import Self, cast
 
 import numpy as np
 
-from learners.counts.samples.bottom_k_sample import RESERVE, DrawnRows
+from learners.counts.row_samples import RESERVE, DrawnRows
 from learners.kernels.arrays import Codes, Integers, Uint64s
 from learners.kernels.random import random_bits_at
 from learners.schema import Chunk, Schema

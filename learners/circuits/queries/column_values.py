@@ -13,8 +13,8 @@ from learners.errors import SchemaError
 from learners.kernels.arrays import Array, Floats, Mask
 from learners.models.evidence import RawValue
 from learners.schema import Chunk
-from learners.schema.clocks import clock_of, nanoseconds_of
 from learners.schema.encoding.encode import class_codes, encode
+from learners.schema.nominal_forms import clock_of, nanoseconds_of
 from learners.schema.schema import OTHER, Attribute
 
 DAY_S = 86_400

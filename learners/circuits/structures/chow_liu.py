@@ -10,7 +10,7 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
 from learners.circuits.structures.trees import PairTables, maximum_spanning_tree
 from learners.circuits.structures.variables import Variable
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats, Integers
 

@@ -26,8 +26,7 @@ from learners.circuits.structures.quantile_transforms import NO_GRID, Grid, grid
 from learners.errors import SchemaError
 from learners.kernels.arrays import Floats, Integers
 from learners.schema.discretise import Histogram, numbers_of
-from learners.schema.distributions import MASSES, Distribution
-from learners.schema.schema import Attribute, Schema
+from learners.schema.schema import MASSES, Attribute, Distribution, Schema
 
 # Of the column's standard deviation: no Gaussian becomes narrower.
 NARROWEST = 1e-3

@@ -29,7 +29,7 @@ from learners.circuits.structures.densities import LARGEST, LEAF_KINDS
 from learners.errors import SchemaError
 from learners.passes.sources.filesystems import read_bytes
 from learners.schema import Attribute, Schema
-from learners.schema.distributions import Distribution
+from learners.schema.schema import Distribution
 
 # Of densities, and of masses on a grid, by the kind of the leaf.
 DISTRIBUTIONS = {

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.kernels import SUM
 from learners.circuits.structures.circuit_builder import log_shares
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Integers
 from learners.schema import Chunk, Schema

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.counts.information import x_log_x
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import EmptyStatistic
 from learners.kernels.arrays import Floats, Integers
 

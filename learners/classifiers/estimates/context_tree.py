@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.classifiers.estimates.tree_kernels import summed_level
 from learners.classifiers.structure import Structure
-from learners.counts.families.family_counts import FamilyCounts
+from learners.counts.family_counts import FamilyCounts
 from learners.kernels.arrays import Array, Floats, Int8s, Integers
 from learners.passes.engine import Advance, unheard
 

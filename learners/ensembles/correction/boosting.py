@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from learners.classifiers.baselines.boosted import EQUAL_START, CodeTable
-from learners.counts.samples.random_folds import random_folds
+from learners.counts.row_samples import random_folds
 from learners.ensembles.correction.forest import flat_forest
 from learners.ensembles.model import Correction
 from learners.ensembles.weights import Rows, fitted_weights, mean_log_loss

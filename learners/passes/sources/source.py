@@ -31,8 +31,8 @@ from learners.passes.sources.lake.finding import named, refuse_files_of_tables
 from learners.passes.sources.lake.lake_tables import KnownSnapshot, changes_since, snapshot_at
 from learners.passes.sources.lake.snapshots import Snapshot, opened_snapshot
 from learners.passes.sources.opening import one_shape, opened_files
+from learners.schema.column_summary import kind_of
 from learners.schema.encoding.batches import IndexCheck
-from learners.schema.inference.column_summary import kind_of
 from learners.schema.reading import Reading
 
 __all__ = ["Condition", "Fragment", "Mask", "RowWeight", "Source", "SourceFile", "file_identity", "type_family"]

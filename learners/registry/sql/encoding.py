@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from learners.errors import LearnerError
 from learners.registry.sql.dialects import MOST_JOINS, Dialect, Query
 from learners.schema import Attribute, Schema
-from learners.schema.clocks import DICTIONARY, is_moment
+from learners.schema.nominal_forms import DICTIONARY, is_moment
 
 
 class UnsupportedColumn(LearnerError, ValueError):

@@ -17,7 +17,7 @@ import numpy as np
 from learners.kernels.arrays import Integers
 from learners.kernels.intrinsics import bytes_at, load, popcount
 from learners.kernels.jit import inner_kernel, kernel
-from learners.schema.encoding.string_kernels import SLOT_BYTES, code_of_word, is_ascii
+from learners.schema.hash_kernels import SLOT_BYTES, code_of_word, is_ascii
 from learners.schema.kernels import BLOCK_ROWS, MOST_COMPARED, intervals_of_block, steps_below, tabled_intervals
 
 # Fields of struct ArrowArray.
@@ -59,16 +59,6 @@ def is_null(validity, row):
 
 
 @inner_kernel
-def valid_bits(validity, start):
-    """Bits of 64 rows from a row on: 1 where a row is not null."""
-    place, shift = validity + np.uint64(start >> 3), np.uint64(start & 7)
-    bits = load(place, np.uint64)
-    if shift != 0:  # the bitmap has a ninth byte of them
-        bits = bits >> shift | np.uint64(load(place + np.uint64(8), np.uint8)) << (np.uint64(WORD) - shift)
-    return bits
-
-
-@inner_kernel
 def nulls_are_told(array, n_nulls):
     """Whether a column has as many nulls as it says, if it says."""
     told = load(array + NULL_COUNT, np.int64)
@@ -91,22 +81,6 @@ def integer_at(values, row, kind):
     if kind == UINT32:
         return np.int64(load(values + np.uint64(4 * row), np.uint32))
     return load(values + np.uint64(8 * row), np.int64)
-
-
-@inner_kernel
-def number_at(values, row, kind):
-    """A number of a buffer, as float64; times are in seconds."""
-    if kind == FLOAT64:
-        return load(values + np.uint64(8 * row), np.float64)
-    if kind == FLOAT32:
-        return np.float64(load(values + np.uint64(4 * row), np.float32))
-    if kind == UINT64:
-        return np.float64(load(values + np.uint64(8 * row), np.uint64))
-    if kind == DAYS:
-        return DAY * load(values + np.uint64(4 * row), np.int32)
-    if kind == MICROSECONDS:
-        return load(values + np.uint64(8 * row), np.int64) / 1e6
-    return np.float64(integer_at(values, row, kind))
 
 
 @inner_kernel
@@ -206,7 +180,7 @@ def unsound_column(batch, columns, kinds):
 
 @inner_kernel
 def numbers_of_block(validity, values, start, kind, numbers):  # OUT (b,) float64
-    """Numbers of a buffer from a row on, NaN for null; returns how many are null."""
+    """Numbers of a buffer from a row on, NaN for null, times in seconds; returns how many are null."""
     rows = np.uint64(start)
     if kind == FLOAT64:  # a loop for each of the usual kinds, which then takes many numbers at a time
         for row in range(numbers.size):
@@ -225,12 +199,22 @@ def numbers_of_block(validity, values, start, kind, numbers):  # OUT (b,) float6
             numbers[row] = load(values + np.uint64(2) * (rows + np.uint64(row)), np.int16)
     else:
         for row in range(numbers.size):
-            numbers[row] = number_at(values, start + row, kind)
+            if kind == UINT64:
+                numbers[row] = np.float64(load(values + np.uint64(8 * (start + row)), np.uint64))
+            elif kind == DAYS:
+                numbers[row] = DAY * load(values + np.uint64(4 * (start + row)), np.int32)
+            elif kind == MICROSECONDS:
+                numbers[row] = load(values + np.uint64(8 * (start + row)), np.int64) / 1e6
+            else:
+                numbers[row] = np.float64(integer_at(values, start + row, kind))
     if validity == 0:
         return 0
     n_valid, whole = np.uint64(0), numbers.size - numbers.size % WORD
     for first in range(0, whole, WORD):
-        bits = valid_bits(validity, start + first)
+        place, shift = validity + np.uint64((start + first) >> 3), np.uint64((start + first) & 7)
+        bits = load(place, np.uint64)
+        if shift != 0:  # the bitmap has a ninth byte of these rows
+            bits = bits >> shift | np.uint64(load(place + np.uint64(8), np.uint8)) << (np.uint64(WORD) - shift)
         n_valid += popcount(bits)
         for row in range(WORD):
             if (bits >> np.uint64(row)) & np.uint64(1) == 0:

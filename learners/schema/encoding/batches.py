@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from learners.errors import InvalidBuffers, SourceError
 from learners.kernels.arrays import Codes, Floats, Integers, Mask
-from learners.schema.clocks import what_time
 from learners.schema.encoding import batch_kernels as kernels
-from learners.schema.encoding.string_kernels import BEGIN, LENGTH, Words, fill_slots
+from learners.schema.hash_kernels import BEGIN, LENGTH, Words, fill_slots
+from learners.schema.nominal_forms import what_time
 from learners.schema.schema import Attribute
 
 MAX_PLANS = 8  # Arrow schemas remembered; a training has one, a served model as many as its clients

@@ -10,12 +10,21 @@ import pyarrow.compute as pc
 
 from learners.errors import MOST_NAMED, InvalidParameter, SchemaError, UnknownColumn
 from learners.kernels.arrays import Codes, Floats, freeze, frozen
-from learners.schema.chunk import Chunk
-from learners.schema.clocks import TICKS, as_seconds, clock_of, is_moment, what_time
 from learners.schema.encoding.batches import BatchEncoder, sound_column
-from learners.schema.encoding.nominal_values import as_canonical, dictionary_of, in_words, nominal_forms, rows_of
-from learners.schema.kernels import interval_codes, translate
-from learners.schema.schema import Attribute, Schema
+from learners.schema.kernels import interval_codes
+from learners.schema.nominal_forms import (
+    TICKS,
+    as_canonical,
+    as_seconds,
+    clock_of,
+    dictionary_of,
+    in_words,
+    is_moment,
+    nominal_forms,
+    rows_of,
+    what_time,
+)
+from learners.schema.schema import Attribute, Chunk, Schema
 
 ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 
@@ -114,7 +123,7 @@ class _NominalEncoder:
         index, is_null = rows_of(column, values)
         of_values = self._codes_of(values, kind)
         of_values[is_other] = attribute.unseen_code  # such as a fraction, which no nominal attribute has
-        translate(index.view(f"u{index.itemsize}"), of_values, codes)
+        codes[:] = of_values[index]
         codes[is_null] = attribute.missing_code
 
     def byte_table(self, kind: pa.DataType) -> tuple[Codes, int]:
@@ -318,3 +327,14 @@ def class_codes(batch: pa.RecordBatch, schema: Schema) -> Codes:
     Raises SchemaError if the type of the class column does not fit.
     """
     return np.asarray(encoder_of(schema).target.codes(batch)[0])
+
+
+def known_or_not(batch: pa.RecordBatch, schema: Schema) -> Codes:
+    """Codes (n_rows,) of the class, `n_classes` where it was never seen in training.
+
+    Raises SchemaError if a row has no class, or its type does not fit.
+    """
+    column = batch.column(batch.schema.names.index(schema.target))
+    if pc.any(pc.is_null(column, nan_is_null=True)).as_py():
+        encoder_of(schema).classes(batch)  # says which
+    return class_codes(batch, schema)

@@ -18,8 +18,9 @@ from learners.answer_checks import distribution
 from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Codes, Floats, freeze
 from learners.schema.checks import check_lengths
-from learners.schema.chunk import Chunk
-from learners.schema.clocks import (
+from learners.schema.discretise import EXACT
+from learners.schema.kernels import interval_codes
+from learners.schema.nominal_forms import (
     DICTIONARY,
     LAST_SECOND,
     TICKS,
@@ -29,9 +30,7 @@ from learners.schema.clocks import (
     seconds_of,
     what_time,
 )
-from learners.schema.discretise import EXACT
-from learners.schema.kernels import interval_codes
-from learners.schema.schema import EPOCH, Attribute, Schema
+from learners.schema.schema import EPOCH, Attribute, Chunk, Schema
 
 MARKS = frozenset(["NAType", "NaTType"])  # the types of what pandas has for missing values beside NaN and None
 MOST_SHOWN = 80

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from learners.schema.chunk import Chunk
 from learners.schema.kernels import translate_views
-from learners.schema.schema import Attribute, Schema
+from learners.schema.schema import Attribute, Chunk, Schema
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 

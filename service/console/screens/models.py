@@ -5,7 +5,7 @@ from typing import TypeGuard
 
 from starlette.requests import Request
 
-from learners.schema.labels import choices
+from learners.schema.schema import choices
 from service import product
 from service.console.pages import MOST, page, part_of_list, workspace_of
 from service.console.rendering import Call

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from learners.orders.model import OrderModel
 from learners.registry.networks.of_models import has_arcs
 from learners.schema import Attribute
-from learners.schema.labels import choices
+from learners.schema.schema import choices
 from service import product
 from service.console.pages import page, served_of, workspace_of
 from service.console.rendering import Call, digits

@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 from learners.errors import EmptyData, UnknownColumn
 from learners.passes.sources.source import Source
 from learners.schema import Schema
-from learners.schema.classes import known_or_not
-from learners.schema.encoding.encode import encode
+from learners.schema.encoding.encode import encode, known_or_not
 from learners.schema.schema import Attribute
 from service.product.child_process import aside
 from service.product.datasets.data_roots import open_source

@@ -26,8 +26,7 @@ from learners.orders.model import OrderModel
 from learners.orders.queries.network import NoTables
 from learners.passes.sources.source import Source
 from learners.schema import Chunk
-from learners.schema.classes import known_or_not
-from learners.schema.encoding.encode import encode
+from learners.schema.encoding.encode import encode, known_or_not
 from service.product.outputs import Output, ParquetDraft, check_parquet, delivering, in_order
 from service.product.progress import Report, silent
 from service.requests.json_values import JSONObject

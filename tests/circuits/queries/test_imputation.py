@@ -17,7 +17,7 @@ from learners.circuits.queries.column_values import missing_cells, nameable, raw
 from learners.circuits.queries.imputation import filled
 from learners.errors import SchemaError
 from learners.registry import recipes
-from learners.schema.encoding.nominal_values import nominal_forms
+from learners.schema.nominal_forms import nominal_forms
 from tests.circuits.answer_circuits import circuits_and_rows
 from tests.naive.circuits import naive_filled
 

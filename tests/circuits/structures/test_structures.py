@@ -14,7 +14,7 @@ from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, SUM
 from learners.circuits.structures import Variable, chow_liu, describe_variables, hclt, independent, random_regions
 from learners.circuits.structures.learnspn import _one_hot, independence_p_values, learnspn
 from learners.circuits.structures.trees import PairTables, maximum_spanning_tree
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import EmptyData, EmptyStatistic, InvalidParameter
 from learners.schema import Chunk, Schema
 from tests.naive import circuits as naive

@@ -21,7 +21,7 @@ from learners.classifiers.estimates.context_tree import (
 )
 from learners.classifiers.estimates.tree_kernels import sort_ascending
 from learners.classifiers.structure import Structure
-from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.family_counts import Family, FamilyCounts
 from learners.errors import InvalidParameter
 from learners.kernels.jit import kernel
 from learners.registry import recipes

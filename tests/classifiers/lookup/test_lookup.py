@@ -12,9 +12,9 @@ from learners.classifiers.lookup.look_up_tables import probabilities
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.m_selection import choose_m
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
-from learners.counts.families.family_counts import FamilyCounts
-from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.samples.holdout import HoldOut
+from learners.counts.family_counts import FamilyCounts
+from learners.counts.pairwise import PairwiseCounts
+from learners.counts.row_samples import HoldOut
 from learners.registry.model_kinds import load_model
 from learners.schema import Chunk
 from tests import laws, strategies

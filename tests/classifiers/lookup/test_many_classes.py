@@ -15,7 +15,7 @@ from learners.classifiers.lookup import lookup
 from learners.classifiers.lookup.checks import check_arrays
 from learners.classifiers.lookup.kernels import ManyClassTables
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.counts.families.family_counts import FamilyCounts
+from learners.counts.family_counts import FamilyCounts
 from learners.errors import InvalidArray, InvalidParameter, SchemaError
 from learners.registry import recipes
 from tests import laws

@@ -8,8 +8,8 @@ from learners.classifiers.selection.loss_tables import measure
 from learners.classifiers.selection.selection import PrefixLosses
 from learners.classifiers.selection.selection_kernels import ONE
 from learners.classifiers.structure import Structure, k_dependence
-from learners.counts.families.family_counts import FamilyCounts
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.family_counts import FamilyCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import EmptyStatistic, InvalidParameter, StatisticMismatch
 from learners.registry import recipes
 from learners.schema import Attribute, Chunk, Schema

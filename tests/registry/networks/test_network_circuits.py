@@ -12,8 +12,8 @@ from learners.classifiers.estimates.context_tree import m_estimates, trees_of
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
-from learners.counts.families.family_counts import FamilyCounts
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.family_counts import FamilyCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.registry.networks.of_models import network_circuit
 from learners.schema import Chunk
 from tests.naive import circuits as naive

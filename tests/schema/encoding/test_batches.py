@@ -1,4 +1,4 @@
-"""Batches in one call: any Arrow type, any slice, and what a hostile stream may hold."""
+"""Batches in one call: text as a dictionary finds it, any Arrow type, any slice, and what a hostile stream may hold."""
 
 import pickle
 
@@ -9,11 +9,76 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.errors import InvalidBuffers, SchemaError
+from learners.kernels.jit import kernel
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.batches import IndexCheck
+from learners.schema.encoding.batches import IndexCheck, joined, word_table
 from learners.schema.encoding.encode import encode
+from learners.schema.hash_kernels import code_of_word, is_ascii
 from tests.naive.encoding import code_of
-from tests.schema.encoding.test_string_tables import WORDS
+
+# Short and long ones that share their first eight, sixteen bytes; some of several bytes per letter.
+WORDS = st.text(max_size=6) | st.text("ab", min_size=7, max_size=25) | st.text("aé\0", max_size=9)
+WHOLE_TYPES = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+NUMBER_TYPES = [*WHOLE_TYPES, pa.float16(), pa.float32(), pa.float64()]
+
+SPOILED = pa.RecordBatch.from_pydict(
+    {
+        "word": pa.array(["a", "b", None, "a long word of no domain"] * 3),
+        "large": pa.array(["a", "b", None, "grün"] * 3, pa.large_string()),
+        "view": pa.array(["a", "b", None, "a long word of no domain"] * 3, pa.string_view()),
+        "dictionary": pa.array(["a", "b", None, "c"] * 3).dictionary_encode(),
+        "number": pa.array([1.0, None, 3.0, 4.0] * 3),
+        "byte": pa.array([1, None, 3, 4] * 3, pa.uint8()),
+        "other": pa.array(["x", None, "y", "z"] * 3),
+    }
+)
+
+
+@kernel
+def looked_up(address, length, end, table, mask, more):
+    return is_ascii(address, length, end), code_of_word(address, length, end, table, mask, more)
+
+
+def code_in(word, table, first_slot, mask, words):
+    text = np.frombuffer(word.encode() or b"\0", np.uint8)
+    address, length = np.uint64(text.ctypes.data), len(word.encode())
+    slots = np.uint64(words.slots.ctypes.data + 32 * first_slot)
+    more = np.uint64(words.more.ctypes.data)
+    end = np.uint64(address + np.uint64(length))
+    has_no_high_bit, code = looked_up(address, length, end, slots, mask, more)
+    assert has_no_high_bit == word.isascii()
+    return code
+
+
+@given(st.lists(st.lists(WORDS, max_size=40, unique=True), max_size=3), st.lists(WORDS, max_size=40))
+def test_text_is_found_as_in_a_dictionary(domains, others):
+    words, first_slots, masks = joined([word_table(domain, 5) for domain in domains])
+    for domain, slot, mask in zip(domains, first_slots.tolist(), masks.tolist(), strict=False):
+        known = {word: 5 + number for number, word in enumerate(domain)}
+        for word in [*others, *domain]:
+            assert code_in(word, domain, slot, mask, words) == known.get(word, -1)
+
+
+@given(
+    st.lists(WORDS, min_size=1, max_size=9, unique=True),
+    st.lists(st.none() | WORDS, min_size=1, max_size=30),
+    st.booleans(),
+)
+def test_plain_and_dictionary_columns_have_the_same_codes(domain, words, has_missing):
+    schema = Schema((Attribute("x", "nominal", tuple(sorted(domain)), has_missing=has_missing),), None, ("",))
+    plain = pa.table({"x": pa.array(words, pa.string())})
+    encoded = pa.table({"x": pa.array(words, pa.string()).dictionary_encode()})
+    assert np.array_equal(encode(plain, schema).x, encode(encoded, schema).x)
+
+
+def test_words_that_differ_in_any_byte_have_slots_of_their_own():
+    for pattern in ("{}", "{}......", ".......{}", "value number {}", "{} is in front of a longer text", "{:>30}"):
+        table = word_table([pattern.format(i) for i in range(500)], 0)
+        taken = np.flatnonzero(table.slots[:, 0] >= 0)
+        ends = np.flatnonzero(np.concatenate([[True], np.diff(taken) > 1, [True]]))
+        assert taken.size == 500
+        assert np.diff(ends).max() < 60, f"{pattern}: a long run of taken slots"
+
 
 TEXT_TYPES = [
     pa.string(),
@@ -23,8 +88,6 @@ TEXT_TYPES = [
     pa.dictionary(pa.int64(), pa.large_string()),
     pa.dictionary(pa.uint64(), pa.string()),
 ]
-WHOLE_TYPES = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
-NUMBER_TYPES = [*WHOLE_TYPES, pa.float16(), pa.float32(), pa.float64()]
 
 
 def naive(columns, schema):
@@ -218,17 +281,6 @@ def test_an_index_where_a_value_is_null_means_nothing(kind):
     assert IndexCheck().unsound_column(pa.RecordBatch.from_arrays([nothing], ["x"])) == -1
 
 
-SPOILED = pa.RecordBatch.from_pydict(
-    {
-        "word": pa.array(["a", "b", None, "a long word of no domain"] * 3),
-        "large": pa.array(["a", "b", None, "grün"] * 3, pa.large_string()),
-        "view": pa.array(["a", "b", None, "a long word of no domain"] * 3, pa.string_view()),
-        "dictionary": pa.array(["a", "b", None, "c"] * 3).dictionary_encode(),
-        "number": pa.array([1.0, None, 3.0, 4.0] * 3),
-        "byte": pa.array([1, None, 3, 4] * 3, pa.uint8()),
-        "other": pa.array(["x", None, "y", "z"] * 3),
-    }
-)
 SPOILED_SCHEMA = Schema(
     (
         *(Attribute(n, "nominal", ("a", "b", "grün")) for n in ("word", "large", "view", "dictionary")),

@@ -15,8 +15,7 @@ from learners.circuits.structures.quantile_transforms import grid_of
 from learners.errors import SchemaError
 from learners.kernels.arrays import Floats, Integers
 from learners.schema.discretise import Histogram, numbers_of
-from learners.schema.distributions import Distribution
-from learners.schema.schema import Attribute
+from learners.schema.schema import Attribute, Distribution
 
 # Rows that are drawn of a column; of every four, three are fitted.
 MOST_ROWS = 12_000

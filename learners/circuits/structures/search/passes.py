@@ -13,8 +13,8 @@ from learners.circuits.em.expected_sums import ExpectedSums, Model
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.structures import chow_liu
 from learners.circuits.structures.search.search import FEWEST_ROWS, Choice, Tried, choose
-from learners.counts.pairs.pairwise import PairwiseCounts
-from learners.counts.samples.holdout import HoldOut
+from learners.counts.pairwise import PairwiseCounts
+from learners.counts.row_samples import HoldOut
 from learners.passes.combined import Together
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work

@@ -13,7 +13,7 @@ from learners.circuits.columns import columns_of
 from learners.circuits.em.in_memory_em import Fit, Rows
 from learners.circuits.structures import chow_liu, hclt, learnspn
 from learners.circuits.structures.mixtures import Make, clusters_of, mixture_of_clusters
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import EmptyData, InvalidParameter
 from learners.kernels.arrays import Codes, Integers
 from learners.schema import Chunk, Schema

@@ -14,7 +14,7 @@ from learners.passes.sources.csv.number_tally import NumberTally
 from learners.passes.sources.file_sets import type_family
 from learners.passes.sources.formats import format_of
 from learners.schema import Schema
-from learners.schema.clocks import canonical, what_time
+from learners.schema.nominal_forms import canonical, what_time
 from learners.schema.overrides import ALL, DROPPED, ColumnOverride
 from learners.schema.reading import DIALECT_FIELDS, FIELDS, Dialect, Expected, Reading
 from learners.schema.schema import Value

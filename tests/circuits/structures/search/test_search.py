@@ -12,7 +12,7 @@ from learners.circuits.recipes import CircuitParameters
 from learners.circuits.structures import chow_liu
 from learners.circuits.structures.mixtures import clusters_of, mixture, mixture_of_clusters
 from learners.circuits.structures.search.search import choose, codes_of, work_of
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled, EmptyData, InvalidParameter
 from learners.registry import recipes
 from learners.schema import Attribute, Chunk, Schema

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.records import encode_records
-from learners.schema.labels import choices
+from learners.schema.schema import choices
 from service import product
 from service.console.screens.what_if import start_of
 from service.product.inference.what_if import WhatIfRequest, _drops, beyond_training

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.counts.families.family_counts import Family
-from learners.counts.families.multi_view_counts import Viewed, ViewedFamilies
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.counts.family_counts import Family
+from learners.counts.multi_view_counts import Viewed, ViewedFamilies
+from learners.counts.pairwise import PairwiseCounts
 from learners.schema.encoding.views import Views
 from tests import laws, strategies
 from tests.naive import ensembles as naive

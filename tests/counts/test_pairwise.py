@@ -1,4 +1,4 @@
-"""Pairwise counts against counting row by row."""
+"""Pairwise counts against counting row by row; sparse pairs tell the same as whole tables, within a memory limit."""
 
 from dataclasses import replace
 
@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.counts import count_dtypes
-from learners.counts.pairs import pairwise
-from learners.counts.pairs.pairwise import PairwiseCounts
+from learners.classifiers.structure import k_dependence, tree_augmented
+from learners.counts import pairwise
+from learners.counts.information import conditional_mutual_information, mutual_information
+from learners.counts.pairwise import PairwiseCounts, SparsePairs, pair_counts
+from learners.passes import memory
 from tests import laws, strategies
-from tests.naive.counts import pair_counts
+from tests.naive.counts import pair_counts as naive_counts
 
 
 def assert_equals_naive(schema, parts):
@@ -21,10 +23,10 @@ def assert_equals_naive(schema, parts):
     assert counted.n_rows == y.size
     assert counted.class_counts.tolist() == [int((y == k).sum()) for k in range(n_classes)]
     for i in range(schema.n_attributes):
-        margin = pair_counts(x[i], x[i] * 0, y, sizes[i], 1, n_classes)[:, 0]
+        margin = naive_counts(x[i], x[i] * 0, y, sizes[i], 1, n_classes)[:, 0]
         assert np.array_equal(counted.margins[i], margin)
         for j in range(i + 1, schema.n_attributes):
-            naive = pair_counts(x[i], x[j], y, sizes[i], sizes[j], n_classes)
+            naive = naive_counts(x[i], x[j], y, sizes[i], sizes[j], n_classes)
             assert np.array_equal(counted.table(i, j), naive)
             assert np.array_equal(counted.table(j, i), naive.transpose(1, 0, 2))
 
@@ -89,9 +91,7 @@ def test_tables_widen_where_rows_outgrow_32_bits(most, monkeypatch):
     assert narrow.counts.dtype == np.int32
     assert narrow.table(0, 1).dtype == np.int64
     monkeypatch.setattr(pairwise, "MAX_NUMBERED_CELLS", most)
-    monkeypatch.setattr(
-        count_dtypes, "MOST_SHORT", 700
-    )  # reached by updates, by merging, and by reading what is stored
+    monkeypatch.setattr(pairwise, "MOST_SHORT", 700)  # reached by updates, by merging, and by reading what is stored
     merged = laws.merged(*(laws.updated(PairwiseCounts(schema), half) for half in (parts[:2], parts[2:])))
     read = narrow.from_arrow(narrow.to_arrow())
     for wide in (laws.updated(PairwiseCounts(schema), parts), merged, read):
@@ -120,20 +120,42 @@ def test_the_plan_for_few_rows_counts_every_pair_once():
     assert few.pairs[few.scatter_pairs].tolist() == few.pairs.tolist() and not few.plane_tables.size
 
 
-def test_the_routes_meet_in_one_table():
+@pytest.mark.parametrize(
+    ("sizes", "n_classes", "has_planes", "has_increments"),
+    [((2, 300, 4, 70), 3, True, True), ((3, 4), 256, True, False), ((5,), 2, False, False)],
+    ids=["the routes meet in one table", "many classes", "no pairs but a margin"],
+)
+def test_each_table_has_its_routes(sizes, n_classes, has_planes, has_increments):
     """Attributes of few values are counted by bit-planes with each other, and by scatter with those of many."""
-    schema = strategies.schema_of((2, 300, 4, 70), 3, {1})
+    schema = strategies.schema_of(sizes, n_classes, {1} if len(sizes) > 1 else set())
     plan = PairwiseCounts(schema)._plan
-    assert plan.scatter_pairs.size
-    assert plan.plane_pairs.size
-    assert_equals_naive(schema, [strategies.chunk_of(3, schema, 5000)])
+    assert (plan.plane_pairs.size > 0, plan.scatter_pairs.size > 0) == (has_planes, has_increments)
+    assert_equals_naive(schema, [strategies.chunk_of(3, schema, 3000)])
 
 
-def test_many_classes():
-    schema = strategies.schema_of((3, 4), 256)
-    assert_equals_naive(schema, [strategies.chunk_of(0, schema, 3000)])
+@given(drawn=strategies.chunk_lists(), width_cost=st.sampled_from([0.0, 2.0]))
+def test_information_and_structures_are_those_of_whole_tables(drawn, width_cost):
+    schema, parts = drawn
+    whole, sparse = (laws.updated(kind(schema), parts) for kind in (PairwiseCounts, SparsePairs))
+    if not whole.n_rows:
+        return
+    for information in (mutual_information, conditional_mutual_information):
+        assert np.allclose(information(sparse, width_cost), information(whole, width_cost), rtol=0, atol=1e-12)
+    assert k_dependence(sparse, 2, width_cost) == k_dependence(whole, 2, width_cost)
+    assert tree_augmented(sparse, width_cost) == tree_augmented(whole, width_cost)
 
 
-def test_one_attribute_has_no_pairs_but_a_margin():
-    schema = strategies.schema_of((5,), 2)
-    assert_equals_naive(schema, [strategies.chunk_of(0, schema, 100)])
+def test_tables_beyond_the_memory_limit_are_sparse(monkeypatch):
+    small, large = strategies.schema_of((3, 4, 2), 3), strategies.schema_of((300, 300, 300), 100)
+    limit = memory.MemoryLimit(memory.MIN_BYTES, memory.memory_limit().directory)
+    monkeypatch.setattr(memory, "_limit", limit)
+    assert isinstance(pair_counts(small), PairwiseCounts)
+    assert isinstance(pair_counts(large), SparsePairs)
+    monkeypatch.setattr(memory, "_limit", replace(limit, n_bytes=1 << 40))
+    assert isinstance(pair_counts(large), PairwiseCounts)
+
+
+def test_two_values_in_thousands_of_columns_stay_whole(monkeypatch):
+    """There would be millions of sparse tables, each larger than the whole one."""
+    monkeypatch.setattr(memory, "_limit", memory.MemoryLimit(memory.MIN_BYTES, memory.memory_limit().directory))
+    assert isinstance(pair_counts(strategies.schema_of((2,) * 1000, 2)), PairwiseCounts)

@@ -1,4 +1,4 @@
-"""The rows of least hash: a sample that does not depend on order or partition, and that adds and subtracts exactly."""
+"""Rows drawn during a pass: those of least hash, a hold-out of them, and folds."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from learners.schema.schema_growth import CodeMaps
 # Twice as many rows are kept as are drawn, so that rows can be subtracted until half of them are gone.
 RESERVE = 2
 EVERYTHING = 2**64 - 1
+MAX_ROWS = 5000
+# Codes of the distinct rows drawn from: of a narrow table, where rows repeat, more rows.
+ROOM = 200_000
 
 
 class Sample(NamedTuple):
@@ -241,3 +244,64 @@ def _distinct(parts: list[Sample]) -> Sample:
 def _is_one_to_one(codes: Integers) -> bool:
     kept = codes[codes >= 0]
     return bool(np.unique(kept).size == kept.size)
+
+
+class HoldOut(DrawnRows):
+    """A tenth of the rows, drawn from those of least hash.
+
+    `capacity`: rows to draw at most.
+    `room`: codes that the distinct rows to draw from may have, where these are more than `capacity`; twice as many are
+    kept.
+    `n_distinct`: distinct rows to draw from.
+    `limit`: every row with a hash up to this one is in the sample.
+    """
+
+    stage = "drawing rows"
+
+    def __init__(self, schema: Schema, capacity: int = MAX_ROWS, room: int = ROOM) -> None:
+        self.capacity, self.room = capacity, room
+        super().__init__(schema, self._n_distinct(schema))
+
+    def _n_distinct(self, schema: Schema) -> int:
+        return max(self.capacity, self.room // (schema.n_attributes + 1))
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What is collected."""
+        return {"statistic": "hold-out", "capacity": self.capacity, "room": self.room, "reserve": RESERVE}
+
+    def draw(self) -> Chunk:
+        """min(n_rows / 10, capacity) rows: of the `n_distinct` first distinct rows, in hash order, every so many occurrences one.
+
+        So each occurrence of a sampled row is as likely to be drawn as any other, and of a row that is frequent most stay
+        for training.
+
+        Returns a chunk in hash order, without rows if there are fewer than 10.
+
+        References
+        ----------
+        Petitjean, Buntine, Webb, Zaidi (2018), section 6.1 (the size of the hold-out).
+        """
+        return self.occurrences(min(self.n_rows // 10, self.capacity))
+
+
+def random_folds(x: Codes, n_folds: int, seed: int) -> Integers:
+    """The fold of each row: rows of equal attributes go to as many folds as possible, whatever their classes.
+
+    So a row left out finds as many of its like as a new row will. Were each class of them spread evenly as well, the rows left
+    out would have classes in the proportions of the others, and a model that learns rows by heart would seem to predict them.
+
+    `x`: (n_attributes, n_rows) uint8 or uint16.
+    Returns (n_rows,) int64.
+    """
+    n = x.shape[1]
+    random = np.random.default_rng([seed, n])
+    whole = (
+        np.ascontiguousarray(x.T).view(np.dtype((np.void, x.itemsize * x.shape[0]))).ravel() if len(x) else np.zeros(n)
+    )
+    distinct, group = np.unique(whole, return_inverse=True)
+    order = random.permutation(n)
+    order = order[np.argsort(random.permutation(distinct.size)[group[order]], kind="stable")]
+    fold = np.empty(n, np.int64)
+    fold[order] = np.arange(n) % n_folds
+    return fold

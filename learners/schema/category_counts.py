@@ -1,4 +1,4 @@
-"""How often each value of a nominal column occurs: of a batch without an object for every row, and of many as they come."""
+"""How often each value of a nominal column occurs, of a batch and of many as they come; and how many classes a target may have."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from learners.errors import SchemaError
-from learners.kernels.arrays import Integers, Uint8s
-from learners.schema.encoding.nominal_values import distinct, plain_values
-from learners.schema.inference.numeric_count_kernels import count_indices
-from learners.schema.schema import Value
+from learners.kernels.arrays import Codes, Integers, Uint8s
+from learners.schema.nominal_forms import dictionary_of, distinct, nominal_forms, plain_values, rows_of
+from learners.schema.schema import FEW_CLASSES, MAX_CLASSES, Value
 
 MAX_DISTINCT = 1_048_576
 FEW_BYTES = 8
 MOST_WAITING = 1 << 16  # values, for a dictionary that counts objects of Python
+MANY_TAKEN_BY = "learners nb, tan and kdb"
 
 
 class ValueTally:
@@ -130,10 +130,10 @@ def value_counts(column: pa.Array, name: str) -> tuple[pa.Array, Integers, int]:
         return pa.array([False, True]), np.array([column.false_count, column.true_count]), column.null_count
     is_plain = pa.types.is_dictionary(kind) and kind.index_type == pa.int32()
     if is_plain and not column.null_count and not column.dictionary.null_count:
-        counts = np.zeros(len(column.dictionary), np.int64)
-        if not count_indices(column.indices.to_numpy(), counts):
+        indices, n_values = column.indices.to_numpy(), len(column.dictionary)
+        if indices.size and (indices.min() < 0 or indices.max() >= n_values):
             raise SchemaError(f"Column {name!r} has indices beyond its dictionary.", name)
-        return plain_values(column.dictionary, name), counts, 0
+        return plain_values(column.dictionary, name), np.bincount(indices, minlength=n_values), 0
     values, index, is_null = distinct(column, name)
     return values, np.bincount(index[~is_null], minlength=len(values)), int(is_null.sum())
 
@@ -147,3 +147,69 @@ def _of_bytes(values: Uint8s) -> Integers:
     counts = np.zeros(256, np.int64)
     counts[: largest + 1] = [np.count_nonzero(values == byte) for byte in range(largest + 1)]
     return counts
+
+
+def check_classes(target: str, n_classes: int, most: int, are_numbers: bool = False) -> None:
+    """Refuse a target of more classes than a learner takes.
+
+    `n_classes`: seen so far.
+    `most`: `FEW_CLASSES` or `MAX_CLASSES`.
+    `are_numbers`: whether the values are whole numbers, so that a user may want to predict a measurement.
+    Raises SchemaError.
+    """
+    if n_classes > most:
+        others = "" if most >= MAX_CLASSES else f" Up to {MAX_CLASSES:,} classes take {MANY_TAKEN_BY}."
+        raise SchemaError(
+            f"The target {target!r} has more than {most:,} different values. {_remedy(are_numbers)}{others}", target
+        )
+
+
+def _remedy(are_numbers: bool) -> str:
+    if are_numbers:
+        return (
+            "To predict numbers is regression, and fewpass classifies: cut them into classes, or name a class column."
+        )
+    return "Name a class column, or group the values."
+
+
+def check_rows_of_classes(
+    target: str | None, n_classes: int, most: int, n_rows: int, are_numbers: bool = False
+) -> None:
+    """As `check_classes`; and refuse what is most likely an identifier or a measurement: many classes, and few rows of each.
+
+    Raises SchemaError.
+    """
+    if target is None:
+        return
+    check_classes(target, n_classes, most, are_numbers)
+    if n_classes > FEW_CLASSES and n_rows < 2 * n_classes:
+        raise SchemaError(
+            f"The target {target!r} has {n_classes:,} different values in {n_rows:,} rows, less than two rows for each. "
+            + _remedy(are_numbers),
+            target,
+        )
+
+
+def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
+    """Distinct values of a target, and the index of each row's value.
+
+    Raises SchemaError if numbers have fractions, or if a row has no class.
+    """
+    column = dictionary_of(column, target)
+    values, is_other = nominal_forms(column.dictionary, target)
+    if is_other.any() and (pa.types.is_floating(column.dictionary.type) or pa.types.is_decimal(column.dictionary.type)):
+        number = column.dictionary[int(np.argmax(is_other))].as_py()
+        raise SchemaError(
+            f"The target {target!r} holds numbers such as {number}. To predict numbers is regression, and fewpass classifies: cut them "
+            "into classes (pandas.cut, SQL's CASE), or write the few that there are as text.",
+            target,
+        )
+    index, is_null = rows_of(column, plain_values(column.dictionary, target) if is_other.any() else values)
+    if is_null.any():
+        raise SchemaError(
+            f"The target {target!r} is null in {int(is_null.sum())} of {len(column)} rows read together. Remove "
+            f'such rows, fill in their class, or say in columns what they are: {{"{target}": {{"null_class": "drop"}}}} leaves them '
+            'out, {"null_class": "unknown"} makes them a class.',
+            target,
+        )
+    return values, index

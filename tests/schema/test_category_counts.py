@@ -9,13 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.errors import SchemaError
-from learners.schema import discretise
-from learners.schema.discretise import Histogram, numbers_of
-from learners.schema.inference import category_counts
-from learners.schema.inference.category_counts import ValueTally, value_counts
-from learners.schema.inference.column_summary import Column
-from learners.schema.inference.numeric_counts import Tally
-from tests.naive import value_counts as naive
+from learners.schema import category_counts, discretise
+from learners.schema.category_counts import ValueTally, value_counts
+from learners.schema.column_summary import Column
+from learners.schema.discretise import Histogram, Tally, numbers_of
+from tests.naive import counts as naive
 
 NUMBERS = st.floats(width=64) | st.sampled_from([0.0, -0.0, 1.0, -1.0, float("nan"), float("inf"), float("-inf")])
 

@@ -1,4 +1,4 @@
-"""Counts of each attribute given its parents and the class."""
+"""Counts of each attribute given its parents and the class: dense tables, or sorted runs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.cell_kernels import add_classes
-from learners.counts.check_kernels import add_class_sums
-from learners.counts.families.family_tables import Cells, summed, tables_of
+from learners.counts.cell_kernels import add_family, family_cells
 from learners.counts.kernels import add_value_counts
-from learners.counts.sparse_counts import Run
+from learners.counts.sparse_counts import Run, SparseCells
 from learners.errors import FamilyTooLarge, InvalidCounts, StatisticMismatch
-from learners.kernels.arrays import Codes, Integers
-from learners.passes.memory import memory_limit
+from learners.kernels.arrays import AnyIntegers, Codes, Integers
+from learners.passes.memory import MemoryLimit, memory_limit
 from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps
@@ -24,6 +22,9 @@ from learners.schema.schema_growth import CodeMaps
 # Comparing 64 rows at a time with every value beats scattered increments up to this many values times classes.
 MAX_MATCHED_CELLS = 64
 SUMMED_CELLS = 1 << 19
+DENSE_CELLS = 1 << 16
+MOST_CELL_BYTES = 8
+MOST_SHORT = (1 << 31) - 1  # rows that 32 bits count
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,9 @@ class FamilyCounts(CodeStatistic):
         """Add the rows of a chunk."""
         assert rows.y is not None
         self.n_rows += rows.n_rows
-        add_classes(rows.y, self.class_counts)
-        self._make_room()
+        self.class_counts += np.bincount(rows.y, minlength=self.class_counts.size)
+        for cells in self._cells:
+            cells.make_room(self.n_rows)
         by_matching = rows.x.dtype == np.uint8 and bool(self._marginal)
         if by_matching:
             self._add_marginal(rows)
@@ -157,11 +159,6 @@ class FamilyCounts(CodeStatistic):
         for index in others:
             members, counts = self.members[index], self._cells[index]
             counts.count(rows, members, self.schema.domain_sizes[members])
-
-    def _make_room(self) -> None:
-        """Make all dense tables wide enough for so many rows."""
-        for cells in self._cells:
-            cells.make_room(self.n_rows)
 
     def _add_marginal(self, rows: Chunk) -> None:
         """Count the families of few values and without parents all at once."""
@@ -178,8 +175,8 @@ class FamilyCounts(CodeStatistic):
     def _combine(self, other: FamilyCounts, sign: int) -> None:
         self.n_rows += sign * other.n_rows
         self.class_counts += sign * other.class_counts
-        self._make_room()
         for ours, theirs in zip(self._cells, other._cells, strict=True):
+            ours.make_room(self.n_rows)
             ours.combine(theirs, sign)
 
     def blocks(self, index: int) -> Iterator[Run]:
@@ -191,9 +188,11 @@ class FamilyCounts(CodeStatistic):
 
     def _checked(self, index: int, runs: Iterable[Run]) -> Iterator[Run]:
         """All cells of a family. Raises InvalidCounts."""
-        sums = np.zeros(self.schema.n_classes, np.int64)
+        n_classes = self.schema.n_classes
+        sums, ends = np.zeros(n_classes, np.int64), np.arange(n_classes + 1) * (self._cells[index].n_cells // n_classes)
         for run in runs:
-            if not add_class_sums(run.cells, run.counts, self._cells[index].n_cells // sums.size, sums):
+            sums += np.diff(np.append(0, np.cumsum(run.counts))[np.searchsorted(run.cells, ends)])
+            if run.counts.min(initial=0) < 0:
                 raise InvalidCounts(self.stage, f"{self._named(index)} has negative counts")
             yield run
         if not np.array_equal(sums, self.class_counts):
@@ -310,3 +309,84 @@ def families_of(spec: Mapping[str, object]) -> list[Family]:
     """The families of a specification of family counts."""
     written = cast("Sequence[tuple[int, Sequence[int]]]", spec["families"])
     return [Family(attribute, tuple(parents)) for attribute, parents in written]
+
+
+class Cells:
+    """Counts of the cells of one family: a dense table, which is given, or else keys to be sorted."""
+
+    def __init__(self, n_cells: int, limit: MemoryLimit, dense: AnyIntegers | None) -> None:
+        self.n_cells, self.dense = n_cells, dense
+        self.sparse: SparseCells | None = SparseCells(n_cells, limit) if dense is None else None
+
+    def count(self, rows: Chunk, members: Integers, sizes: Integers) -> None:
+        """Add the rows of a chunk: the cells of members (k,), whose domains have these sizes (k,), as in `family_cells`."""
+        if self.dense is not None:
+            add_family(rows.x, rows.y, members, sizes, self.dense)
+        elif self.sparse is not None and rows.n_rows:
+            family_cells(rows.x, rows.y, members, sizes, self.sparse.room(rows.n_rows))
+
+    def distinct(self) -> Run:
+        """Cells with a count other than zero, ascending, and their counts."""
+        if self.sparse is not None:
+            return self.sparse.distinct()
+        assert self.dense is not None
+        cells = np.flatnonzero(self.dense)
+        return Run(cells, self.dense[cells].astype(np.int64))
+
+    def blocks(self) -> Iterator[Run]:
+        """What `distinct` gives, in blocks that fit in memory."""
+        if self.sparse is None:
+            yield self.distinct()
+        else:
+            yield from self.sparse.blocks()
+
+    def add(self, cells: Integers, counts: Integers) -> None:
+        """Add counts of distinct ascending cells."""
+        if self.dense is not None:
+            sums = self.dense[cells] + counts
+            self.make_room(int(sums.max(initial=0)))
+            self.dense[cells] = sums
+        elif self.sparse is not None:
+            self.sparse.add_run(Run(cells, counts))
+
+    def make_room(self, most: int) -> None:
+        """Make a dense table wide enough for counts up to this one."""
+        if self.dense is not None and most > MOST_SHORT:
+            self.dense = self.dense.astype(np.int64, copy=False)
+
+    def combine(self, other: Cells, sign: int) -> None:
+        """Add the counts of other rows, or take them away."""
+        if self.dense is not None and other.dense is not None:
+            (np.add if sign > 0 else np.subtract)(self.dense, other.dense, out=self.dense, casting="same_kind")
+        elif self.sparse is not None and other.sparse is not None:
+            self.sparse.add_counts(other.sparse, sign)
+        else:  # the limit was another when the other was made, or one has more rows
+            for cells, counts in other.blocks():
+                self.add(cells, sign * counts)
+
+
+def tables_of(sizes: Sequence[int], whole: MemoryLimit) -> list[Cells]:
+    """No rows of families of so many cells; dense tables lie in one array, whose large pages the machine clears faster.
+
+    All have an eighth of the whole, as several threads count. What is sorted has half of what dense tables leave: of many
+    families, in each thread, more would be most of the memory, and saved no time.
+    """
+    left = whole.n_bytes // 8
+    most = min(DENSE_CELLS, left // max(1, len(sizes)) // MOST_CELL_BYTES)
+    n_dense = [n if n <= most else 0 for n in sizes]
+    left -= MOST_CELL_BYTES * sum(n_dense)
+    limit = MemoryLimit(left // (2 * max(1, n_dense.count(0))), whole.directory)
+    ends = np.cumsum([0, *n_dense]).tolist()
+    room = np.zeros(ends[-1], np.int32)
+    return [
+        Cells(n_cells, limit, room[end - n : end] if n else None)
+        for n_cells, n, end in zip(sizes, n_dense, ends[1:], strict=True)
+    ]
+
+
+def summed(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:
+    """Distinct cells, ascending, and the sums of their counts."""
+    distinct, row = np.unique(cells, return_inverse=True)
+    sums = np.zeros(distinct.size, np.int64)
+    np.add.at(sums, row, counts)
+    return distinct, sums

@@ -7,7 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import pyarrow as pa
 
-from learners.counts.families.family_counts import Family, FamilyCounts
+from learners.counts.family_counts import Family, FamilyCounts
 from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.views import Views

@@ -1,29 +1,29 @@
-"""Counts of every pair of attributes by class."""
+"""Counts of every pair of attributes by class: whole tables, or where these would not fit in memory, only cells that occur."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.cell_kernels import add_classes, add_margin, add_pair_counts, add_pairs
-from learners.counts.check_kernels import first_wrong_table
-from learners.counts.count_dtypes import wide_enough
+from learners.counts.cell_kernels import add_pairs, first_wrong_table
+from learners.counts.family_counts import MOST_SHORT, Family, FamilyCounts
 from learners.counts.kernels import (
     PADDING,
     WORD,
     add_binary_pairs,
     add_plane_margins,
     add_plane_pairs,
-    complete_binary_pairs,
     complete_pairs,
     group_by_class,
     set_planes,
 )
 from learners.errors import InvalidCounts, StatisticMismatch
 from learners.kernels.arrays import AnyIntegers, Integers
+from learners.passes.memory import memory_limit
 from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.schema import FEW_CLASSES
@@ -38,14 +38,14 @@ GROUPED_ATTRIBUTES = 256  # whose rows are brought together by class at a time
 # Rows times pairs up to which all pairs are counted row by row, where some are anyhow: to load the kernels of bit-planes takes
 # longer, and to compile them, a second.
 FEW_INCREMENTS = 1 << 24
+MEMORY_SHARE = 8  # of the limit, as for families
+FEW_CELLS = 4096  # a pair, on the average: sparse tables would be no smaller
 
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
     """How each pair is counted, and where everything lies."""
 
-    sizes: Integers  # (n,) values of each attribute
-    n_classes: int
     pairs: Integers  # (n_pairs, 2), i < j
     table_starts: Integers  # (n_pairs + 1,)
     plane_attributes: Integers  # (m,)
@@ -83,8 +83,6 @@ class _Plan:
             attributes, place = np.unique(plane_pairs, return_inverse=True)
             plane_pairs = place.reshape(plane_pairs.shape)
         return cls(
-            sizes,
-            n_classes,
             pairs,
             table_starts,
             attributes,
@@ -112,10 +110,6 @@ class _Plan:
             inner_starts=start,
             scatter_pairs=np.setdiff1d(np.arange(self.pairs.shape[0]), self.huge_pairs),
         )
-
-    def pair_indices(self, i: Integers, j: Integers) -> Integers:
-        """Where in `pairs` those of i and j are, i < j."""
-        return i * self.sizes.size - i * (i + 1) // 2 + j - i - 1
 
 
 def _starts(sizes: Integers) -> Integers:
@@ -197,7 +191,8 @@ class PairwiseCounts(CodeStatistic):
         """(v_i, v_j, n_classes) int64: rows with each pair of values, by class; i and j differ."""
         if i > j:
             return self.table(j, i).transpose(1, 0, 2)
-        return self._table(int(self._plan.pair_indices(np.array(i), np.array(j)))).astype(np.int64, copy=False)
+        pair = i * self.sizes.size - i * (i + 1) // 2 + j - i - 1
+        return self._table(pair).astype(np.int64, copy=False)
 
     def _table(self, pair: int) -> AnyIntegers:
         i, j = self._plan.pairs[pair]
@@ -209,11 +204,12 @@ class PairwiseCounts(CodeStatistic):
         assert rows.y is not None
         self.n_rows += rows.n_rows
         self._make_room()
-        plan, sizes = self._plan_for_rows(), np.append(self.sizes, self.schema.n_classes)
+        plan, sizes = self._plan, np.append(self.sizes, self.schema.n_classes)
+        if plan.scatter_pairs.size and 0 < self.n_rows * plan.plane_tables.size <= FEW_INCREMENTS:
+            plan = plan.row_by_row
         for first in range(0, rows.n_rows, PLANE_ROWS):
             block = first, min(first + PLANE_ROWS, rows.n_rows)
-            class_counts = np.zeros(self.schema.n_classes, np.int64)
-            add_classes(rows.y[slice(*block)], class_counts)
+            class_counts = np.bincount(rows.y[slice(*block)], minlength=self.schema.n_classes)
             self.class_counts += class_counts
             if plan.plane_attributes.size:
                 self._update_by_planes(rows, block, class_counts, plan)
@@ -221,19 +217,15 @@ class PairwiseCounts(CodeStatistic):
         add_pairs(rows.x, rows.y, plan.pairs[scattered], sizes, plan.table_starts[scattered], self.counts)
         for pair in plan.huge_pairs:
             i, j = plan.pairs[pair]
-            add_pair_counts(rows.x[i], rows.x[j], rows.y, self._table(pair))
+            np.add.at(self._table(pair), (rows.x[i], rows.x[j], rows.y), 1)
         for i in set(range(self.sizes.size)) - set(plan.plane_attributes.tolist()):
-            add_margin(rows.x[i], rows.y, self.margins[i])
-
-    def _plan_for_rows(self) -> _Plan:
-        """The plan for a chunk whose rows have been added to `n_rows`."""
-        plan, n_planes = self._plan, self._plan.plane_tables.size
-        has_few = plan.scatter_pairs.size and 0 < self.n_rows * n_planes <= FEW_INCREMENTS
-        return plan.row_by_row if has_few else plan
+            cells = rows.x[i] * np.int64(self.schema.n_classes) + rows.y
+            self.margins[i] += np.bincount(cells, minlength=self.margins[i].size).reshape(self.margins[i].shape)
 
     def _make_room(self) -> None:
         """Make the tables wide enough for so many rows."""
-        self.counts = wide_enough(self.counts, self.n_rows)
+        if self.n_rows > MOST_SHORT:
+            self.counts = self.counts.astype(np.int64, copy=False)
 
     def _update_by_planes(self, chunk: Chunk, rows: tuple[int, int], class_counts: Integers, plan: _Plan) -> None:
         n_classes = self.schema.n_classes
@@ -256,25 +248,12 @@ class PairwiseCounts(CodeStatistic):
             self.margins[attribute][:-1] += margin
             self.margins[attribute][-1] += class_counts - margin.sum(axis=0)
         inner = np.zeros(int(plan.inner_starts[-1]), np.int64)
+        places = plan.plane_counts, plan.plane_starts, plan.plane_pairs
         if plan.is_binary:
-            pairs = inner.reshape(-1, n_classes)
-            add_binary_pairs(planes, word_starts, pairs)
-            complete_binary_pairs(pairs, margins, class_counts, self.counts.reshape(-1, 4, n_classes))
-            return
-        add_plane_pairs(
-            planes, word_starts, plan.plane_counts, plan.plane_starts, plan.plane_pairs, plan.inner_starts[:-1], inner
-        )
-        complete_pairs(
-            inner,
-            plan.inner_starts,
-            margins,
-            plan.plane_counts,
-            plan.plane_starts,
-            plan.plane_pairs,
-            class_counts,
-            self.counts,
-            plan.plane_tables,
-        )
+            add_binary_pairs(planes, word_starts, inner.reshape(-1, n_classes))
+        else:
+            add_plane_pairs(planes, word_starts, *places, plan.inner_starts[:-1], inner)
+        complete_pairs(inner, plan.inner_starts, margins, *places, class_counts, self.counts, plan.plane_tables)
 
     def check(self) -> None:
         """Refuse negative counts, and tables that do not sum to the rows of each class.
@@ -333,3 +312,87 @@ class PairwiseCounts(CodeStatistic):
             and np.array_equal(self.counts, other.counts)
             and all(np.array_equal(a, b) for a, b in zip(self.margins, other.margins, strict=True))
         )
+
+
+class SparsePairs(CodeStatistic):
+    """Number of rows for each (value of X_i, value of X_j, class), i < j, and for each (value of X_i, class).
+
+    The same as `PairwiseCounts`, in sorted runs that go to files beyond the memory limit.
+    """
+
+    stage = "counting pairs"
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema, n = schema, schema.n_attributes
+        pairs = [Family(j, (i,)) for i in range(n) for j in range(i + 1, n)]
+        self._counted = FamilyCounts(schema, [*(Family(i) for i in range(n)), *pairs])
+
+    @property
+    def n_rows(self) -> int:
+        """How many were counted."""
+        return self._counted.n_rows
+
+    @property
+    def class_counts(self) -> Integers:
+        """(n_classes,) int64: rows of each class."""
+        return self._counted.class_counts
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What is collected."""
+        return {"statistic": "sparse pairwise counts"}
+
+    def under(self, schema: Schema) -> SparsePairs:
+        """No rows, by another schema."""
+        return SparsePairs(schema)
+
+    def recoded(self, schema: Schema, maps: CodeMaps) -> SparsePairs | None:
+        """The same rows counted by another schema; None if a value that was counted has no code there."""
+        recoded = self._counted.recoded(schema, maps)
+        return None if recoded is None else self._of(recoded)
+
+    def _of(self, counted: FamilyCounts) -> SparsePairs:
+        read = SparsePairs(counted.schema)
+        read._counted = counted
+        return read
+
+    def update(self, rows: Chunk) -> None:
+        """Add the rows of a chunk."""
+        self._counted.update(rows)
+
+    def _combine(self, other: SparsePairs, sign: int) -> None:
+        self._counted._combine(other._counted, sign)
+
+    def margin(self, i: int) -> tuple[Integers, Integers, Integers]:
+        """Values and classes of an attribute that occur together, and their rows; each (m,) int64."""
+        y, _, x, counts = self._counted.cells(i)
+        return x, y, counts
+
+    def counts_of_pairs(self) -> Iterator[Iterator[Integers]]:
+        """Of each pair in ascending order its rows of each cell that occurs, in blocks that fit in memory."""
+        for index in range(self.schema.n_attributes, len(self._counted.families)):
+            yield (counts for _, counts in self._counted.blocks(index))
+
+    def to_arrow(self) -> pa.Table:
+        """One row per cell that occurs."""
+        return self._counted.to_arrow()
+
+    def from_arrow(self, table: pa.Table) -> SparsePairs:
+        """Read what `to_arrow` wrote."""
+        return self._of(self._counted.from_arrow(table))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same rows were counted."""
+        return isinstance(other, SparsePairs) and self._counted == other._counted
+
+
+PairCounts = PairwiseCounts | SparsePairs
+
+
+def pair_counts(schema: Schema) -> PairCounts:
+    """Counts of no rows: whole tables, or where these would take too much memory, only cells that occur."""
+    sizes = schema.domain_sizes.astype(np.float64)
+    n_pairs = sizes.size * (sizes.size - 1) // 2
+    n_cells = schema.n_classes * (sizes.sum() ** 2 - (sizes**2).sum()) / 2
+    is_sparse = 8 * n_cells > memory_limit().n_bytes // MEMORY_SHARE and n_cells > FEW_CELLS * n_pairs
+    return SparsePairs(schema) if is_sparse else PairwiseCounts(schema)

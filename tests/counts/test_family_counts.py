@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.counts import count_dtypes, sparse_counts
-from learners.counts.families import family_counts as family_module
-from learners.counts.families import family_tables
-from learners.counts.families.family_counts import Family, FamilyCounts
-from learners.counts.families.family_tables import tables_of
+from learners.counts import family_counts as family_module
+from learners.counts import sparse_counts
+from learners.counts.family_counts import Family, FamilyCounts, tables_of
 from learners.errors import FamilyTooLarge
 from learners.passes.memory import MemoryLimit
 from tests import laws, strategies
@@ -51,7 +49,7 @@ def families_and_chunks(draw):
 def test_equal_counting_row_by_row(dense_cells, drawn):
     schema, families, parts = drawn
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(family_tables, "DENSE_CELLS", dense_cells)
+        patch.setattr(family_module, "DENSE_CELLS", dense_cells)
         patch.setattr(family_module, "MAX_MATCHED_CELLS", min(dense_cells, 64))  # those that match are dense
         assert_equals_naive(laws.updated(FamilyCounts(schema, families), parts), parts)
 
@@ -61,7 +59,7 @@ def test_the_routes_agree_bit_for_bit(monkeypatch):
     families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
     parts = [strategies.chunk_of(seed, schema, 3000) for seed in range(6)]
     dense = laws.updated(FamilyCounts(schema, families), parts)
-    monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
+    monkeypatch.setattr(family_module, "DENSE_CELLS", 0)
     monkeypatch.setattr(family_module, "MAX_MATCHED_CELLS", 0)
     few = laws.updated(FamilyCounts(schema, families), [parts[0].rows(slice(20))])
     sparse = laws.updated(FamilyCounts(schema, families), parts)
@@ -90,7 +88,7 @@ def test_the_routes_agree_bit_for_bit(monkeypatch):
 def test_paths_of_a_family_that_lies_in_files(block_cells, monkeypatch, tmp_path):
     schema = strategies.schema_of((40, 40, 40), 2)
     parts = [strategies.chunk_of(seed, schema, 60) for seed in range(3)]
-    monkeypatch.setattr(family_tables, "DENSE_CELLS", 0)
+    monkeypatch.setattr(family_module, "DENSE_CELLS", 0)
     monkeypatch.setattr(family_module, "memory_limit", lambda: MemoryLimit(1, tmp_path))
     monkeypatch.setattr(sparse_counts, "BLOCK_CELLS", block_cells)
     counts = laws.updated(FamilyCounts(schema, [Family(0, (1, 2))]), [])
@@ -110,9 +108,7 @@ def test_tables_widen_where_rows_outgrow_32_bits(monkeypatch):
     families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
     parts = [strategies.chunk_of(seed, schema, 300) for seed in range(4)]
     narrow = laws.updated(FamilyCounts(schema, families), parts)
-    monkeypatch.setattr(
-        count_dtypes, "MOST_SHORT", 700
-    )  # reached by updates, by merging, and by reading what is stored
+    monkeypatch.setattr(family_module, "MOST_SHORT", 700)  # reached by updates, by merging, and by what is stored
     merged = laws.merged(*(laws.updated(FamilyCounts(schema, families), half) for half in (parts[:2], parts[2:])))
     for wide in (laws.updated(FamilyCounts(schema, families), parts), merged):
         assert wide == narrow

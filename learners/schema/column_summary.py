@@ -1,10 +1,11 @@
-"""What the schema pass sees of one column."""
+"""What the schema pass sees of one column, and what a schema does not keep of a table."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +13,10 @@ import pyarrow.compute as pc
 
 from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Floats, Integers
-from learners.schema.clocks import clock_of, in_one_form
-from learners.schema.discretise import EXACT, Histogram, numbers_of
-from learners.schema.inference.category_counts import ValueTally
-from learners.schema.inference.numeric_counts import Tally
-from learners.schema.overrides import ColumnOverride, dialect_of
+from learners.schema.category_counts import ValueTally
+from learners.schema.discretise import EXACT, Histogram, Tally, numbers_of
+from learners.schema.nominal_forms import clock_of, in_one_form
+from learners.schema.overrides import DROPPED, SCREENED, WEIGHT, ColumnOverride, dialect_of
 from learners.schema.schema import Attribute, LeftOut, Schema, Value
 
 NO_CUT = "no cut point tells the classes apart"
@@ -26,6 +26,8 @@ SMALL_TABLE = 20
 WIDEST_NULL = 256  # bytes
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _NUMBERS = re.compile(r"u?int|halffloat|float|double|decimal")
+# Such columns tell nothing of the class, or were left out on purpose: nothing is lost with them.
+HARMLESS = (NO_CUT, NEARLY_CONSTANT, "constant", DROPPED, SCREENED, WEIGHT)
 
 
 @dataclass
@@ -275,3 +277,34 @@ def list_at(column: pa.ListArray, i: int) -> Integers:
     """(n,) int64: one list of a column of lists; empty where there is none."""
     first, last = column.offsets[i].as_py(), column.offsets[i + 1].as_py()
     return np.array(column.values[first:last].to_numpy(), np.int64)
+
+
+class FoldingCost(NamedTuple):
+    """What folding the rare values of a column can have cost."""
+
+    share: float  # of the rows, those with a folded value
+    most_nats: float  # of information about the class that is lost, at most
+
+
+NO_COSTS: Mapping[str, FoldingCost] = {}
+
+
+def losses(schema: Schema, costs: Mapping[str, FoldingCost] = NO_COSTS) -> list[str]:
+    """What is worth knowing of columns that are not used, or not with all their values; a sentence each.
+
+    `schema`: as it was inferred from a table.
+    `costs`: of folding, by the name of the column, as far as they are known.
+    """
+    lost = [
+        f"Column {entry.name!r} is left out: {entry.reason}."
+        for entry in schema.left_out
+        if not entry.reason.startswith(HARMLESS)
+    ]
+    return lost + [_of_folding(own, costs.get(own.name)) for own in schema.attributes if own.n_folded]
+
+
+def _of_folding(attribute: Attribute, cost: FoldingCost | None) -> str:
+    text = f"Column {attribute.name!r} keeps {len(attribute.values):,} values; {attribute.n_folded:,} rarer ones share one code"
+    if cost is not None:
+        text += f", in {cost.share:.1%} of the rows: told apart, they could lower the log loss by at most {cost.most_nats:.3g}"
+    return f"{text}. Raise max_values to keep more."

@@ -1,1 +1,0 @@
-"""Counts of attributes given their parents and the class."""

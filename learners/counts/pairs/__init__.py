@@ -1,1 +1,0 @@
-"""Counts of pairs of attributes by class."""

@@ -1,1 +1,0 @@
-"""Rows drawn during a pass."""

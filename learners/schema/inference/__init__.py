@@ -1,1 +1,0 @@
-"""The schema that follows from what columns hold."""
