@@ -1,4 +1,4 @@
-"""Logs and metrics: structlog lines with request ids, Prometheus counters; `service.http.tracing` makes those of requests."""
+"""Logs and metrics: structlog lines with request ids, Prometheus counters; `service.http.middleware` makes those of requests."""
 
 import logging
 import os

@@ -17,9 +17,9 @@ MAX_ENTRIES = 15
 # Names of files that stand more than once, by the reason.
 REPEATED = {
     "a room of its own kind has one": "checks drawing errors kernels model parameters priors queries recipes settings",
-    "one resource, kept, used, served and shown": "alerts checkpoints datasets densities graphs imputation inference jobs keys labels learning leases models monitoring query records rules schedules sessions views what_if",
+    "one resource, kept, used, served and shown": "checkpoints datasets densities graphs imputation jobs keys labels learning leases models monitoring query records schedules views what_if",
     "one step of two kinds of model, or of their serving": "answers budget tree_kernels",
-    "a common word for different things of their rooms": "columns streams",
+    "a common word for different things of their rooms": "columns",
 }
 # What implements a paper, and says which.
 OF_PAPERS = [

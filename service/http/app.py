@@ -9,50 +9,39 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 import structlog
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
-from sqlalchemy.exc import DBAPIError
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from fastapi import FastAPI
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners.kernels.jit import noticing_compilation
 from service import product
 from service.console import routes as console
-from service.console.rendering import respond, wants_json
-from service.http import openapi, unknown_paths
-from service.http.api import alerts, datasets, health, jobs, keys, models, monitoring, rules, schedules, sessions
-from service.http.api.bodies.bodies import TOO_DEEP, BodyLimit, hint, is_json, long_number
-from service.http.api.scoring import densities, explain, inference, invocations, predict, query
+from service.http import browser_sessions, error_answers, openapi
+from service.http.api import administration, datasets, health, jobs, models, monitoring, schedules
+from service.http.api.bodies import InFlight
+from service.http.api.dependencies import Openings
+from service.http.api.scoring import explain, invocations, open_inference, predict, score_impute
 from service.http.api.scoring.predict import HotPath, Predict
-from service.http.deadlines import Deadlines
-from service.http.memory_in_flight import InFlight
+from service.http.middleware import BodyLimit, Deadlines, Spans, Telemetry
 from service.http.paths import EVENTS
 from service.http.security import Guard
-from service.http.threads import Openings
-from service.http.tracing import Spans, Telemetry
 from service.http.warm_up import warm_up
 from service.jobs.leases import CrewWatch
 from service.product.monitoring_loop import Looker
 from service.requests import problems
 from service.requests.json_values import JSONObject
-from service.requests.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
-from service.requests.validation_messages import complaints
 from service.serving.monitoring_counts import Observer
 from service.serving.predictor import Predictor
 from service.settings import Settings
 from service.startup import end_loading
 from service.version import VERSION
 from service.workspace import Workspace
-from storage.control.control import as_storage_error, generation
+from storage.control.control import generation
 from storage.errors import StorageError
 from storage.monitoring.counts import MonitoringFiles
 
 ANSWER_S = 10.0
 OPENING = 8  # data sets that are opened at once for requests: a store that hangs holds these threads, and no others
-NOT_JSON = "The request does not say that its body is JSON: send the header Content-Type: application/json."
 Answer = TypeVar("Answer")
 
 
@@ -72,13 +61,13 @@ class Application(FastAPI):
         super().__init__(**fields)
         in_flight = InFlight(settings.max_in_flight_bytes)
         self.predict = Predict(settings, in_flight)
-        of_densities, infer = densities.Densities(self.predict, settings), inference.Infer(self.predict)
+        of_densities, infer = score_impute.Densities(self.predict, settings), open_inference.Infer(self.predict)
         plain: dict[str, Any] = {
             predict.PATH: self.predict,  # what the hot path leaves over: other methods, and paths below a mount
             explain.PATH: explain.Explain(self.predict).answer,
-            densities.SCORE_PATH: of_densities.score,
-            densities.IMPUTE_PATH: of_densities.impute,
-            **dict.fromkeys(inference.PATHS, infer.answer),
+            score_impute.SCORE_PATH: of_densities.score,
+            score_impute.IMPUTE_PATH: of_densities.impute,
+            **dict.fromkeys(open_inference.PATHS, infer.answer),
             invocations.PATH: invocations.Invocations(self.predict, settings).answer,
         }
         self.router.routes += [
@@ -119,20 +108,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.opening = Openings(OPENING)
     app.state.not_ready = "The server is starting."
     app.state.degraded = app.state.stranded = None
-    for resource in (health, inference, invocations, query):
+    for resource in (health, open_inference, invocations, explain):
         app.include_router(resource.router)
-    app.router.routes += [*sessions.routes(), *console.documentation_routes()]
+    app.router.routes += [*browser_sessions.routes(), *console.documentation_routes()]
     if not settings.predict_only:
-        for resource in (alerts, datasets, jobs, keys, models, monitoring, rules, schedules):
+        for resource in (datasets, jobs, administration, models, monitoring, schedules):
             app.include_router(resource.router)
         app.router.routes += console.routes()
-    app.add_exception_handler(RequestValidationError, _invalid_request)
-    app.add_exception_handler(HTTPException, _http_error)
-    for kind, _, _ in problems.TABLE:
-        app.add_exception_handler(kind, _expected)
-    app.add_exception_handler(DBAPIError, _of_database)
-    app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(Exception, _unexpected)
+    error_answers.add_to(app)
     return app
 
 
@@ -237,64 +220,3 @@ async def _follow(app: Application) -> None:
             if app.state.degraded is not None:
                 log.info("the registry can be read again")
             app.state.degraded = None
-
-
-def _response(problem: Problem, request: Request, headers: dict[str, str] | None = None) -> JSONResponse:
-    headers = problems.headers_of(problem) | (headers or {})
-    return JSONResponse(problem.body(request.url.path), problem.status, headers=headers, media_type=problems.MEDIA_TYPE)
-
-
-def _expected(request: Request, error: Exception) -> JSONResponse:
-    return _response(problems.problem_of(error), request)
-
-
-def _of_database(request: Request, error: Any) -> JSONResponse:
-    """The job queue's own connections do not go through `storage`, which would have translated this."""
-    structlog.get_logger("serve").warning("the job queue cannot be used", reason=str(error.orig))
-    return _response(problems.problem_of(as_storage_error(error)), request)
-
-
-def _gone(request: Request, error: Exception) -> JSONResponse:
-    """The client hung up in the middle of its body: nothing of ours failed, and nobody reads the answer."""
-    structlog.get_logger("serve").info("the client went away", path=request.url.path)
-    del error
-    return _response(problems.problem_of_status(400, "The body ended before it was complete."), request)
-
-
-def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    structlog.get_logger("serve").error("request failed", path=request.url.path, exc_info=error)
-    return _response(problems.problem_of(error), request)
-
-
-async def _http_error(request: Request, error: Any) -> Response:
-    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
-    detail, path = error.detail, request.url.path
-    if error.status_code == 404:  # of the routing; a thing that is missing has an error of its own
-        detail = unknown_paths.unknown_path(request.app.openapi(), path)
-        if path.startswith("/console/") and not wants_json(request):
-            detail = f"There is no page {path}. The menu shows which there are."
-            return respond(request, "problem.html", {"problem": problems.problem_of_status(404, detail)}, 404)
-    elif error.status_code == 400 and (cause := error.__cause__) is not None:  # of reading the body
-        body = await request.body()  # which has been read already
-        words = long_number(body) or f"The body is not JSON: {cause}"
-        detail = TOO_DEEP if isinstance(cause, RecursionError) else f"{words}.{hint(body)}"
-    elif error.status_code == 405 and (allowed := unknown_paths.allowed_methods(request.app.openapi(), path)):
-        detail = unknown_paths.wrong_method(request.method, path, allowed)
-        headers["allow"] = ", ".join(allowed)
-    return _response(problems.problem_of_status(error.status_code, detail), request, headers)
-
-
-def _invalid_request(request: Request, error: Any) -> JSONResponse:
-    """Pydantic's findings, each with its place; a body that is not JSON at all is a 400."""
-    findings = error.errors()
-    if findings and findings[0]["type"] == "json_invalid":
-        reason = findings[0].get("ctx", {}).get("error", "unreadable")
-        return _response(problems.problem_of(MalformedBody(f"The body is not JSON: {reason}.")), request)
-    is_unread = any(finding["loc"] == ("body",) and finding["type"] != "missing" for finding in findings)
-    if is_unread and not is_json(request.headers.get("content-type")):
-        return _response(problems.problem_of(UnsupportedMediaType(NOT_JSON)), request)
-    shape = getattr(request.scope.get("route"), "body_field", None)
-    root = None if shape is None else shape.field_info.annotation
-    places = [{"field": ".".join(map(str, place)), "reason": words} for place, words in complaints(findings, root)]
-    detail = "; ".join(f"{place['field']}: {place['reason']}" for place in places)
-    return _response(problems.problem_of(InvalidRequest(detail, errors=places)), request)

@@ -98,7 +98,7 @@ class Connection(HttpToolsProtocol):
     """Uvicorn's HTTP/1.1, which would wait for ever: for a head, and hold as much of it as comes; for the rest of a body
     that has been answered; and with an answer for a client that does not take it.
 
-    `service.http.deadlines` looks after requests from their head to the beginning of their answer.
+    `service.http.middleware` looks after requests from their head to the beginning of their answer.
     """
 
     config: ServerConfig

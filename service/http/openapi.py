@@ -7,9 +7,15 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from learners.schema.schema import MAX_CLASSES
-from service.http.api.bodies.shapes import Problem
-from service.http.api.bodies.tensors import InferRequest, InferResponse
-from service.http.api.scoring.densities import (
+from service.http.api.scoring.explain import PATH as EXPLAIN_PATH
+from service.http.api.scoring.explain import ExplainResponse
+from service.http.api.scoring.invocations import CSV, InvocationRequest, InvocationResponse
+from service.http.api.scoring.invocations import PATH as INVOCATIONS_PATH
+from service.http.api.scoring.open_inference import PATHS as INFER_PATHS
+from service.http.api.scoring.open_inference import InferRequest, InferResponse
+from service.http.api.scoring.predict import ARROW, JSON, PredictRequest, PredictResponse
+from service.http.api.scoring.predict import PATH as PREDICT_PATH
+from service.http.api.scoring.score_impute import (
     IMPUTE_PATH,
     SCORE_PATH,
     ImputeRequest,
@@ -17,13 +23,7 @@ from service.http.api.scoring.densities import (
     ScoreRequest,
     ScoreResponse,
 )
-from service.http.api.scoring.explain import PATH as EXPLAIN_PATH
-from service.http.api.scoring.explain import ExplainResponse
-from service.http.api.scoring.inference import PATHS as INFER_PATHS
-from service.http.api.scoring.invocations import CSV, InvocationRequest, InvocationResponse
-from service.http.api.scoring.invocations import PATH as INVOCATIONS_PATH
-from service.http.api.scoring.predict import ARROW, JSON, PredictRequest, PredictResponse
-from service.http.api.scoring.predict import PATH as PREDICT_PATH
+from service.http.api.shapes import Problem
 from service.http.paths import PREDICTING
 from service.http.security import needed_role
 from service.requests import problems

@@ -80,8 +80,3 @@ STREAMING = Routes(
     "POST /v1/models/{name}/import",
     "PUT /v1/datasets/{name}/files/{file}",
 )
-
-
-def is_hot(method: str, path: str) -> bool:
-    """Whether it is a prediction as almost all of them are asked; a tenth of the time that an expression takes."""
-    return method == "POST" and path.startswith("/v1/models/") and path.endswith("/predict") and path.count("/") == 4

@@ -2,9 +2,19 @@
 
 Keys are needed wherever others than this machine can reach the server. On loopback they are optional: whoever sends
 none may do everything there, unless the request comes from a web page of somebody else.
+
+Without keys, whoever reaches the server may do everything. A page of somebody else must then not use the browser of a user
+who can: neither by sending requests (cross-site request forgery), nor by giving this machine a name of its own (DNS
+rebinding).
+
+References
+----------
+W3C, Fetch Metadata Request Headers. RFC 6454, The Web Origin Concept.
 """
 
+import ipaddress
 import threading
+import time
 from collections.abc import Awaitable
 from datetime import UTC, datetime
 from urllib.parse import quote
@@ -13,13 +23,11 @@ from starlette._utils import get_route_path
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.http.api.bodies.bodies import send_problem
-from service.http.browser_security import Visitors
-from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS, is_hot
-from service.http.request_rates import RequestRates
-from service.http.sessions import Sessions, check_of_page, origin_of, session_cookie
+from service.http.api.bodies import send_problem
+from service.http.browser_sessions import Sessions, check_of_page, origin_of, session_cookie
+from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS
 from service.requests.problems import Forbidden, KeyNeeded, TooManyRequests
-from service.settings import Settings
+from service.settings import Settings, is_loopback
 from storage.control.control import Control, generation
 from storage.control.keys import ApiKey, Role, hashed_keys, token_sha256
 from storage.errors import InvalidKey, StorageError
@@ -42,7 +50,7 @@ def needed_role(method: str, path: str) -> Role | None:
     """
     if path in OPEN or (path.startswith(STATIC) and method in {"GET", "HEAD"}):
         return None
-    if is_hot(method, path) or PREDICTING.has(method, path):
+    if PREDICTING.has(method, path):
         return Role.PREDICT
     if path.startswith(KEYS) or ADMINISTERING.has(method, path):
         return Role.ADMIN
@@ -130,7 +138,7 @@ class Guard:
         """
         headers = scope["fewpass.headers"]
         known = self._verified.get(headers.get(b"authorization"))
-        if known is not None and is_hot(scope["method"], scope["path"]) and known.is_valid():
+        if known is not None and scope["fewpass.is_hot"] and known.is_valid():
             self._admit(known, Role.PREDICT, scope)
             return
         token = token_of(headers)
@@ -205,3 +213,154 @@ def check_start(settings: Settings, control: Control) -> None:
         f"`fewpass keys create admin --role admin --workspace {settings.workspace}`, or set {ADMINISTRATOR}, "
         "or listen on 127.0.0.1."
     )
+
+
+SAFE = frozenset({"GET", "HEAD"})  # a page may send them; the browser does not let it read the answer
+DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
+MAX_SEEN = 100
+
+Headers = list[tuple[bytes, bytes]]
+
+_ALWAYS: Headers = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+# Answers are data: whatever they hold, a browser that shows one loads and runs nothing. Pictures bring their own styles.
+_DATA: Headers = [
+    *_ALWAYS,
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; sandbox",
+    ),
+]
+# Pages run our own files, ask this server, and nothing else: no script or style stands in them.
+_CONSOLE: Headers = [
+    *_ALWAYS,
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        b"form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    ),
+    (b"cross-origin-opener-policy", b"same-origin"),
+]
+_PAGES = ("/docs", "/console")
+
+
+def protection_of(path: str) -> Headers:
+    """The headers that tell browsers what an answer may do."""
+    is_page = any(path == page or path.startswith(f"{page}/") for page in _PAGES)
+    return _CONSOLE if is_page else _DATA
+
+
+class Visitors:
+    """Tells requests of foreign pages from all others, by where the settings say that the server listens."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._names = frozenset(name.lower().encode() for name in settings.trusted_hosts)
+        self._known = {b"localhost", settings.host.lower().encode()} | self._names
+        # With keys, a name that somebody else gave this machine opens nothing, so it matters only if names are listed.
+        self._checks_host = bool(settings.trusted_hosts) or not settings.needs_keys
+        self._seen: set[bytes | None] = set()
+
+    def check(self, method: str, scheme: str, headers: dict[bytes, bytes]) -> None:
+        """Refuse a request that a foreign page has sent, or that came under a foreign name (Forbidden)."""
+        host = headers.get(b"host")
+        is_of_browser = b"sec-fetch-site" in headers or b"origin" in headers
+        if is_of_browser and method not in SAFE and self._is_foreign(scheme, host or b"", headers):
+            raise Forbidden(
+                "Pages of other sites and ports may neither change anything here nor ask for predictions. "
+                "Send the request without a browser, or from one of this server's own pages."
+            )
+        if host not in self._seen:
+            self.check_host(host)
+            if len(self._seen) < MAX_SEEN:
+                self._seen.add(host)
+
+    def check_host(self, host: bytes | None) -> None:
+        """Refuse a Host that is neither where this server listens nor a trusted name (Forbidden); programs may send none."""
+        if host is None:
+            return
+        name = without_port(host)
+        if not name:
+            raise Forbidden("The header Host is empty. Name the host that you ask, or leave the header out (HTTP/1.0).")
+        if not self._checks_host:
+            return
+        if name not in self._known and not is_loopback(name.strip(b"[]").decode("latin-1")):
+            text = host.decode("latin-1")
+            raise Forbidden(
+                f"This server does not answer as {text!r}. Ask for localhost or the address that it listens on, or name "
+                "the host in FEWPASS_TRUSTED_HOSTS.",
+                host=text,
+            )
+
+    def _is_foreign(self, scheme: str, host: bytes, headers: dict[bytes, bytes]) -> bool:
+        """Whether another page than ours asks. New browsers say so themselves; all say where the page is from."""
+        site = headers.get(b"sec-fetch-site")
+        if site == b"same-origin":  # behind a proxy that changes the host, the origin is another one
+            return False
+        # What a user does without a page has no origin, so `none` beside a foreign one is not believed.
+        if site not in (None, b"none"):
+            return True
+        if b"origin" not in headers:
+            return False
+        kind, _, place = headers[b"origin"].lower().partition(b"://")
+        ours = _plain(scheme.encode(), host.lower())
+        if kind == scheme.encode():
+            return _plain(kind, place) != ours
+        # A proxy before a trusted name speaks HTTPS to the browser and HTTP to us.
+        is_trusted = kind == b"https" and without_port(place) in self._names
+        return not (is_trusted and _plain(kind, place) == ours)
+
+
+def _plain(scheme: bytes, place: bytes) -> bytes:
+    """A host and port, without the port that the scheme has anyway."""
+    return place.removesuffix(DEFAULT_PORTS.get(scheme, b":"))
+
+
+def without_port(host: bytes) -> bytes:
+    """The name in a Host header, in lower case."""
+    name, separator, port = host.lower().rpartition(b":")
+    return name if separator and port.isdigit() and not _is_bare_ipv6(host) else host.lower()
+
+
+def _is_bare_ipv6(host: bytes) -> bool:
+    try:
+        return isinstance(ipaddress.ip_address(host.decode("latin-1")), ipaddress.IPv6Address)
+    except ValueError:
+        return False
+
+
+BURST_S = 1.0  # what a key has left unused of this time it may use at once
+MAX_KEYS = 10_000
+
+
+class RequestRates:
+    """Counts the requests of each key, as the generic cell rate algorithm does: one moment a key is all it keeps.
+
+    `per_s` requests a second of one key are taken; as many may come at once, and one at least.
+
+    References
+    ----------
+    ITU-T I.371 (2004), section 5.3: https://www.itu.int/rec/T-REC-I.371
+    """
+
+    def __init__(self, per_s: float) -> None:
+        self.per_s, self.gap_s = per_s, 1 / per_s
+        self._due: dict[str, float] = {}  # when the requests so far would have come, had they kept the gap
+
+    def take(self, key: str) -> None:
+        """Count a request; one that comes too early is not counted (TooManyRequests)."""
+        now = time.monotonic()
+        due = max(self._due.get(key, now), now) + self.gap_s
+        early_s = due - now - max(BURST_S, self.gap_s)
+        if early_s > 1e-9:
+            raise TooManyRequests(
+                f"Key {key!r} may make {self.per_s:g} requests a second (FEWPASS_REQUESTS_PER_S). Try again in {early_s:.2g} s.",
+                key=key,
+                retry_after_s=round(early_s, 3),
+            )
+        if len(self._due) >= MAX_KEYS:  # many keys came and went: those that wait for nothing are forgotten
+            self._due = {name: moment for name, moment in self._due.items() if moment > now}
+        self._due[key] = due

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from service import product
-from service.http.api.bodies.shapes import Limit, Opening, Ours, PageShape, Shape
-from service.http.api.bodies.uploads import BYTES_BODY, write_body
+from service.http.api.dependencies import BYTES_BODY, Limit, Opening, Ours, write_body
+from service.http.api.shapes import PageShape, Shape
 from service.requests.json_values import JSONObject
 from service.requests.requests import DatasetRequest
 from storage.files.workspace_layout import publish

@@ -1,19 +1,22 @@
-"""/v1/models/{reference}/monitoring: what was served, compared."""
+"""/v1/models/{reference}/monitoring: what was served, compared; /v1/alerts, /v1/alert-rules, /v1/webhooks, and the labels that come later."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import pyarrow as pa
 from fastapi import APIRouter, Query, Response
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from service import product
-from service.http.api.bodies.shapes import Ours, Shape, answers
+from service.http.api.dependencies import Ours
 from service.http.api.scoring.predict import ARROW
+from service.http.api.shapes import Shape, answers
+from service.product.monitoring.labels import Label
 from service.requests.first_findings import Body
 from storage.monitoring.counts import MonitorChoice
+from storage.monitoring.records import RuleRecord
 
-router = APIRouter(prefix="/v1/models", tags=["monitoring"])
+router = APIRouter(prefix="/v1", tags=["monitoring"])
 SPAN = r"^[1-9][0-9]{0,3}[hdw]$"
 Span = Annotated[str, Query(pattern=SPAN, examples=["24h"])]
 Against = Annotated[
@@ -37,7 +40,7 @@ class MonitorShape(Shape):
     denied: list[str]
 
 
-@router.get("/{reference}/monitoring", summary="Is the model still right?")
+@router.get("/models/{reference}/monitoring", summary="Is the model still right?")
 def monitoring(
     reference: str, workspace: Ours, window: Span = "24h", until: Until = None, against: Against = "training"
 ) -> Answer:
@@ -45,7 +48,7 @@ def monitoring(
     return product.monitor(workspace, reference, window=window, until=until, against=against)
 
 
-@router.get("/{reference}/monitoring/windows", summary="Show a timeline of what was served")
+@router.get("/models/{reference}/monitoring/windows", summary="Show a timeline of what was served")
 def windows(
     reference: str,
     workspace: Ours,
@@ -58,7 +61,9 @@ def windows(
     return product.monitoring_windows(workspace, reference, since=since, step=step, until=until, against=against)
 
 
-@router.get("/{reference}/monitoring/families", summary="Show how much each column has changed, given its parents")
+@router.get(
+    "/models/{reference}/monitoring/families", summary="Show how much each column has changed, given its parents"
+)
 def families(
     reference: str, workspace: Ours, window: Span = "24h", until: Until = None, against: Against = "training"
 ) -> Answer:
@@ -66,7 +71,7 @@ def families(
     return product.monitoring_families(workspace, reference, window=window, until=until, against=against)
 
 
-@router.get("/{reference}/monitoring/columns/{column:path}", summary="Show the values of one column")
+@router.get("/models/{reference}/monitoring/columns/{column:path}", summary="Show the values of one column")
 def column(
     reference: str,
     column: str,
@@ -79,14 +84,14 @@ def column(
     return product.monitoring_column(workspace, reference, column, window=window, until=until, against=against)
 
 
-@router.get("/{reference}/monitoring/predictions", summary="Show predicted classes by confidence")
+@router.get("/models/{reference}/monitoring/predictions", summary="Show predicted classes by confidence")
 def predictions(reference: str, workspace: Ours, window: Span = "24h", until: Until = None) -> Answer:
     """How often each class was predicted with how much confidence; counts of fewer than five rows are null."""
     return product.monitoring_predictions(workspace, reference, window=window, until=until)
 
 
 @router.get(
-    "/{reference}/monitoring/slices",
+    "/models/{reference}/monitoring/slices",
     summary="Download the counts as Arrow",
     response_class=Response,
     responses=answers(ARROW),
@@ -102,14 +107,158 @@ def slices(reference: str, workspace: Ours, window: Span = "24h", until: Until =
     return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
 
 
-@router.get("/{name}/monitor", summary="Show what is kept of served rows")
+@router.get("/models/{name}/monitor", summary="Show what is kept of served rows")
 def show_choice(name: str, workspace: Ours) -> MonitorShape:
     """As decided for the model, or else as the server has it."""
     return MonitorShape.model_validate(product.monitor_of(workspace, name))
 
 
-@router.put("/{name}/monitor", summary="Decide what is kept of served rows")
+@router.put("/models/{name}/monitor", summary="Decide what is kept of served rows")
 def choose(name: str, request: MonitorRequest, workspace: Ours) -> MonitorShape:
     """Processes follow at their next writing, within a minute; what was counted stays."""
     choice: MonitorChoice = {"mode": request.mode, "denied": request.denied}
     return MonitorShape.model_validate(product.set_monitor(workspace, name, choice))
+
+
+MOST_LABELS = 100_000
+
+
+class LabelEntry(Body, extra="forbid"):
+    """The class that one prediction turned out to be of."""
+
+    id: str | None = Field(default=None, min_length=1, max_length=256, description="As the prediction answered it.")
+    key: str | None = Field(default=None, min_length=1, max_length=280, description="Or your own key.")
+    label: bool | int | str = Field(examples=[">50K"])
+    at: datetime | None = Field(default=None, description="When it was known; now unless given.")
+
+    @model_validator(mode="after")
+    def _has_one(self) -> "LabelEntry":
+        if (self.id is None) == (self.key is None):
+            raise ValueError("give either id or key")
+        return self
+
+    def read(self) -> Label:
+        """As the product takes it."""
+        kind = "id" if self.id is not None else "key"
+        return Label(kind, str(self.id if self.id is not None else self.key), self.label, self.at)
+
+
+class LabelsRequest(Body, extra="forbid"):
+    """Labels of predictions."""
+
+    labels: list[LabelEntry] = Field(max_length=MOST_LABELS)
+
+
+class RuleRequest(Body, extra="forbid"):
+    """When a model alerts; what is left out stays as it is."""
+
+    window: str | None = Field(default=None, pattern=SPAN, examples=["24h"])
+    against: str | None = Field(default=None, max_length=64, examples=["same-hour:4w"])
+    q: float | None = Field(default=None, gt=0, lt=1)
+    nats: float | None = Field(default=None, ge=0, le=100)
+    points: float | None = Field(default=None, ge=0, le=100)
+    is_muted: bool | None = None
+    rollback_labels: int | None = Field(
+        default=None,
+        ge=30,
+        le=10_000_000,
+        description="Point champion back if so many labelled rows say that the version before it predicts them better; needs mode rows.",
+    )
+
+
+class WebhookRequest(Body, extra="forbid"):
+    """Where alerts are sent."""
+
+    url: str = Field(max_length=2000, examples=["https://hooks.example.com/fewpass"])
+    models: list[str] = Field(default=[], max_length=1000, description="All unless some are named.")
+    secret: str | None = Field(default=None, max_length=200, description="whsec_ and base64; made unless given.")
+
+
+@router.post("/models/{reference}/labels", summary="Send labels of earlier predictions")
+def labels(reference: str, request: LabelsRequest, workspace: Ours) -> dict[str, int]:
+    """By the id of `?id=true` or the key of `X-Prediction-Key`; sending one again changes nothing, the last one counts."""
+    return product.add_labels(workspace, reference, [entry.read() for entry in request.labels])
+
+
+@router.get("/models/{reference}/monitoring/performance", summary="Show what labels say of the model")
+def performance(
+    reference: str,
+    workspace: Ours,
+    window: Annotated[str, Query(pattern=SPAN)] = "7d",
+    step: Annotated[str, Query(pattern=SPAN, description="Of `over_time`.")] = "24h",
+) -> Answer:
+    """Accuracy, log loss and calibration of labelled predictions, counted when the prediction was made; coverage and delay."""
+    return product.performance(workspace, reference, window=window, step=step)
+
+
+@router.get("/models/{name}/alert-rule", summary="Show when a model alerts")
+def show_rule(name: str, workspace: Ours) -> Answer:
+    """As decided, or else the defaults."""
+    return dict(product.alert_rule(workspace, name))
+
+
+@router.put("/models/{name}/alert-rule", summary="Say when a model alerts")
+def set_rule(name: str, request: RuleRequest, workspace: Ours) -> Answer:
+    """Window, reference, limits, and whether webhooks stay silent."""
+    rule = cast("RuleRecord", request.model_dump(exclude_none=True))
+    return dict(product.set_alert_rule(workspace, name, rule))
+
+
+@router.get("/alerts", summary="List alerts")
+def alerts(workspace: Ours, model: str | None = None, is_open: bool | None = None) -> list[Answer]:
+    """The newest first."""
+    return [dict(one) for one in product.list_alerts(workspace, model, is_open=is_open)]
+
+
+@router.post("/alerts/{alert}/acknowledge", summary="Note that an alert was seen")
+def acknowledge(alert: str, workspace: Ours) -> Answer:
+    """It stays open until it is over."""
+    return dict(product.acknowledge_alert(workspace, alert))
+
+
+@router.post("/alerts/{alert}/mute", summary="Send no more about an alert")
+def mute(alert: str, workspace: Ours) -> Answer:
+    """Webhooks hear neither that it is resolved nor that the same alarm of the model fires again."""
+    return dict(product.mute_alert(workspace, alert))
+
+
+@router.post("/alerts/{alert}/unmute", summary="Send about an alert again")
+def unmute(alert: str, workspace: Ours) -> Answer:
+    """Webhooks hear of it as of any other."""
+    return dict(product.mute_alert(workspace, alert, is_muted=False))
+
+
+@router.post("/alerts/{alert}/resolve", summary="Close an alert")
+def resolve(alert: str, workspace: Ours) -> Answer:
+    """If its alarm goes on, it must last anew before it fires again; webhooks hear of it after the next look."""
+    return dict(product.resolve_alert(workspace, alert))
+
+
+@router.get("/webhooks", summary="List webhooks")
+def webhooks(workspace: Ours) -> list[Answer]:
+    """Without their secrets."""
+    return product.list_webhooks(workspace)
+
+
+@router.post("/webhooks", status_code=201, summary="Send alerts to a URL")
+def create(request: WebhookRequest, workspace: Ours) -> Answer:
+    """The answer holds the secret, which is never told again."""
+    return product.create_webhook(workspace, request.url, request.models, request.secret)
+
+
+@router.delete("/webhooks/{webhook}", status_code=204, summary="Send nothing there any more")
+def delete(webhook: str, workspace: Ours) -> None:
+    """What was sent stays in the log."""
+    product.delete_webhook(workspace, webhook)
+
+
+@router.post("/webhooks/{webhook}/test", summary="Send a test event")
+def send_test(webhook: str, workspace: Ours) -> Answer:
+    """What came of it, after five attempts at most."""
+    return dict(product.test_webhook(workspace, webhook))
+
+
+@router.get("/webhooks/{webhook}/deliveries", summary="Show what was sent")
+def deliveries(webhook: str, workspace: Ours) -> list[Answer]:
+    """The newest first."""
+    return [dict(one) for one in product.list_deliveries(workspace, webhook)]

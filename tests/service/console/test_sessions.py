@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from service import product
-from service.http.api.sessions import local
+from service.http.browser_sessions import local
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.keys import Role

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from service.http.browser_security import Visitors
+from service.http.security import Visitors
 from service.requests.problems import Forbidden
 from service.settings import Settings
 from tests.service.http.test_predict import PATH, RECORD, problem

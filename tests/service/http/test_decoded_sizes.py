@@ -12,18 +12,16 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from service import product
-from service.http.api.bodies.decoded_sizes import check_csv, check_json
-from service.http.api.bodies.pieces import WHOLE_BYTES
-from service.http.api.bodies.streams import QuickStreams, read_stream
-from service.http.api.bodies.tensors import LENGTH, decoded_bytes, read_request
+from service.http.api.arrow_streams import QuickStreams, read_stream
+from service.http.api.bodies import WHOLE_BYTES, InFlight, check_csv, check_json
+from service.http.api.scoring.open_inference import LENGTH, decoded_bytes, read_request
 from service.http.api.scoring.predict import ARROW
 from service.http.app import create_app
-from service.http.memory_in_flight import InFlight
 from service.requests.problems import BodyTooLarge, MalformedBody, Overloaded, UnsupportedMediaType
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.service.http.test_streams import stream_of
+from tests.service.http.test_arrow_streams import stream_of
 
 MEBIBYTE = 1 << 20
 ZEROS = pa.RecordBatch.from_pydict({"a": np.zeros(MEBIBYTE)})

@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from service.http.api.bodies.pieces import RECORDS, WHOLE_BYTES, row_reader
-from service.http.api.scoring.densities import ImputeRequest
+from service.http.api.bodies import RECORDS, WHOLE_BYTES, row_reader
 from service.http.api.scoring.invocations import InvocationRequest
 from service.http.api.scoring.predict import PredictRequest
+from service.http.api.scoring.score_impute import ImputeRequest
 from service.requests.problems import BodyTooLarge
 from service.serving import answers
 

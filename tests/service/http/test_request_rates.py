@@ -4,10 +4,9 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from service.http import request_rates
-from service.http.request_rates import RequestRates
-from service.http.security import Guard
-from service.http.tracing import Telemetry
+from service.http import security
+from service.http.middleware import Telemetry
+from service.http.security import Guard, RequestRates
 from service.requests.problems import TooManyRequests
 from service.settings import Settings
 from tests.service.asking import run_apart
@@ -27,7 +26,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(request_rates, "time", clock)
+    monkeypatch.setattr(security, "time", clock)
     return clock
 
 
@@ -54,7 +53,7 @@ def test_a_key_makes_so_many_requests_and_others_theirs(clock, per_s, at_once):
 
 
 def test_keys_that_wait_for_nothing_are_forgotten(clock, monkeypatch):
-    monkeypatch.setattr(request_rates, "MAX_KEYS", 3)
+    monkeypatch.setattr(security, "MAX_KEYS", 3)
     rates = RequestRates(1)
     for number in range(10):
         rates.take(str(number))

@@ -1,19 +1,27 @@
-"""POST /v1/models/{name}/explain: the log odds of each prediction, attribute by attribute."""
+"""POST /v1/models/{name}/explain, /query and /whatif: why a model predicts what it does, what it says of a joint distribution or a posterior over structures, or of a case from every side."""
 
-from typing import Any
+import time
+from typing import Annotated, Any
 
 import anyio.to_thread
 import msgspec
-from starlette.requests import Request
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from learners.models.explanation import explain
-from service.http.api.bodies.options import options_of
-from service.http.api.scoring.predict import JSON, Predict, headers_of
+from learners.models.query import AnyQuery
+from service.console.pages import served_of
+from service.http.api.scoring.predict import JSON, Predict, headers_of, options_of
+from service.product.inference import queries
+from service.product.inference.what_if import WhatIfRequest, what_if
+from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge
+from service.requests.requests import MAX_QUERIES
 from service.serving.answers import check_size
 from service.serving.predictor import Served
+from service.settings import Settings
 
 PATH = "/v1/models/{name}/explain"
 MAX_ROWS = 1_000
@@ -94,3 +102,74 @@ def explained(served: Served, chunk: Any) -> JSONObject:
             for predicted, against, log_odds, prior, contributions in rows
         ],
     }
+
+
+router = APIRouter(prefix="/v1/models", tags=["models"])
+OneQuery = Annotated[AnyQuery, Field(discriminator="kind")]
+
+
+class QueryRequest(Body):
+    """Queries to one model; those that differ only by their evidence are answered together."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    queries: list[OneQuery] = Field(
+        min_length=1,
+        max_length=MAX_QUERIES,
+        examples=[
+            [
+                {"kind": "conditional", "variables": ["outlook"], "evidence": {"play": "yes"}},
+                {"kind": "map", "evidence": {"humidity": 80.0}, "time_limit_s": 1.0},
+            ]
+        ],
+    )
+
+
+class QueryResponse(BaseModel):
+    """The answers, in the order of the queries.
+
+    docs/explanation/circuits.md and docs/how-to/structures.md tell the members of each kind.
+    """
+
+    model: str
+    version: int
+    answers: list[JSONObject] = Field(examples=[[{"kind": "marginal", "log_probability": -1.2, "probability": 0.3}]])
+
+
+@router.post("/{name}/query", summary="Ask a model's distribution")
+def query(name: str, body: QueryRequest, request: Request) -> QueryResponse:
+    """Of a joint distribution, any columns may be given, asked for, or left out; of a posterior over structures, any edges."""
+    settings: Settings = request.app.state.settings
+    pause = queries.until(time.monotonic() + settings.query_s, settings.query_s)
+    served = served_of(request, name)
+    batch = queries.limited(served.model, body.queries, settings.max_rows, settings.query_s)
+    queries.check_size(served.model, batch, settings.max_rows)
+    return QueryResponse(model=served.name, version=served.version, answers=queries.answers(served.model, batch, pause))
+
+
+class WhatIfResponse(BaseModel):
+    """The parts that there are; `absent` says of each other one why not."""
+
+    model: str
+    version: int
+    kind: str
+    target: str | None
+    parts: dict[str, JSONObject] = Field(
+        examples=[{"prediction": {"classes": ["no", "yes"], "probabilities": [0.18, 0.82], "prior": [0.6, 0.4]}}]
+    )
+    absent: dict[str, str]
+    warnings: list[str] = Field(
+        default_factory=list,
+        description="Of each value that training never saw, such as a number out of range, a sentence.",
+    )
+
+
+@router.post("/{name}/whatif", summary="Ask what a model would say of a case")
+def ask(name: str, body: WhatIfRequest, request: Request) -> WhatIfResponse:
+    """Prediction, interval, contributions, posterior with surprise and what to ask next, completion, edges, in one call.
+
+    Each is what predict, explain and query answer; a part that this model has not is told with the reason.
+    """
+    settings: Settings = request.app.state.settings
+    case = body.model_copy(update={"time_limit_s": min(body.time_limit_s, settings.query_s)})
+    return WhatIfResponse.model_validate(what_if(served_of(request, name), case))

@@ -9,11 +9,19 @@ from fastapi.responses import PlainTextResponse
 from starlette.responses import Response
 
 from learners.monitoring.served_counts import BatchRows
-from service.http.api.bodies.bodies import decoded
-from service.http.api.bodies.decoded_sizes import check_csv
-from service.http.api.bodies.pieces import Column, Record, Split, Value, check_rows, row_reader
+from service.http.api.bodies import (
+    UNCOUNTED,
+    Column,
+    Hold,
+    Record,
+    Split,
+    Value,
+    check_csv,
+    check_rows,
+    decoded,
+    row_reader,
+)
 from service.http.api.scoring.predict import JSON, Predict, Rows, encode_rows, encode_table, headers_of
-from service.http.memory_in_flight import UNCOUNTED, Hold
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.serving.answers import check_size, classes_in_json

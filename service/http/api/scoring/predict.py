@@ -1,6 +1,7 @@
 """POST /v1/models/{name}/predict: a plain ASGI endpoint with msgspec in and out, because it is the hot path."""
 
 from typing import Annotated, NamedTuple
+from urllib.parse import parse_qsl
 
 import anyio.to_thread
 import msgspec
@@ -17,19 +18,86 @@ from learners.monitoring.served_counts import BatchRows, ColumnRows, RawRows, Re
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.records import encode_columns, encode_records
-from learners.schema.schema import FEW_CLASSES
-from service.http.api.bodies.bodies import decoded, read_body, send_body, send_problem
-from service.http.api.bodies.decoded_sizes import check_json
-from service.http.api.bodies.options import PREDICTION_KEY, Options, checked_key, options_of
-from service.http.api.bodies.pieces import Column, Record, check_rows, row_reader
-from service.http.api.bodies.streams import QuickStreams, read_stream
-from service.http.memory_in_flight import UNCOUNTED, Hold, InFlight
-from service.http.paths import is_hot
+from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
+from service.http.api.arrow_streams import QuickStreams, read_stream
+from service.http.api.bodies import (
+    UNCOUNTED,
+    Column,
+    Hold,
+    InFlight,
+    Record,
+    check_json,
+    check_rows,
+    decoded,
+    read_body,
+    row_reader,
+    send_body,
+    send_problem,
+)
 from service.requests import problems
+from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.serving.answers import check_answer, check_columns, classes_in_json, rows_in_json, top_batch, top_classes
 from service.serving.predictor import WAY_OUT, Predictor, Probabilities, Served, intervals_of, scored_batch
 from service.settings import Settings
+
+PREDICTION_KEY, MOST_KEY = b"x-prediction-key", 256
+
+
+class Options(NamedTuple):
+    """What the query string asks for, and the client's own key of the prediction."""
+
+    ignore_unknown: bool = False
+    interval: float | None = None
+    id: bool = False
+    key: str | None = None
+    top_k: int | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the answer is nothing but classes and probabilities, and nobody will ask for it again."""
+        return self.interval is None and not self.id and self.key is None and self.top_k is None
+
+
+NO_OPTIONS = Options()
+
+
+def checked_key(key: bytes) -> str:
+    """A client's key of a prediction, from its header; InvalidRequest if it is empty or too long."""
+    text = key.decode("latin-1").strip()
+    if not text or len(text) > MOST_KEY:
+        raise InvalidRequest(f"X-Prediction-Key needs 1 to {MOST_KEY} characters.", parameter="X-Prediction-Key")
+    return text
+
+
+def options_of(query: bytes) -> Options:
+    """What a query string asks for."""
+    if not query:
+        return NO_OPTIONS
+    options: JSONObject = {}
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name in {"ignore_unknown", "id"} and value.lower() in {"true", "false", "1", "0"}:
+            options[name] = value.lower() in {"true", "1"}
+        elif name == "interval" and (level := _level(value)) is not None:
+            options[name] = level
+        elif name == "top_k" and value.isdecimal() and 0 < int(value) <= MAX_CLASSES:
+            options[name] = int(value)
+        else:
+            raise InvalidRequest(
+                f"Query parameter {name}={value!r} is not allowed. Use ignore_unknown or id, true or false, "
+                "interval, a probability above 0 and below 1, or top_k, a number of classes.",
+                parameter=name,
+            )
+    return Options(**options)
+
+
+def _level(text: str) -> float | None:
+    try:
+        level = float(text)
+    except ValueError:
+        return None
+    return level if 0 < level < 1 else None
+
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
@@ -315,7 +383,7 @@ class HotPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Go the short way for POST /v1/models/{name}/predict, and the long one for everything else."""
-        if scope["type"] == "http" and is_hot(scope["method"], scope["path"]):
+        if scope.get("fewpass.is_hot"):
             scope["path_params"] = {"name": scope["path"][11:-8]}
             await self.predict(scope, receive, send)
             return

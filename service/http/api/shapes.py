@@ -1,15 +1,11 @@
 """Shapes that several resources answer with."""
 
 from datetime import datetime
-from typing import Annotated, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from fastapi import Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.console.pages import workspace_of
-from service.http.threads import Openings
 from service.requests.json_values import JSONObject
-from service.workspace import Workspace
 
 Item = TypeVar("Item")
 
@@ -61,16 +57,3 @@ def answers(*media_types: str) -> dict[int | str, JSONObject]:
     binary: JSONObject = {"type": "string", "format": "binary"}
     schemas = {each: {} if each.endswith("json") else binary for each in media_types}
     return {200: {"content": {each: {"schema": schema} for each, schema in schemas.items()}}}
-
-
-Ours = Annotated[Workspace, Depends(workspace_of)]
-Limit = Annotated[int, Query(ge=1, le=1000)]
-
-
-async def opening_of(request: Request) -> Openings:
-    """The threads on which data sets are opened, which may take as long as a store does not answer."""
-    opening: Openings = request.app.state.opening
-    return opening
-
-
-Opening = Annotated[Openings, Depends(opening_of)]

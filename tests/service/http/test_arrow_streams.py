@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.http.api.bodies.streams import MAX_SCHEMAS, QuickStreams, read_stream
+from service.http.api.arrow_streams import MAX_SCHEMAS, QuickStreams, read_stream
 from service.requests.problems import BodyTooLarge, MalformedBody
 
 MOST = 1 << 20

@@ -1,7 +1,9 @@
-"""What is noted of each request: its id, counts and times, a log line; and spans for OpenTelemetry, where an operator asks for them."""
+"""What every request passes: its id, counts, times, a log line and a span for OpenTelemetry; its deadline; how long its body may be."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import os
 import re
@@ -9,13 +11,26 @@ import secrets
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.browser_security import protection_of
-from service.requests.problems import NotReady
+from service.http.api.bodies import (
+    UNCOUNTED,
+    Hold,
+    InFlight,
+    check_characters,
+    check_json,
+    content_length,
+    read_body,
+    send_problem,
+)
+from service.http.paths import IMPORTING, QUERYING, READING, STREAMING
+from service.http.security import protection_of
+from service.requests.problems import BodyTooLarge, MalformedBody, NotReady, Overloaded, TooSlow
+from service.settings import Settings
 from service.telemetry import LATENCY, REQUEST_ID, REQUESTS, TRACEPARENT
 from service.version import VERSION
 
@@ -25,6 +40,7 @@ if TYPE_CHECKING:
 
 # https://www.w3.org/TR/trace-context/
 TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+MAX_QUERY_BYTES = 4 << 20  # 10,000 queries of 400 bytes; to read them all takes a tenth of a second
 UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
@@ -114,6 +130,7 @@ class Telemetry:
         started = scope["fewpass.started"] = time.perf_counter()
         # Made once for all who look: a walk over the raw headers costs as much as this.
         scope["fewpass.headers"] = dict(scope["headers"])
+        scope["fewpass.is_hot"] = is_hot(scope["method"], scope["path"])
         request_id = _given_id(scope) or f"{self.prefix}-{next(self.numbers):x}"
         REQUEST_ID.set(request_id)
         headers = [(b"x-request-id", request_id.encode())]
@@ -157,6 +174,11 @@ class Telemetry:
             )
 
 
+def is_hot(method: str, path: str) -> bool:
+    """Whether it is a prediction as almost all of them are asked; a tenth of the time that an expression takes."""
+    return method == "POST" and path.startswith("/v1/models/") and path.endswith("/predict") and path.count("/") == 4
+
+
 def _recorder(route: str, method: str, status: int) -> Callable[[float], None]:
     count = REQUESTS.labels(route, method, str(status)).inc
     observe = LATENCY.labels(route).observe
@@ -193,3 +215,97 @@ def _given_id(scope: Scope) -> str | None:
         return None
     text = str(value[:64], "latin-1")
     return text if text.replace("-", "").replace("_", "").isalnum() else None
+
+
+class BodyLimit:
+    """ASGI middleware that reads the whole body, refuses what is too long, and passes the rest on in one piece.
+
+    Starlette's own limit answers in plain text; bodies of the control plane are small, so reading ahead costs nothing.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, in_flight: InFlight) -> None:
+        self.app, self.in_flight = app, in_flight
+        self.max_bytes, self.max_decoded_bytes = settings.max_body_bytes, settings.max_decoded_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with its body, or answer 413."""
+        has_body = scope["type"] == "http" and scope["method"] in {"POST", "PUT", "PATCH"}
+        if not has_body or IMPORTING.take(scope):
+            await self.app(scope, receive, send)
+            return
+        with self.in_flight.holding() as hold:
+            await self._with_body(scope, receive, send, hold)
+
+    async def _with_body(self, scope: Scope, receive: Receive, send: Send, hold: Hold) -> None:
+        try:
+            most = min(self.max_bytes, MAX_QUERY_BYTES) if QUERYING.take(scope) else self.max_bytes
+            body = await read_body(receive, content_length(scope), most, hold)
+            is_read_here = not READING.take(scope)  # those look themselves
+            if len(body) > UNCOUNTED and is_read_here:
+                hold.add(check_json(body, self.max_decoded_bytes, is_shaped=True))
+            if is_read_here:
+                check_characters(body)
+        except ClientDisconnect:
+            return
+        except (BodyTooLarge, Overloaded, MalformedBody) as error:
+            await send_problem(error, scope, send)
+            return
+        scope["fewpass.hold"] = hold
+        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def receive_again() -> Message:
+            return next(messages, None) or await receive()
+
+        await self.app(scope, receive_again, send)
+
+
+class Deadlines:
+    """ASGI middleware: a request that has not begun to answer in time gets a 503 and is cancelled.
+
+    A timer for each request would cost as much as a look-up in a model, so one task looks at all of them.
+    """
+
+    def __init__(self, app: ASGIApp, timeout_s: float) -> None:
+        self.app = app
+        self.timeout_s = timeout_s
+        self._running: dict[asyncio.Task[Any], Scope] = {}
+        self._late: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, unless it is late."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._running[task] = scope
+        try:
+            await self.app(scope, receive, send)
+        except asyncio.CancelledError:
+            if task not in self._late:
+                raise
+            self._late.discard(task)
+            task.uncancel()
+            with contextlib.suppress(RuntimeError):  # its answer had begun just then
+                await send_problem(self.too_slow(), scope, send)
+        finally:
+            del self._running[task]
+
+    def too_slow(self) -> TooSlow:
+        """The answer to a late request."""
+        return TooSlow(
+            f"The request exceeded {self.timeout_s:g} s and was cancelled; work already started may complete. "
+            "Retry, send fewer rows, or submit a job.",
+            timeout_s=self.timeout_s,
+        )
+
+    async def sweep(self) -> None:
+        """Cancel what is late, until cancelled itself."""
+        while True:
+            await asyncio.sleep(min(1.0, self.timeout_s / 4))
+            now = time.perf_counter()  # the clock of Telemetry, which has noted the start
+            for task, scope in list(self._running.items()):
+                is_late = now - scope["fewpass.started"] > self.timeout_s and task not in self._late
+                if is_late and not STREAMING.take(scope):
+                    self._late.add(task)
+                    task.cancel()

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 
 from service.console.routes import Page
-from service.http.tracing import Spans, Telemetry
+from service.http.middleware import Spans, Telemetry
 from service.requests.problems import NotReady
 from service.telemetry import TRACEPARENT
 from tests.service.asking import run_apart

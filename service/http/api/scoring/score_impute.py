@@ -18,8 +18,7 @@ from learners.models.evidence import Average, GraphPrior
 from learners.models.query import How
 from learners.schema import Chunk
 from learners.schema.encoding.records import encode_columns, encode_records
-from service.http.api.bodies.bodies import decoded
-from service.http.api.bodies.pieces import Record, row_reader
+from service.http.api.bodies import Record, decoded, row_reader
 from service.http.api.scoring.predict import JSON, ROWS, Predict, PredictRequest, check_form, headers_of
 from service.product.inference.imputation import Filling, variables_to_fill
 from service.product.inference.queries import queryable, until

@@ -10,8 +10,7 @@ from struct import Struct, error
 import numpy as np
 import pyarrow as pa
 
-from service.http.api.bodies.decoded_sizes import check_bytes
-from service.http.api.bodies.pieces import check_rows
+from service.http.api.bodies import check_bytes, check_rows
 from service.requests.problems import MalformedBody, UnsupportedMediaType
 
 MAX_SCHEMAS, MAX_SCHEMA_BYTES = 64, 65_536  # that are remembered

@@ -1,0 +1,115 @@
+"""/v1/keys, and /v1/datasets/{name}/rules, /v1/models/{name}/rules, by which rules of forgotten rows are taken back; for the role admin."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import Field
+
+from service import product
+from service.http.api.dependencies import Limit, Ours
+from service.http.api.shapes import PageShape, Shape
+from service.http.security import Guard
+from service.requests.requests import Name
+from service.requests.requests import Request as RequestShape
+from service.workspace import Workspace
+from storage.control.keys import Role
+
+router = APIRouter(prefix="/v1")
+
+
+class KeyRequest(RequestShape):
+    """A new key; each role may also do what those before it may: read, predict, train, admin."""
+
+    name: Name
+    role: Role
+    days: float | None = Field(default=None, gt=0, le=36_500, description="Until it expires; never unless given.")
+
+
+class KeyShape(Shape):
+    """A key without its token."""
+
+    id: str
+    name: str
+    role: Role
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewKeyShape(KeyShape):
+    """A new key with its token, which is kept as a hash only and cannot be shown again."""
+
+    token: str = Field(examples=["fp_…"])
+
+
+def guard_of(request: Request) -> Guard:
+    """The guard of this process, so that who changes a key sees the change at once."""
+    guard: Guard = request.app.guard
+    return guard
+
+
+Door = Annotated[Guard, Depends(guard_of)]
+
+
+@router.post("/keys", tags=["keys"], status_code=201, summary="Make an API key")
+def create(request: KeyRequest, workspace: Ours, guard: Door) -> NewKeyShape:
+    """The token is in this answer and never again."""
+    key, token = product.create_key(workspace, request.name, request.role, request.days)
+    guard.load(workspace.control)
+    return NewKeyShape(**vars(key), token=token)
+
+
+@router.get("/keys", tags=["keys"], summary="List API keys")
+def list_all(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[KeyShape]:
+    """By name, also the revoked ones; never the tokens."""
+    return PageShape[KeyShape].model_validate(product.list_keys(workspace, limit, cursor))
+
+
+@router.delete("/keys/{name}", tags=["keys"], summary="Revoke an API key")
+def revoke(name: str, workspace: Ours, guard: Door) -> KeyShape:
+    """Refused at once by the serving process that answers, by others within the poll interval; its name stays taken."""
+    key = product.revoke_key(workspace, name)
+    guard.load(workspace.control)
+    return KeyShape.model_validate(key)
+
+
+NO_KEY = "a request without a key"
+
+
+class WithdrawRequest(RequestShape):
+    """A rule that shall no longer stand."""
+
+    where: str = Field(min_length=1, max_length=10_000, description="The condition.", examples=["user_id = 7"])
+    reason: str = Field(min_length=1, max_length=10_000, description="Why; kept with the rule.", examples=["a test"])
+
+
+class WithdrawnShape(Shape):
+    """A rule that was taken back: by the key `by`; `still_under` are other names under which the same rule stands."""
+
+    name: str
+    where: str
+    withdrawn_at: datetime
+    by: str
+    reason: str
+    still_under: list[str]
+
+
+@router.post("/datasets/{name}/rules/withdraw", tags=["datasets"], summary="Take back a rule of forgotten rows")
+def of_dataset(name: str, body: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
+    """Later trainings read those rows again; models stay. Also for a data set that was deleted."""
+    return _withdrawn(workspace, "dataset", name, body, request)
+
+
+@router.post("/models/{name}/rules/withdraw", tags=["models"], summary="Take back a rule of forgotten rows")
+def of_model(name: str, body: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
+    """Of a model that was trained on files: later trainings read those rows again; versions stay."""
+    return _withdrawn(workspace, "model", name, body, request)
+
+
+def _withdrawn(
+    workspace: Workspace, kind: Literal["dataset", "model"], name: str, body: WithdrawRequest, request: Request
+) -> WithdrawnShape:
+    by = str(request.scope.get("fewpass.key", NO_KEY))
+    done = product.withdraw_rule(workspace, name, body.where, by=by, reason=body.reason, kind=kind)
+    return WithdrawnShape.model_validate(done)

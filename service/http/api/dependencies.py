@@ -1,0 +1,120 @@
+"""What routes depend on: the workspace, threads for what may hang, and files as bodies."""
+
+import asyncio
+import contextlib
+import math
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import anyio.to_thread
+from fastapi import Depends, Query, Request
+
+from learners.errors import Cancelled
+from service.console.pages import workspace_of
+from service.http.api.bodies import content_length
+from service.requests.json_values import JSONObject
+from service.requests.problems import BodyTooLarge, UnsupportedMediaType
+from service.workspace import Workspace
+from storage.files.workspace_layout import drafting
+
+Answer = TypeVar("Answer")
+
+
+class Threads:
+    """At most so many threads at the same time, apart from those of all other requests.
+
+    A request that is given up leaves its thread behind, and the thread its place only when it has ended: else requests
+    to a silent store would make more and more threads.
+    """
+
+    def __init__(self, n_most: int) -> None:
+        self._places = asyncio.Semaphore(n_most)
+        self._unlimited = anyio.CapacityLimiter(math.inf)  # the places are the limit
+
+    async def run(self, function: Callable[..., Answer], *arguments: object) -> Answer:
+        """What the function returns, when there is a place for it."""
+        await self._places.acquire()
+        loop, begun = asyncio.get_running_loop(), threading.Lock()  # or given up: whichever comes first
+
+        def work() -> Answer:
+            if not begun.acquire(blocking=False):
+                raise Cancelled("The client has gone away.")
+            try:
+                return function(*arguments)
+            finally:
+                with contextlib.suppress(RuntimeError):  # the server has stopped meanwhile
+                    loop.call_soon_threadsafe(self._places.release)
+
+        try:
+            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._unlimited)
+        except BaseException:
+            if begun.acquire(blocking=False):
+                self._places.release()
+            raise
+
+
+class Openings:
+    """Threads on which data sets are opened, at most `n_most` of each kind: object stores, which hang, have their own."""
+
+    def __init__(self, n_most: int) -> None:
+        self.here, self.elsewhere = Threads(n_most), Threads(n_most)
+
+    def of(self, uris: Iterable[str]) -> Threads:
+        """Where to open these; what is named and not told is taken for one of this machine's."""
+        is_elsewhere = any("://" in uri and not uri.lower().startswith("file://") for uri in uris)
+        return self.elsewhere if is_elsewhere else self.here
+
+
+TAR = "application/x-tar"
+
+
+def _body_of(media_type: str) -> JSONObject:
+    schema = {"schema": {"type": "string", "format": "binary"}}
+    return {"requestBody": {"required": True, "content": {media_type: schema}}}
+
+
+TAR_BODY, BYTES_BODY = _body_of(TAR), _body_of("application/octet-stream")
+
+
+async def received(request: Request) -> AsyncIterator[Path]:
+    """The body in a file; UnsupportedMediaType or BodyTooLarge if it is none that is read."""
+    workspace = workspace_of(request)
+    max_bytes = workspace.settings.max_import_bytes
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != TAR:
+        raise UnsupportedMediaType(
+            f"Content type {content_type!r} is not supported. Send {TAR}.", content_type=content_type
+        )
+    with drafting(workspace.layout.scratch, "upload.tar") as path:
+        await write_body(request, path, max_bytes)
+        yield path
+
+
+async def write_body(request: Request, path: Path, max_bytes: int) -> int:
+    """Write the body to a file, piece by piece; returns its bytes. BodyTooLarge ends it."""
+    n_bytes = content_length(request.scope) or 0
+    with path.open("wb") as file:
+        async for chunk in request.stream():
+            n_bytes = max(n_bytes, file.tell() + len(chunk))
+            if n_bytes > max_bytes:
+                raise BodyTooLarge(
+                    f"The file has {n_bytes} bytes or more; at most {max_bytes} are taken.", max_bytes=max_bytes
+                )
+            file.write(chunk)
+        return file.tell()
+
+
+Upload = Annotated[Path, Depends(received)]
+Ours = Annotated[Workspace, Depends(workspace_of)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+async def opening_of(request: Request) -> Openings:
+    """The threads on which data sets are opened, which may take as long as a store does not answer."""
+    opening: Openings = request.app.state.opening
+    return opening
+
+
+Opening = Annotated[Openings, Depends(opening_of)]
