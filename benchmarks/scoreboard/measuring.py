@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from learners.answer_checks.kernels import TOLERANCE
 
 from benchmarks.measuring import NotDone, run_command
 from benchmarks.scoreboard.peers import PEERS
 from benchmarks.scoreboard.tables import Split
+from learners.answer_checks import TOLERANCE
 from learners.evaluation.metrics import evaluate
 from learners.kernels.arrays import Floats
 

@@ -9,7 +9,7 @@ import pytest
 import xgboost as library
 
 from learners import Source, encode
-from learners.classifiers.baselines import recipes, training
+from learners.classifiers.baselines import recipes, xgboost_training
 from learners.classifiers.baselines.boosted import BoostedModel, XGBoostParameters
 from learners.errors import Cancelled, InvalidParameter
 from learners.evaluation.datasets import stratified_folds
@@ -71,7 +71,7 @@ def test_a_stored_and_mapped_model_is_equal(trained, tmp_path):
 
 
 def test_external_memory_gives_the_same_trees(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "PAGE_VALUES", 900)  # several pages
+    monkeypatch.setattr(xgboost_training, "PAGE_VALUES", 900)  # several pages
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     table = rows(4)
@@ -85,7 +85,7 @@ def test_external_memory_gives_the_same_trees(tmp_path, monkeypatch):
 
 
 def test_large_data_go_to_external_memory_by_themselves(monkeypatch):
-    monkeypatch.setattr(training, "EXTERNAL_VALUES", 1000)
+    monkeypatch.setattr(xgboost_training, "EXTERNAL_VALUES", 1000)
     assert train(Source.of_table(rows(2)), rounds=1).facts["external_memory"] is True
 
 
