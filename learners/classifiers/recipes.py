@@ -11,9 +11,7 @@ from learners.classifiers.estimates.context_tree import ContextTree, each_grown,
 from learners.classifiers.estimates.hdp import HDPParameters, Posterior, hdp_map_estimates
 from learners.classifiers.estimates.hdp_sampler import hdp_estimates
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.m_selection import choose_m
-from learners.classifiers.selection.loss_tables import Measure, measure
-from learners.classifiers.selection.selection import LOSSES, PrefixLosses
+from learners.classifiers.selection import LOSSES, Measure, PrefixLosses, choose_m, measure
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts

@@ -10,7 +10,7 @@ import numpy as np
 
 from learners.ensembles.correction.forest_kernels import WORD, Forest
 from learners.kernels.arrays import Array, Arrays, Mask, Uint64s, freeze
-from learners.models.array_checks import refuse, typed
+from learners.models.model import refuse, typed
 from learners.schema import Schema
 
 MAX_DEPTH = 16

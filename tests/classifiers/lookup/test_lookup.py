@@ -10,7 +10,7 @@ from learners.classifiers.lookup import compilation
 from learners.classifiers.lookup import lookup as lookup_module
 from learners.classifiers.lookup.look_up_tables import probabilities
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.m_selection import choose_m
+from learners.classifiers.selection import choose_m
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.families.family_counts import FamilyCounts
 from learners.counts.pairs.pairwise import PairwiseCounts
