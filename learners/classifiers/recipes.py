@@ -274,13 +274,12 @@ def skdb(
     hold_out = counted.second.draw()
     del counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
-    options = (
-        parameters.estimator != "m",
-        parameters.is_pruned,
-    )  # without parents that tell nothing, if these are dropped
+    mixes, prunes = parameters.estimator != "m", parameters.is_pruned
     measured: Measure = yield Work(
         "growing trees",
-        lambda _, advance: measure(schema, structure, each_grown(families, advance), families.class_counts, *options),
+        lambda _, advance: measure(
+            schema, structure, each_grown(families, advance), families.class_counts, mixes, prunes
+        ),
         "trees",
     )
     losses: PrefixLosses = yield PrefixLosses(schema, measured, families.class_counts, parameters.loss)

@@ -299,18 +299,12 @@ def table(n_rows=4000, seed=0):
 
 
 @pytest.mark.parametrize("learner", [NB, TAN, KDB, FewPassClassifier])
-def test_nothing_known_gives_the_class_shares(learner):
+def test_nothing_known_gives_the_class_shares_and_a_null_that_training_supports_is_evidence(learner):
     columns, y = table()
     fitted = learner().fit(columns, y)
     shares = [(y == k).mean() for k in fitted.classes_]
     assert fitted.predict_proba([{}])[0] == pytest.approx(shares, abs=0.01)
     assert fitted.predict_proba({})[0] == pytest.approx(shares, abs=0.01)
-
-
-@pytest.mark.parametrize("learner", [NB, TAN, FewPassClassifier])
-def test_a_null_that_training_supports_is_evidence(learner):
-    columns, y = table()
-    fitted = learner().fit(columns, y)
     assert fitted.predict_proba([{"a": "y", "b": "x", "c": "y", "d": None}])[0, 0] > 0.6
 
 
