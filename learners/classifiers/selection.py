@@ -103,7 +103,9 @@ class PrefixLosses(Statistic):
         assert rows.y is not None
         self.n_rows += rows.n_rows
         add = kernels.add_two_class_losses if self.class_counts.size == 2 else kernels.add_losses
-        add(self._tables, rows.x, rows.y, self.loss == "zero-one", self.losses)
+        x, y = (codes.astype(np.uint16, copy=False) for codes in (rows.x, rows.y))
+        freeze(x, y)  # one compiled signature, whatever the width of codes
+        add(self._tables, x, y, self.loss == "zero-one", self.losses)
 
     def _combine(self, other: PrefixLosses, sign: int) -> None:
         self.n_rows += sign * other.n_rows
