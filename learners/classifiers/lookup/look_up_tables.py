@@ -103,8 +103,12 @@ def probabilities(tables: Tables, x: Codes, first: int, last: int, out: Floats) 
 
 
 def _answer(tables: Tables, x: Codes, first: int, last: int, is_normalized: bool, out: Floats) -> None:
-    by = answer_many if isinstance(tables, ManyClassTables) else answer
-    by(tables, x, first, last, is_normalized, out)
+    if isinstance(tables, ManyClassTables):
+        x = x.astype(np.uint16, copy=False)
+        freeze(x)  # one compiled signature, whatever the width of codes
+        answer_many(tables, x, first, last, is_normalized, out)
+    else:
+        answer(tables, x, first, last, is_normalized, out)
 
 
 def log_factors(tables: Tables, chunk: Chunk) -> Floats:
