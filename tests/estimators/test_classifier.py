@@ -229,7 +229,7 @@ def test_importances_of_naive_bayes_are_corrected_mutual_information(table):
     model = NB(columns={"size": "drop"}).fit(table, "class")
     y, nothing = table["class"].to_numpy(), np.zeros(400)
     columns = [table[name].to_numpy() for name in model.feature_names_in_[:4]]
-    told = [max(0.0, mutual_information(x, y) - freedom(x, y, nothing) / 600) for x in columns]
+    told = [max(0.0, mutual_information(x, y) - freedom(x, y, nothing) / 800) for x in columns]
     assert np.allclose(model.feature_importances_[:4], np.array(told) / sum(told))
 
 
