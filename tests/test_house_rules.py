@@ -25,7 +25,7 @@ REPEATED = {
 OF_PAPERS = [
     "learners/classifiers/estimates/context_tree.py::ContextTree",
     "learners/classifiers/estimates/context_tree.py::m_estimates",
-    "learners/classifiers/m_selection.py::choose_m",
+    "learners/classifiers/selection.py::choose_m",
     "learners/classifiers/structure.py::k_dependence",
     "learners/classifiers/structure.py::tree_augmented",
     "learners/counts/row_samples.py::draw",

@@ -18,8 +18,7 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Array, Arrays, Floats, Integers, freeze
 from learners.kernels.scaled_arithmetic import NOTHING, STEP
-from learners.models.array_checks import refuse, typed
-from learners.models.model import Header
+from learners.models.model import Header, refuse, typed
 from learners.schema import Chunk, Schema
 
 # Equivalent sample sizes from which the marginal likelihood chooses.

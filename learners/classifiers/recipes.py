@@ -11,9 +11,7 @@ from learners.classifiers.estimates.context_tree import ContextTree, each_grown,
 from learners.classifiers.estimates.hdp import HDPParameters, Posterior, hdp_map_estimates
 from learners.classifiers.estimates.hdp_sampler import hdp_estimates
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.m_selection import choose_m
-from learners.classifiers.selection.loss_tables import Measure, measure
-from learners.classifiers.selection.selection import LOSSES, PrefixLosses
+from learners.classifiers.selection import LOSSES, Measure, PrefixLosses, choose_m, measure
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairCounts, PairwiseCounts, pair_counts
@@ -67,6 +65,11 @@ class NetworkParameters(HDPParameters):
             raise InvalidParameter("m", self.m, f"it belongs to estimator=m, not to estimator={self.estimator}")
         if not 2 <= self.max_values <= 65_000:
             raise InvalidParameter("max_values", self.max_values, "from 2 to 65,000")
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether parents are dropped once contexts are counted."""
+        return False
 
     def _usual_estimator(self) -> str:
         """The estimator where none is named."""
@@ -270,7 +273,14 @@ def skdb(
     hold_out = counted.second.draw()
     del counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
-    measured: Measure = yield measuring(schema, structure, families, parameters)
+    mixes, prunes = parameters.estimator != "m", parameters.is_pruned
+    measured: Measure = yield Work(
+        "growing trees",
+        lambda _, advance: measure(
+            schema, structure, each_grown(families, advance), families.class_counts, mixes, prunes
+        ),
+        "trees",
+    )
     losses: PrefixLosses = yield PrefixLosses(schema, measured, families.class_counts, parameters.loss)
     chosen = losses.best()
     structure = measured.structure.prefix(chosen.n_attributes, chosen.k)
@@ -278,23 +288,6 @@ def skdb(
     del measured, losses
     families = families.only(structure.families())
     return (yield from fitted(schema, structure, families, hold_out, "skdb", parameters, {"selection": facts}))
-
-
-def measuring(schema: Schema, structure: Structure, families: FamilyCounts, parameters: NetworkParameters) -> Work:
-    """The tables of SkDB's selection, tree by tree; without parents that tell nothing, if these are dropped."""
-    mixes, prunes = parameters.estimator != "m", isinstance(parameters, StructureParameters) and parameters.is_pruned
-
-    def run(_: int, advance: Advance) -> Measure:
-        return measure(schema, structure, each_grown(families, advance), families.class_counts, mixes, prunes)
-
-    return Work("growing trees", run, "trees")
-
-
-def growing(structure: Structure, families: FamilyCounts, parameters: NetworkParameters) -> Work:
-    """The structure and its trees; without parents that tell nothing, if these are dropped."""
-    if isinstance(parameters, StructureParameters) and parameters.is_pruned:
-        return Work("growing trees", lambda _, advance: pruned(structure, each_grown(families, advance)), "trees")
-    return Work("growing trees", lambda _, advance: (structure, trees_of(families, advance)), "trees")
 
 
 def fitted(
@@ -309,7 +302,13 @@ def fitted(
     """The model with its estimates, from counts alone."""
     facts = {"learner": name, "parameters": asdict(parameters), "n_rows": families.n_rows, **(facts or {})}
     trees: list[ContextTree]
-    structure, trees = yield growing(structure, families, parameters)
+
+    def grow(_: int, advance: Advance) -> tuple[Structure, list[ContextTree]]:
+        if parameters.is_pruned:  # without parents that tell nothing
+            return pruned(structure, each_grown(families, advance))
+        return structure, trees_of(families, advance)
+
+    structure, trees = yield Work("growing trees", grow, "trees")
     if parameters.estimator == "m":
         m = parameters.m
         if m is None:

@@ -16,7 +16,7 @@ from learners.ensembles.joints import POOLING, Pooling, arrays_of, headers_of
 from learners.ensembles.pool import PooledFamilies
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
-from learners.models.array_checks import check_starts, refuse, typed
+from learners.models.model import check_starts, refuse, typed
 from learners.schema import Schema
 from learners.schema.checks import check_schema
 from learners.schema.encoding.views import Views

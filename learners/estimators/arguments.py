@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from numbers import Integral, Real
 from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 from learners.errors import InvalidParameter
+from learners.estimators.known_columns import warn
 from learners.models.evidence import Average
 from learners.models.parameters import Parameters, described
 from learners.models.query import How
+from learners.passes.engine import OnProgress
+from learners.passes.learner import Learner, Part, drive
+from learners.passes.progress_bar import shown
+from learners.passes.sources.csv.types import idle_options
+from learners.passes.sources.source import Source
 from learners.schema import Overrides, Schema
 
 P = ParamSpec("P")
@@ -180,6 +186,24 @@ def construct_from(
         _, separator, rest = inspect.cleandoc(base.__doc__ or "").partition("\n\nAttributes\n")
         rest = f"{rest}\n\n{EXAMPLE.format(name=cls.__name__)}"
     cls.__doc__ = f"{summary}\n\nParameters\n----------\n{entries.rstrip()}{separator}{rest}"
+
+
+def learned(
+    estimator: Any,
+    learner: Learner,
+    rows: Source | Sequence[Part],
+    on_progress: OnProgress | None,
+    hints: Sequence[str] = (),
+) -> Any:
+    """The model of some rows, as an estimator's threads learn it, with a bar if it shows one.
+
+    Warned is of options that do nothing, and of hints, before learning, which may fail for want of columns.
+    """
+    parts = [rows] if isinstance(rows, Source) else [part.source for part in rows]
+    for message in [*idle_options(estimator.columns, [file.path for part in parts for file in part.files]), *hints]:
+        warn(message)
+    with shown(estimator.verbose, on_progress) as report:
+        return drive(learner, rows, threads=estimator.threads, on_progress=report)
 
 
 def _renamed(head: str, renamed: Mapping[str, str]) -> str:

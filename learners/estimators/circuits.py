@@ -18,19 +18,16 @@ from learners.circuits.queries.column_values import missing_cells, nameable, row
 from learners.circuits.queries.imputation import filled
 from learners.circuits.recipes import CircuitParameters
 from learners.errors import InvalidParameter
-from learners.estimators.arguments import COMMON, check_common, construct_from, with_checks
+from learners.estimators.arguments import COMMON, check_common, construct_from, learned, with_checks
 from learners.estimators.explaining import Explaining
 from learners.estimators.forms import Rows, are_files, column_of, is_pandas_frame, rows_of, source_of_files
-from learners.estimators.known_columns import KnownColumns, arrow_schema_of, warn
+from learners.estimators.known_columns import arrow_schema_of
 from learners.estimators.labels import with_class_column
 from learners.kernels.arrays import Floats
 from learners.models.evidence import RawValue
 from learners.models.query import How, Query, check_kind
 from learners.passes.engine import OnProgress
-from learners.passes.learner import drive
-from learners.passes.progress_bar import shown
 from learners.passes.row_weights import with_weights
-from learners.passes.sources.csv.types import idle_options
 from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source
 from learners.registry import recipes
@@ -106,14 +103,11 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         """
         source, target, is_named = self._source_of(X, y)
         source = with_weights(with_classes(source, target, self.columns), self.columns)
-        for message in idle_options(self.columns, [file.path for file in source.files]):
-            warn(message)
         own = {theirs: ours for ours, theirs in RENAMED.items()}
         given = self.get_params(deep=False).items()
         parameters = {own.get(name, name): value for name, value in given if name not in COMMON}
         learner = recipes.learner("spn", parameters, target, self.schema, self.columns)
-        with shown(self.verbose, on_progress) as report:
-            model = drive(learner, source, threads=self.threads, on_progress=report)
+        model = learned(self, learner, source, on_progress)
         assert isinstance(model, CircuitModel)
         self._take(model, source.arrow_schema, is_named=is_named)
         self._is_frame = is_pandas_frame(X)
@@ -235,10 +229,6 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     def _model(self) -> CircuitModel:
         check_is_fitted(self, "model_")
         return self.model_
-
-    def _known(self) -> KnownColumns:
-        self._model()
-        return self._columns
 
     def _chunks(self, X: Any) -> Iterator[Chunk]:
         return (encode(batch, self._model().schema) for batch in self._batches(X))

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.classifiers.column_findings import table_warnings
 from learners.errors import InvalidParameter, LearnerError, SchemaError
-from learners.estimators.arguments import COMMON, check_common, construct_from
+from learners.estimators.arguments import COMMON, check_common, construct_from, learned
 from learners.estimators.explaining import Explaining, Querying
 from learners.estimators.forms import (
     are_files,
@@ -23,16 +23,14 @@ from learners.estimators.forms import (
     source_of_dataset,
     source_of_files,
 )
-from learners.estimators.known_columns import KnownColumns, record_of, warn
+from learners.estimators.known_columns import record_of
 from learners.estimators.labels import accuracy, counts_of, knowing, plain_classes, unused_name, with_class_column
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.passes.engine import OnProgress
-from learners.passes.learner import Part, drive
-from learners.passes.progress_bar import shown
+from learners.passes.learner import Part
 from learners.passes.row_weights import Weight, by_weight, with_weights
-from learners.passes.sources.csv.types import idle_options
 from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source
 from learners.passes.stored_statistics import MemoryStore
@@ -174,11 +172,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         learner = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
         if self._declared:
             learner = replace(learner, passes=knowing(learner.passes, self._declared))
-        idle = idle_options(self.columns, [file.path for part in parts for file in part.source.files])
-        for message in [*idle, *(hint for part in parts for hint in part.source.hints)]:
-            warn(message)  # before learning, which may fail for want of columns
-        with shown(self.verbose, on_progress) as report:
-            model = drive(learner, parts, threads=self.threads, on_progress=report)
+        model = learned(self, learner, parts, on_progress, [hint for part in parts for hint in part.source.hints])
         self.parts_ = tuple(parts)
         self._take(model, [name for name in parts[0].source.arrow_schema.names if name != target], is_named=is_named)
         if self.schema is None:
@@ -271,13 +265,6 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             wrong type.
         """
         return self._known().classify
-
-    def _known(self) -> KnownColumns:
-        try:
-            return self._columns
-        except AttributeError:
-            check_is_fitted(self, "model_")
-            raise
 
     def _chunks(self, X: Any) -> Iterator[Chunk]:
         """The rows, encoded; files and streams batch by batch."""

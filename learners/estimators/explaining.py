@@ -118,9 +118,13 @@ class Explaining:
         tags.input_tags.sparse = True
         return tags
 
-    @abstractmethod
     def _known(self) -> KnownColumns:
         """The model and its columns."""
+        try:
+            return self._columns
+        except AttributeError:
+            check_is_fitted(self, "model_")
+            raise
 
     @abstractmethod
     def _chunks(self, X: Any) -> Iterator[Chunk]:

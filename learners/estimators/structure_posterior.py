@@ -11,10 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.circuits.model import CircuitModel
 from learners.errors import LearnerError
-from learners.estimators.arguments import COMMON, check_argument, check_common, construct_from, with_checks
+from learners.estimators.arguments import COMMON, check_argument, check_common, construct_from, learned, with_checks
 from learners.estimators.explaining import Querying
 from learners.estimators.forms import are_files, rows_of, source_of_files
-from learners.estimators.known_columns import warn
 from learners.kernels.arrays import Floats
 from learners.models.evidence import Average
 from learners.models.query import AnyQuery, StructureQuery, check_kind
@@ -22,10 +21,7 @@ from learners.orders.model import OrderModel
 from learners.orders.parameters import OrderParameters
 from learners.orders.queries.predictive import GraphAverage
 from learners.passes.engine import OnProgress
-from learners.passes.learner import drive
-from learners.passes.progress_bar import shown
 from learners.passes.row_weights import with_weights
-from learners.passes.sources.csv.types import idle_options
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.networks.network_answers import answer_all
@@ -101,10 +97,7 @@ class StructurePosterior(Querying, BaseEstimator):
         parameters["edge_log_odds"] = dict(self.edge_log_odds or {})
         learner = recipes.learner("orders", parameters, None, self.schema, self.columns)
         source = with_weights(self._source_of(X), self.columns)
-        for message in idle_options(self.columns, [file.path for file in source.files]):
-            warn(message)
-        with shown(self.verbose, on_progress) as report:
-            model = drive(learner, source, threads=self.threads, on_progress=report)
+        model = learned(self, learner, source, on_progress)
         assert isinstance(model, OrderModel)
         return self._taking(model)
 

@@ -6,7 +6,7 @@ alphabetical order (the random forest) or categories (XGBoost); missing and unse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from learners.classifiers.baselines.boosted import XGBoostParameters, booster_settings
 from learners.errors import SchemaError
 from learners.kernels.arrays import Floats
-from learners.models.parameters import Parameters, parse
+from learners.models.parameters import Parameters
 from learners.passes.inference import infer_schema
 from learners.passes.sources.source import Source, type_family
 from learners.schema.encoding.encode import encode, numbers
@@ -129,11 +129,6 @@ PEERS: dict[str, Peer] = {
     "random-forest": Peer("scikit-learn's random forest", ForestParameters, fit_forest),
     "xgboost-raw": Peer("XGBoost on raw numbers", RawXGBoostParameters, fit_raw_xgboost),
 }
-
-
-def parse_peer_parameters(name: str, parameters: Mapping[str, object]) -> Any:
-    """The parameters of a peer as its dataclass. Raises InvalidParameter."""
-    return parse(PEERS[name].parameters, name, parameters)
 
 
 class RawColumns:

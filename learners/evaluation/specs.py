@@ -12,8 +12,9 @@ from functools import cache, partial
 from pathlib import Path
 
 from learners.errors import InvalidParameter
-from learners.evaluation.peers import PEERS, parse_peer_parameters
+from learners.evaluation.peers import PEERS
 from learners.models.library_versions import installed_version
+from learners.models.parameters import parse
 from learners.registry import recipes
 
 # Whatever a learner is: these decide on which rows it is measured, and how.
@@ -53,7 +54,7 @@ class LearnerSpec:
         if name in recipes.LEARNERS:
             recipes.parse_parameters(name, parameters)
         elif name in PEERS:
-            parse_peer_parameters(name, parameters)
+            parse(PEERS[name].parameters, name, parameters)
         else:
             known = ", ".join([*recipes.LEARNERS, *(peer for peer in PEERS if peer not in recipes.LEARNERS)])
             raise InvalidParameter("learner", name, f"use one of {known}")

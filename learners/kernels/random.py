@@ -112,26 +112,6 @@ def gamma_variate(shape, counter):
             return boost * d * v, counter
 
 
-@inner_kernel
-def _seated(n, a, u):
-    """Tables of at most TABULATED customers, by inversion: P(t) ∝ a^(t-1) S(n, t) / (n-1)!, in all ∏ (1 + a / i)."""
-    # Two products side by side: each multiplication waits for the one before it.
-    even, odd = 1.0, 1.0
-    for i in range(1, n - 1, 2):
-        odd *= 1.0 + a * RECIPROCALS[i]
-        even *= 1.0 + a * RECIPROCALS[i + 1]
-    if n % 2 == 0:
-        odd *= 1.0 + a * RECIPROCALS[n - 1]
-    u *= even * odd
-    cumulative, power = SEATINGS[n, 1], 1.0
-    t = 1
-    while u >= cumulative and t < n:
-        t += 1
-        power *= a
-        cumulative += SEATINGS[n, t] * power
-    return t
-
-
 @kernel
 def tables_variate(n, a, counter):
     """Number of tables that n customers take in a Chinese restaurant of concentration a: P(t) ∝ a^t S(n, t).
@@ -140,7 +120,21 @@ def tables_variate(n, a, counter):
     function (i / j)^c is at most the true one, and are thinned; exact for any n. And the next counter.
     """
     counter += STEP
-    t = _seated(min(n, TABULATED), a, uniform(counter))
+    # Up to TABULATED customers by inversion: P(t) ∝ a^(t-1) S(n, t) / (n-1)!, in all ∏ (1 + a / i).
+    n_seated = min(n, TABULATED)
+    even, odd = 1.0, 1.0  # two products side by side: each multiplication waits for the one before it
+    for k in range(1, n_seated - 1, 2):
+        odd *= 1.0 + a * RECIPROCALS[k]
+        even *= 1.0 + a * RECIPROCALS[k + 1]
+    if n_seated % 2 == 0:
+        odd *= 1.0 + a * RECIPROCALS[n_seated - 1]
+    u = uniform(counter) * (even * odd)
+    cumulative, power = SEATINGS[n_seated, 1], 1.0
+    t = np.int64(1)
+    while u >= cumulative and t < n_seated:
+        t += 1
+        power *= a
+        cumulative += SEATINGS[n_seated, t] * power
     if n <= TABULATED:
         return t, counter
     i = np.float64(TABULATED)

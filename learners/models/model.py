@@ -1,26 +1,16 @@
-"""What a trained model is to those who store and serve it."""
+"""What a trained model is to those who store and serve it; and refusing single arrays of a stored one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar, Protocol, Self, TypedDict
 
+import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Arrays, Floats
+from learners.errors import InvalidArray
+from learners.kernels.arrays import Array, Arrays, Floats
 from learners.schema import Chunk, Schema
-
-CELLS_AT_A_TIME = 1 << 23  # probabilities that are made together: 64 MiB
-
-
-def blocks_of(chunk: Chunk, n_classes: int) -> Iterator[Chunk]:
-    """The rows of a chunk, as many at a time as have `CELLS_AT_A_TIME` probabilities."""
-    n_rows = max(1, CELLS_AT_A_TIME // n_classes)
-    if chunk.n_rows <= n_rows:
-        yield chunk
-        return
-    for first in range(0, chunk.n_rows, n_rows):
-        yield chunk.rows(slice(first, first + n_rows))
 
 
 class Header(TypedDict):
@@ -58,3 +48,29 @@ class Model(Protocol):
 
     def tables(self) -> dict[str, pa.Table]:
         """What a user may query with SQL in the model's file."""
+
+
+def check_starts(name: str, starts: Array, n_parts: int, end: int) -> None:
+    """Refuse starts of ranges that do not ascend from zero to the end."""
+    if starts.size != n_parts + 1 or starts[0] != 0 or starts[-1] != end or (np.diff(starts) < 0).any():
+        raise InvalidArray(name, "does not ascend from zero to the end of what it divides")
+
+
+def typed(arrays: Arrays, name: str, dtype: type, *shape: int | None) -> Array:
+    """An array of a type and shape; None for any length."""
+    if name not in arrays:
+        raise InvalidArray(name, "is missing")
+    array = arrays[name]
+    shape = shape or (None,)
+    fits = len(array.shape) == len(shape) and all(n in (None, k) for n, k in zip(shape, array.shape, strict=True))
+    if array.dtype != dtype or not fits:
+        described = f"{array.dtype} of shape {array.shape}"
+        sizes = ", ".join("any" if n is None else str(n) for n in shape)
+        raise InvalidArray(name, f"is {described}, where {np.dtype(dtype)} of shape ({sizes}) belongs")
+    return array
+
+
+def refuse(name: str, wrong: Array, reason: str) -> None:
+    """Refuse an array some of whose elements are wrong, naming the first of them."""
+    if wrong.any():
+        raise InvalidArray(name, f"{reason} (at {int(np.argmax(wrong))})")

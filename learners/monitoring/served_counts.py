@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from learners.classifiers.lookup.look_up_tables import blocks_of
 from learners.errors import LearnerError, StatisticMismatch
 from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s
-from learners.models.model import blocks_of
 from learners.monitoring import kernels
 from learners.monitoring.count_layout import REPEAT_CELLS, STATUSES, ColumnGroup, Watched
 from learners.passes.statistic import Statistic

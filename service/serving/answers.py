@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from learners.classifiers.lookup.look_up_tables import CELLS_AT_A_TIME
 from learners.kernels.arrays import Floats, Integers
-from learners.models.model import CELLS_AT_A_TIME
 from learners.schema.schema import FEW_CLASSES, Value
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest

@@ -16,8 +16,7 @@ from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.mixtures.em_statistics import ExpectedMoments
 from learners.circuits.mixtures.row_sample import DrawnNumbers
 from learners.classifiers.estimates.context_tree import each_grown
-from learners.classifiers.selection.loss_tables import measure
-from learners.classifiers.selection.selection import PrefixLosses
+from learners.classifiers.selection import PrefixLosses, measure
 from learners.classifiers.structure import Structure
 from learners.counts.distinct_rows import DistinctRows
 from learners.counts.family_counts import Family, FamilyCounts

@@ -3,18 +3,21 @@
 import csv
 import json
 import math
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
+from typer.testing import CliRunner
 
 from learners.errors import EmptyData, InvalidParameter
 from learners.evaluation import compare, learning_curves, write_report
 from learners.evaluation.comparison import SCORES, sign_test
 from learners.evaluation.report import draw_scatter
 from learners.evaluation.trial import Outcome
+from service.cli import app
 
 # rmse of learners a, b, c on four data sets: two trials of a differ by 0.02, the others not at all.
 RMSE = {"w": (0.1, 0.2, 0.3), "x": (0.2, 0.2, 0.1), "y": (0.3, 0.30001, 0.2), "z": (0.4, 0.8, 0.0)}
@@ -124,3 +127,28 @@ def test_pictures_repeat_themselves_byte_for_byte(outcomes, tmp_path):
         draw_scatter(compared, "rmse", "a", "c", tmp_path / name, scale="log" if "log" in name else "linear")
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
     assert (tmp_path / "log.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_compare_prints_and_writes(folder, tmp_path, monkeypatch):
+    arguments = ["compare", str(folder), "-l", "nb:m=1", "-l", "kdb:k=1,m=1", "-r", "1", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", ["fewpass", *arguments])
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["learners"] == ["nb:m=1", "kdb:k=1,m=1"]
+    assert [entry["name"] for entry in found["data_sets"]] == ["rare", "two"]
+    assert len((tmp_path / "out/outcomes.jsonl").read_text().splitlines()) == 8
+    assert "fewpass compare" in (tmp_path / "out/README.md").read_text()
+    result = CliRunner().invoke(app, [*arguments, "--picture", "nb:m=1 against kdb:m=1,k=1"])
+    assert result.exit_code == 0, result.output
+    assert "means over 2 data sets" in result.stdout
+    assert (tmp_path / "out/rmse-nb-m-1-against-kdb-k-1-m-1.svg").exists()
+
+
+def test_a_picture_needs_two_learners(folder):
+    result = CliRunner().invoke(app, ["compare", str(folder), "--picture", "nb"])
+    assert result.exit_code == 2
+    assert "is not 'A against B'" in result.output
+    result = CliRunner().invoke(app, ["compare", str(folder), "-l", "nb", "--picture", "nb against tan"])
+    assert result.exit_code == 2
+    assert "tan is not compared" in result.output

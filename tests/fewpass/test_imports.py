@@ -1,5 +1,6 @@
-"""`import fewpass` in a fresh process: what it offers, how little it loads, and what it says of a hidden package."""
+"""`import fewpass` in a fresh process: what it offers, how little it loads, what it says of a hidden package; and docstrings whose examples run."""
 
+import doctest
 import os
 import subprocess
 import sys
@@ -9,6 +10,18 @@ from pathlib import Path
 import pytest
 
 import fewpass
+
+ESTIMATORS = [
+    "NB",
+    "TAN",
+    "KDB",
+    "SKDB",
+    "ESKDB",
+    "FewPassClassifier",
+    "XGBoost",
+    "SumProductNetwork",
+    "StructurePosterior",
+]
 
 ROOT = Path(__file__).parent.parent.parent
 OPTIONAL = ("mlflow", "shap", "sqlglot", "matplotlib", "numba", "pyarrow", "sklearn", "pandas", "numpy", "duckdb")
@@ -74,3 +87,13 @@ def test_what_mlflow_is_missing_for_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(fewpass.mlflow.MLflowMissing, match=r"pip install 'fewpass\[mlflow\]'"):
         fewpass.mlflow.log_model(None)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_estimator_says_what_it_takes_and_has_and_its_example_runs(name):
+    text = getattr(fewpass, name).__doc__
+    for section in ("Parameters", "Attributes", "Examples"):
+        assert f"\n{section}\n{'-' * len(section)}\n" in text.replace("\n    ", "\n"), section
+    example = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
+    told: list[str] = []
+    assert example.examples and doctest.DocTestRunner().run(example, out=told.append).failed == 0, "".join(told)

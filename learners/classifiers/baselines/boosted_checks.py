@@ -15,8 +15,7 @@ import numpy as np
 from learners.classifiers.baselines.boosted import loaded_booster
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
-from learners.models.array_checks import typed
-from learners.models.model import Header
+from learners.models.model import Header, typed
 from learners.schema import Schema
 
 if TYPE_CHECKING:  # a process that only serves networks should not load XGBoost

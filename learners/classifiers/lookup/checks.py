@@ -19,7 +19,7 @@ from learners.classifiers.lookup.lookup import MANY_TABLES, TABLES, LookupHeader
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
-from learners.models.array_checks import check_starts, refuse, typed
+from learners.models.model import check_starts, refuse, typed
 from learners.schema import Schema
 
 TYPES: dict[str, type] = dict.fromkeys(kernels.LookupTables._fields, np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from learners.schema import Chunk
 Tables = LookupTables | ManyClassTables
 
 WORD = 64
+CELLS_AT_A_TIME = 1 << 23  # probabilities that are made together: 64 MiB
 # Below this many rows a thread costs more than it brings.
 PARALLEL_ROWS = 8192
 # The arrays of tables with entries for each attribute, and how many of them one attribute needs.
@@ -102,8 +103,12 @@ def probabilities(tables: Tables, x: Codes, first: int, last: int, out: Floats) 
 
 
 def _answer(tables: Tables, x: Codes, first: int, last: int, is_normalized: bool, out: Floats) -> None:
-    by = answer_many if isinstance(tables, ManyClassTables) else answer
-    by(tables, x, first, last, is_normalized, out)
+    if isinstance(tables, ManyClassTables):
+        x = x.astype(np.uint16, copy=False)
+        freeze(x)  # one compiled signature, whatever the width of codes
+        answer_many(tables, x, first, last, is_normalized, out)
+    else:
+        answer(tables, x, first, last, is_normalized, out)
 
 
 def log_factors(tables: Tables, chunk: Chunk) -> Floats:
@@ -116,6 +121,16 @@ def log_factors(tables: Tables, chunk: Chunk) -> Floats:
     for a, attribute in enumerate(tables.attribute):
         log_joints(of_attribute(tables, a), chunk.x, 0, chunk.n_rows, factors[attribute])
     return factors
+
+
+def blocks_of(chunk: Chunk, n_classes: int) -> Iterator[Chunk]:
+    """The rows of a chunk, as many at a time as have `CELLS_AT_A_TIME` probabilities."""
+    n_rows = max(1, CELLS_AT_A_TIME // n_classes)
+    if chunk.n_rows <= n_rows:
+        yield chunk
+        return
+    for first in range(0, chunk.n_rows, n_rows):
+        yield chunk.rows(slice(first, first + n_rows))
 
 
 def in_parts(n_rows: int, threads: int | None, work: Callable[[int, int], object], least: int = PARALLEL_ROWS) -> None:

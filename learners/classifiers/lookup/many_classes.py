@@ -62,7 +62,7 @@ def compile_many(
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
 ) -> ManyClassTables:
-    """Compile estimates into the arrays that `many_kernels.answer` reads; arguments as of `compile_tables`.
+    """Compile estimates into the arrays that `kernels.answer_many` reads; arguments as of `compile_tables`.
 
     Their size follows the cells of the trees, not contexts times classes.
     """

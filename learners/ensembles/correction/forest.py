@@ -11,7 +11,7 @@ import numpy as np
 from learners.classifiers.baselines.boosted import CodeTable, loaded_booster
 from learners.ensembles.correction.forest_kernels import WORD, Forest
 from learners.kernels.arrays import Array, Arrays, Floats, Mask, Uint8s, Uint64s, freeze
-from learners.models.array_checks import refuse, typed
+from learners.models.model import refuse, typed
 from learners.schema import Chunk, Schema
 
 MAX_DEPTH = 16

@@ -115,7 +115,7 @@ def _tables(model: LookupModel) -> Iterator[Floats]:
 
 
 def _prior(model: LookupModel) -> Floats:
-    """The classifier's own smoothing of the prior: see classifiers/compile.py."""
+    """The classifier's own smoothing of the prior: see `look_up_tables.log_prior_of`."""
     return (model.class_counts + 1.0 / model.schema.n_classes) / (model.class_counts.sum() + 1.0)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from learners.answer_checks import distributions
 from learners.circuits.model import CircuitModel
 from learners.classifiers.baselines.boosted import warning_without
+from learners.classifiers.lookup.look_up_tables import blocks_of
 from learners.errors import EmptyData, NoClass, UnknownColumn, names_with_similar
 from learners.evaluation.metrics import (
     LEAST_PROBABILITY,
@@ -21,7 +22,7 @@ from learners.evaluation.metrics import (
 )
 from learners.evaluation.model_report import ColumnCounts, ModelReport, column_counts, report_of_scores
 from learners.models.explanation import explain
-from learners.models.model import Model, blocks_of
+from learners.models.model import Model
 from learners.orders.model import OrderModel
 from learners.orders.queries.network import NoTables
 from learners.passes.sources.source import Source

@@ -1,24 +1,32 @@
-"""Predictions of the compiled model against products of conditional probabilities counted from raw rows."""
+"""Predictions of the compiled model against products of conditional probabilities counted from raw rows; rows with nulls; intervals."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.classifiers.estimates.context_tree import GRID, m_estimates, trees_of
+from learners import KDB, NB, TAN, FewPassClassifier, encode, load_model
+from learners.classifiers.estimates.context_tree import GRID, context_tree_from_cells, m_estimates, trees_of
+from learners.classifiers.estimates.hdp import Chain, HDPParameters
 from learners.classifiers.lookup import compilation
 from learners.classifiers.lookup import lookup as lookup_module
 from learners.classifiers.lookup.look_up_tables import probabilities
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.m_selection import choose_m
+from learners.classifiers.selection import choose_m
 from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
+from learners.errors import InvalidParameter
 from learners.registry.model_kinds import load_model
 from learners.schema import Chunk
+from learners.schema.encoding.records import encode_records
+from service.operations.demo_data import KnownNetwork
 from tests import laws, strategies
 from tests.naive import estimates as naive
+
+COLUMNS = ("a", "b", "c", "d")
 
 # float32 logarithms: 6e-8 each way for every attribute, of magnitudes up to about 15.
 TOLERANCE = 2e-5
@@ -277,3 +285,133 @@ def test_tables_and_graph_say_what_was_counted():
     assert (summed == 60).all()
     values = tables["attribute_values"].to_pandas()
     assert values[values.attribute == 1]["value"].iloc[0] == "(missing)"
+
+
+def table(n_rows=4000, seed=0):
+    """Four columns that tell of the class, one of them null only for the class x."""
+    random = np.random.default_rng(seed)
+    y = random.choice(["x", "y"], n_rows)
+    columns = {}
+    for name in COLUMNS:
+        tells = random.random(n_rows) < 0.75
+        columns[name] = np.where(tells, y, np.where(y == "x", "y", "x")).astype(object)
+    columns["d"][(y == "x") & (random.random(n_rows) < 0.3)] = None
+    return columns, y
+
+
+@pytest.mark.parametrize("learner", [NB, TAN, KDB, FewPassClassifier])
+def test_nothing_known_gives_the_class_shares_and_a_null_that_training_supports_is_evidence(learner):
+    columns, y = table()
+    fitted = learner().fit(columns, y)
+    shares = [(y == k).mean() for k in fitted.classes_]
+    assert fitted.predict_proba([{}])[0] == pytest.approx(shares, abs=0.01)
+    assert fitted.predict_proba({})[0] == pytest.approx(shares, abs=0.01)
+    assert fitted.predict_proba([{"a": "y", "b": "x", "c": "y", "d": None}])[0, 0] > 0.6
+
+
+def test_a_few_nulls_of_one_class_are_little_evidence():
+    columns, y = table(20_000)
+    columns["d"] = np.where(columns["d"] == None, "x", columns["d"])  # noqa: E711  # numpy compares each
+    columns["d"][np.flatnonzero(y == "x")[:3]] = None
+    fitted = TAN().fit(columns, y)
+    absent, null = (fitted.predict_proba([{"a": "y", **more}])[0, 0] for more in ({}, {"d": None}))
+    assert absent == pytest.approx(0.25, abs=0.02)
+    assert null < 0.8
+
+
+@pytest.mark.parametrize("learner", [NB, KDB, FewPassClassifier])
+def test_values_hidden_at_random_cost_as_much_as_values_not_sent(learner):
+    columns, y = table()
+    random = np.random.default_rng(1)
+    for name in COLUMNS[:3]:  # now and then a null in each, which tells nothing
+        columns[name][random.random(y.size) < 0.02] = None
+    fitted = learner().fit(columns, y)
+    test, truth = table(2000, seed=2)
+    test["d"] = np.where(test["d"] == None, "x", test["d"])  # noqa: E711  # numpy compares each
+    code = np.searchsorted(fitted.classes_, truth)
+    hidden = {name: [None] * truth.size for name in ("a", "b")}
+    losses = [
+        -np.log(fitted.predict_proba(rows)[np.arange(truth.size), code]).mean()
+        for rows in ({name: test[name] for name in ("c", "d")}, {**test, **hidden})
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+
+
+def test_the_weight_of_a_null_is_that_of_its_definition():
+    """Two nullable columns, naive Bayes: P(null is a value | row) by Bayes' rule, from the model's own answers and shares."""
+    columns, y = table()
+    columns["c"][np.random.default_rng(3).random(y.size) < 0.1] = None
+    fitted = NB(m=1.0).fit(columns, y)
+    model = fitted.model_
+    row = {"a": "x", "b": "y", "c": None, "d": None}
+    as_value = encode_records([row], model.schema).x
+    hidden = encode_records([{"a": "x", "b": "y"}], model.schema).x
+    joint_value, joint_hidden = (np.exp(model.log_joint(Chunk(x, None))[0]) for x in (as_value, hidden))
+    hiding = 1 / 5 / 6  # 0 to 4 of four columns are hidden with equal probability, and there are six ways to hide two
+    p_value = joint_value.sum() / (joint_value.sum() + hiding * joint_hidden.sum())
+    expected = p_value * joint_value / joint_value.sum() + (1 - p_value) * joint_hidden / joint_hidden.sum()
+    assert fitted.predict_proba([row])[0] == pytest.approx(expected, abs=1e-6)
+
+
+def table_of(network, n_rows, seed):
+    x, y = network.draw(n_rows, np.random.default_rng(seed))
+    return x, pa.table({f"a{i}": codes.astype(str) for i, codes in enumerate(x)} | {"class": y.astype(str)})
+
+
+@pytest.mark.parametrize("estimator", ["hdp", "hdp-map"])
+def test_most_intervals_hold_the_true_probability(estimator):
+    """90 % intervals of a network of the right structure hold the truth in 80 to 99 % of fresh rows."""
+    network = KnownNetwork.random(6, 3, 2, 0, seed=4)
+    _, train = table_of(network, 3000, 1)
+    x, test = table_of(network, 4000, 2)
+    model = NB(estimator=estimator, iterations=500).fit(train, "class")
+    low, high = model.predict_interval(test, 0.9)
+    truth, mean = network.posterior(x), model.predict_proba(test)
+    assert np.all((low <= mean) & (mean <= high) & (low >= 0) & (high <= 1))
+    assert 0.8 < np.mean((low <= truth) & (truth <= high)) < 0.99
+
+
+def test_intervals_are_those_of_the_draws():
+    """One attribute, two classes: the spread of P(y | x) over draws of all probabilities from their posterior."""
+    counts = np.array([8, 4, 30, 90])
+    y, x = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    rows = pa.table({"a": np.repeat(x, counts).astype(str), "class": np.repeat(y, counts).astype(str)})
+    model = NB(estimator="hdp", iterations=5000).fit(rows, "class")
+    low, high = model.predict_interval(pa.table({"a": ["0"]}), 0.9)
+    chain = Chain(context_tree_from_cells(y, np.zeros((4, 0), int), x, counts, 2), HDPParameters(), 0)
+    rng = np.random.default_rng(0)
+    drawn = np.empty(4000)
+    for i in range(drawn.size):
+        chain.sweep(5)
+        a = chain.state.weight[:2]  # concentration times the root's probabilities
+        theta = [rng.dirichlet(counts[2 * k : 2 * k + 2] + a)[0] for k in (0, 1)]
+        prior = rng.dirichlet([12, 120])
+        joint = prior * theta
+        drawn[i] = joint[0] / joint.sum()
+    assert np.abs(np.quantile(drawn, [0.05, 0.95]) - [low[0, 0], high[0, 0]]).max() < 0.04
+
+
+def test_more_rows_and_lower_levels_narrow_them():
+    network = KnownNetwork.random(5, 3, 3, 1, seed=0)
+    _, test = table_of(network, 200, 9)
+    widths = []
+    for n_rows in (300, 30_000):
+        _, train = table_of(network, n_rows, 1)
+        model = KDB(k=2, estimator="hdp-map").fit(train, "class")
+        for level in (0.9, 0.5):
+            low, high = model.predict_interval(test, level)
+            widths.append(float((high - low).mean()))
+    assert widths[0] > widths[1] > widths[2] > widths[3] > 0
+
+
+def test_a_stored_model_keeps_them_and_wrong_use_is_named():
+    network = KnownNetwork.random(4, 3, 2, 1, seed=0)
+    _, train = table_of(network, 500, 1)
+    model = KDB(estimator="hdp-map").fit(train, "class")
+    again = load_model(*model.model_.to_arrays())
+    chunk = encode(train, again.schema)
+    assert np.array_equal(again.credible_intervals(chunk)[0], model.model_.credible_intervals(chunk)[0])
+    with pytest.raises(InvalidParameter, match="above 0 and below 1"):
+        model.predict_interval(train, 1.5)
+    with pytest.raises(InvalidParameter, match="m-estimates"):
+        KDB(estimator="m").fit(train, "class").predict_interval(train)

@@ -4,9 +4,8 @@ import pytest
 
 from learners import Source, collect, drive
 from learners.classifiers.estimates.context_tree import each_grown
-from learners.classifiers.selection.loss_tables import measure
-from learners.classifiers.selection.selection import PrefixLosses
-from learners.classifiers.selection.selection_kernels import ONE
+from learners.classifiers.selection import PrefixLosses, measure
+from learners.classifiers.selection_kernels import ONE
 from learners.classifiers.structure import Structure, k_dependence
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
@@ -46,7 +45,7 @@ def measured(schema, chunk, k, loss="squared", mixes=True):
 @pytest.mark.parametrize(("dense", "mixes"), [(True, True), (False, True), (False, False)])
 def test_losses_equal_counting_all_other_rows(n_classes, loss, dense, mixes, monkeypatch):
     if not dense:
-        monkeypatch.setattr("learners.classifiers.selection.loss_tables.DENSE_ROWS", 0)
+        monkeypatch.setattr("learners.classifiers.selection.DENSE_ROWS", 0)
     sizes = [2, 3, 4, 2, 5]
     chunk = chunk_of(np.random.default_rng(n_classes), sizes, n_classes, 40)
     structure, losses = measured(schema_of(sizes, n_classes), chunk, 3, loss, mixes)

@@ -1,32 +1,144 @@
-"""The tables of SkDB's selection: of each row of the data the estimates without it, for every number of parents."""
+"""What is chosen by left-out rows: SkDB's attributes and parents, in one more pass, and the m of m-estimates."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from learners.classifiers import selection_kernels as kernels
 from learners.classifiers.estimates.context_tree import (
     BLOCK_CELLS,
+    GRID,
     Level,
     Levels,
     best_concentration,
+    m_estimates,
     mixed,
     telling_levels,
     totals_of,
+    trees_of,
 )
-from learners.classifiers.lookup.look_up_tables import halves_of, ranks_of, slots_of, starts_of
-from learners.classifiers.selection import selection_kernels as kernels
+from learners.classifiers.lookup import look_up_tables
+from learners.classifiers.lookup.compression import rounded
+from learners.classifiers.lookup.many_classes import layout_of
 from learners.classifiers.structure import Structure
+from learners.counts.family_counts import FamilyCounts
+from learners.errors import EmptyStatistic
 from learners.kernels.arrays import Float32s, Floats, Int32s, Integers, Uint64s, distinct_of, freeze, stacked
-from learners.schema import Schema
+from learners.passes.engine import Advance, unheard
+from learners.passes.statistic import Statistic
+from learners.schema import Chunk, Schema
 
 M = 1.0
 """The pseudo-count of m-estimates, and of every root (Martínez et al. 2016, section 4)."""
 
 DENSE_ROWS = 1 << 14
+
+LOSSES = ("squared", "zero-one")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the selection pass found."""
+
+    n_attributes: int  # how many of the first attributes of the order to use
+    k: int  # how many of the first parents of each to use
+    # (k + 1, n + 1) float64: mean leave-one-out loss for each number of parents and each prefix of the order.
+    mean_loss: Floats
+
+
+class PrefixLosses(Statistic):
+    """Sums of leave-one-out losses for every number of parents and every prefix of the attributes.
+
+    Losses are summed in whole multiples of 2^-30, so that they add exactly.
+
+    `measure`: of the structure of kDB with the largest k, from all the rows that the pass will see.
+    `class_counts`, (n_classes,) int64.
+    `loss`, "squared" or "zero-one": (1 - P(y | x))^2, or whether another class is more probable.
+
+    References
+    ----------
+    Martínez, Webb, Chen, Zaidi (2016), Scalable learning of Bayesian network classifiers, JMLR 17(44), section 4.
+    """
+
+    stage = "measuring prefixes"
+
+    def __init__(self, schema: Schema, measure: Measure, class_counts: Integers, loss: str = "squared") -> None:
+        self.schema, self.structure, self.mixes = schema, measure.structure, measure.mixes
+        self.class_counts, self.loss = class_counts, loss
+        self._tables, self._digest = measure.tables, measure.digest
+        self._start()
+
+    def _start(self) -> None:
+        self.n_rows = 0
+        k = max((len(parents) for parents in self.structure.parents), default=0)
+        self.losses = np.zeros((k + 1, len(self.structure.order) + 1), np.int64)
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What is collected: the counts that it measures are part of it."""
+        return {
+            "statistic": "prefix losses",
+            "loss": self.loss,
+            "mixes": self.mixes,
+            "order": list(self.structure.order),
+            "parents": [list(parents) for parents in self.structure.parents],
+            "counts": self._digest,
+        }
+
+    def empty(self) -> PrefixLosses:
+        """No rows; the tables are shared."""
+        fresh = object.__new__(PrefixLosses)
+        fresh.__dict__.update(self.__dict__)
+        fresh._start()
+        return fresh
+
+    def update(self, rows: Chunk) -> None:
+        """Add the losses of a chunk, whose rows must be among those that the trees have counted."""
+        assert rows.y is not None
+        self.n_rows += rows.n_rows
+        add = kernels.add_two_class_losses if self.class_counts.size == 2 else kernels.add_losses
+        x, y = (codes.astype(np.uint16, copy=False) for codes in (rows.x, rows.y))
+        freeze(x, y)  # one compiled signature, whatever the width of codes
+        add(self._tables, x, y, self.loss == "zero-one", self.losses)
+
+    def _combine(self, other: PrefixLosses, sign: int) -> None:
+        self.n_rows += sign * other.n_rows
+        self.losses += sign * other.losses
+
+    def to_arrow(self) -> pa.Table:
+        """One row per number of parents: the sums over the prefixes; the number of rows beside."""
+        losses = pa.array(self.losses.tolist(), pa.list_(pa.int64()))
+        return pa.table({"losses": losses, "n_rows": np.full(self.losses.shape[0], self.n_rows)})
+
+    def from_arrow(self, table: pa.Table) -> PrefixLosses:
+        """Read what `to_arrow` wrote."""
+        read = self.empty()
+        read.losses = np.array(table["losses"].to_pylist(), np.int64)
+        read.n_rows = int(table["n_rows"][0].as_py())
+        return read
+
+    def best(self) -> Selection:
+        """The prefix and the number of parents of least loss; of equally good ones fewer attributes, then fewer parents.
+
+        Raises EmptyStatistic if no rows were measured.
+        """
+        if not self.n_rows:
+            raise EmptyStatistic("No rows were measured, so no prefix can be chosen.")
+        flat = self.losses.T.ravel()  # prefix by prefix: the first of the least is the smallest model
+        n_attributes, k = divmod(int(flat.argmin()), self.losses.shape[0])
+        return Selection(n_attributes, k, self.losses / (self.n_rows * float(kernels.ONE)))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same losses were measured."""
+        if not isinstance(other, PrefixLosses):
+            return NotImplemented
+        return self.n_rows == other.n_rows and self.spec == other.spec and np.array_equal(self.losses, other.losses)
 
 
 class Measure(NamedTuple):
@@ -74,19 +186,15 @@ def measure(
         parents.append(own)
         n_values.append(levels.n_values)
         del levels.levels[len(own) + 2 :]
-        _add_counts(digest, levels)
+        for level in levels.levels:
+            for array in (level.branch, level.node, level.value, level.n_rows):
+                digest.update(np.ascontiguousarray(array).tobytes())
         sizes = [int(schema.domain_sizes[parent]) for parent in own]
         of_attributes.append(list(_entries(levels, sizes, class_counts.size, mixes)))
-        del levels
+        del levels, level
     shortened = Structure(structure.order, tuple(parents))
     tables = _tables(schema, shortened, n_values, class_counts, of_attributes)
     return Measure(shortened, tables, digest.hexdigest(), mixes)
-
-
-def _add_counts(digest: hashlib._Hash, grown: Levels) -> None:
-    for level in grown.levels:
-        for array in (level.branch, level.node, level.value, level.n_rows):
-            digest.update(np.ascontiguousarray(array).tobytes())
 
 
 def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -> Iterator[_Entry]:
@@ -186,7 +294,7 @@ def _slots(keys: Integers, n_keys: int | None) -> _Slots:
     """Of so many keys that there could be; None if they are too many for a dense table."""
     if n_keys is not None:
         return _Slots(True, np.empty(0, np.uint64), 0, np.empty(0, np.int64), n_keys, keys)
-    words, shift, order = slots_of(keys)
+    words, shift, order = look_up_tables.slots_of(keys)
     place = np.empty(order.size, np.int32)
     place[order] = np.arange(order.size, dtype=np.int32)
     return _Slots(False, words, shift, keys[order], order.size, place)
@@ -223,9 +331,9 @@ def _tables(
     dense_sizes = np.array([len(entry.log_probability) if entry.is_dense else 0 for entry in entries], np.int64)
     words = np.concatenate([np.empty(0, np.uint64), *(entry.words for entry in entries)])
     keys = np.concatenate([np.empty(0, np.int64), *(entry.keys for entry in entries)])
-    low, high = halves_of(keys)
+    low, high = look_up_tables.halves_of(keys)
     is_dense = np.array([entry.is_dense for entry in entries], np.uint8)
-    hash_starts = starts_of([entry.words.size for entry in entries])
+    hash_starts = look_up_tables.starts_of([entry.words.size for entry in entries])
     hash_shifts = np.array([entry.shift for entry in entries], np.int64)
     ordered = sorted(entries, key=lambda entry: not entry.is_dense)
     logs, left_out = [entry.log_probability for entry in ordered], [entry.left_out for entry in ordered]
@@ -235,8 +343,8 @@ def _tables(
     tables = kernels.LossTables(
         attribute=np.array(structure.order, np.int64),
         n_values=np.array(n_values, np.int64),
-        parent_starts=starts_of([len(parents) for parents in structure.parents]),
-        level_starts=starts_of(n_levels),
+        parent_starts=look_up_tables.starts_of([len(parents) for parents in structure.parents]),
+        level_starts=look_up_tables.starts_of(n_levels),
         parents=np.array([p for parents in structure.parents for p in parents], np.int64),
         parent_sizes=np.array([schema.domain_sizes[p] for parents in structure.parents for p in parents], np.int64),
         is_dense=is_dense,
@@ -245,7 +353,7 @@ def _tables(
         hash_starts=hash_starts,
         hash_shifts=hash_shifts,
         hash_words=words,
-        hash_ranks=ranks_of(words),
+        hash_ranks=look_up_tables.ranks_of(words),
         key_low=low,
         key_high=high,
         log_probability=stacked(logs, none),
@@ -255,3 +363,38 @@ def _tables(
     )
     freeze(*tables)
     return tables
+
+
+def choose_m(
+    structure: Structure, families: FamilyCounts, hold_out: Chunk, advance: Advance = unheard
+) -> tuple[float, dict[str, float]]:
+    """The m of least RMSE on the hold-out, whose counts are taken out of the others, and the RMSE of the grid's values.
+
+    The families count all rows, the hold-out's among them. Of equally good m the smallest; 1 if the hold-out has no
+    rows.
+
+    References
+    ----------
+    Petitjean, Buntine, Webb, Zaidi (2018), section 6.1.
+    """
+    if not hold_out.n_rows:
+        return 1.0, {}
+    rest, held = families.empty(), families.empty()
+    held.update(hold_out)
+    rest.merge(families)
+    rest.subtract(held)
+    n_trees, n_all = len(families.families), len(families.families) + len(GRID)
+    trees = trees_of(rest, lambda n_done, *_: advance(n_done, n_all))
+    rmse: dict[str, float] = {}
+    # The values of the grid differ in their logarithms alone: where these go is found once, and no model is made.
+    layout = layout_of(families.schema, structure, rest.class_counts, trees)
+    for m in GRID:
+        advance(n_trees + len(rmse), n_all)
+        tables = layout.filled(rounded([m_estimates(tree, m) for tree in trees]))
+        of_class: list[Floats] = []  # the probability of each row's own class
+        for part in look_up_tables.blocks_of(hold_out, families.schema.n_classes):
+            found = np.empty((part.n_rows, families.schema.n_classes))
+            look_up_tables.probabilities(tables, part.x, 0, part.n_rows, found)
+            of_class.append(found[np.arange(part.n_rows), part.y])
+        rmse[str(m)] = float(np.sqrt(np.mean((1.0 - np.concatenate(of_class)) ** 2)))
+    return min(GRID, key=lambda m: (rmse[str(m)], m)), rmse

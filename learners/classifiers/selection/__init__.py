@@ -1,1 +1,0 @@
-"""SkDB's selection of attributes and parents."""
