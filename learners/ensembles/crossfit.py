@@ -15,7 +15,7 @@ from learners.ensembles.members import distinct_families, draw_members
 from learners.kernels.arrays import Floats
 from learners.passes.engine import Advance
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 
 N_FOLDS = 3
 # Above, the optimism of structures and weights that have seen a row is small, and learning them again is not.

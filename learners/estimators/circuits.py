@@ -30,9 +30,8 @@ from learners.models.query import How, Query, check_kind
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
 from learners.passes.progress_bar import shown
-from learners.passes.row_weights import with_weights
+from learners.passes.row_rules import with_classes, with_weights
 from learners.passes.sources.csv.types import idle_options
-from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Chunk, Overrides, Schema

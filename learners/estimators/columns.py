@@ -14,7 +14,7 @@ from learners.errors import MOST_NAMED, ColumnWarning, SchemaError, names_with_s
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.records import reads_text, record_classifier
+from learners.schema.encoding.json_records import reads_text, record_classifier
 from learners.schema.nominal_forms import DICTIONARY
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.estimators.columns import KnownColumns
 from learners.estimators.forms import is_pandas_frame, is_record
-from learners.schema.encoding.records import MARKS
+from learners.schema.encoding.json_records import MARKS
 
 PLAIN = frozenset("iufb")
 

@@ -25,7 +25,7 @@ from learners.orders.queries.predictive import GraphAverage
 from learners.passes.engine import OnProgress
 from learners.passes.learner import drive
 from learners.passes.progress_bar import shown
-from learners.passes.row_weights import with_weights
+from learners.passes.row_rules import with_weights
 from learners.passes.sources.csv.types import idle_options
 from learners.passes.sources.source import Source
 from learners.registry import recipes

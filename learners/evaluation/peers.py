@@ -18,7 +18,7 @@ from learners.errors import SchemaError
 from learners.evaluation.raw_columns import Predict, RawColumns
 from learners.kernels.arrays import Floats
 from learners.models.parameters import Parameters, parse
-from learners.passes.inference import infer_schema
+from learners.passes.learner import infer_schema
 from learners.passes.sources.source import Source
 from learners.schema.encoding.encode import encode
 

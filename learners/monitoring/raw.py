@@ -15,7 +15,7 @@ from learners.kernels.arrays import Codes, Floats, Integers, Mask
 from learners.monitoring.count_layout import STATUSES
 from learners.schema.encoding.batches import BatchEncoder
 from learners.schema.encoding.encode import numbers
-from learners.schema.encoding.records import number_reader
+from learners.schema.encoding.json_records import number_reader
 from learners.schema.schema import Attribute
 
 ABSENT, NULL, UNSEEN, BELOW, ABOVE, COMPARED, LOW_TAIL, HIGH_TAIL = range(len(STATUSES))

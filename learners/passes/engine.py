@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from learners.errors import EmptyData, InvalidBuffers, InvalidParameter, SchemaError, SourceError
 from learners.kernels.arrays import Integers
-from learners.passes.row_weights import add_weighted
+from learners.passes.row_rules import add_weighted
 from learners.passes.sources.source import Fragment, Source
 from learners.passes.statistic import ColumnWise, Statistic
 from learners.schema.column_summary import nothing_of

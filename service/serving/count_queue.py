@@ -15,7 +15,7 @@ from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.raw import RawRows
 from learners.monitoring.served_counts import ServedCounts
-from learners.schema.encoding.records import Observed
+from learners.schema.encoding.json_records import Observed
 from learners.schema.schema import FEW_CLASSES
 from service.serving.prediction_log import KEY_BYTES, Keys, Logged
 from storage.monitoring.counts import MonitorChoice

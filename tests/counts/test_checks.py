@@ -10,8 +10,8 @@ from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.multi_view_counts import Viewed
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidCounts
-from learners.passes.combined import Together
-from learners.schema.encoding.views import Views
+from learners.passes.statistic import Together
+from learners.schema.encoding.column_views import Views
 from tests import laws, strategies
 
 SIZES = (3, 5, 70, 2)

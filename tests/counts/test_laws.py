@@ -27,9 +27,9 @@ from learners.counts.pairwise import PairwiseCounts, SparsePairs
 from learners.counts.row_samples import DrawnRows, HoldOut
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.combined import Together
+from learners.passes.statistic import Together
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 from tests import laws, strategies
 
 FEW = settings(max_examples=20)

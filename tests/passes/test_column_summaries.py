@@ -11,8 +11,7 @@ from hypothesis import given
 
 from learners import Source, infer_schema
 from learners.errors import EmptyData, InvalidParameter, SchemaError, UnknownColumn
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.inference import binned_schema
+from learners.passes.column_summaries import ColumnSummaries, binned_schema
 from learners.schema import Schema
 from tests import strategies
 

@@ -16,9 +16,9 @@ from learners import Source, collect, drive
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled
 from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.reuse import Recall
+from learners.passes.learner import MemoryStore
+from learners.passes.reuse import Recall, Supply
 from learners.passes.sources.row_filter import Selection
-from learners.passes.stored_statistics import MemoryStore, Supply
 from learners.registry import recipes
 from storage.files.checkpoints import CheckpointFile
 from storage.models.compiled import map_compiled

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
-from learners.passes.learner import Part, drive
+from learners.passes.learner import MemoryStore, Part, drive
+from learners.passes.reuse import Supply
 from learners.passes.sources.row_filter import Selection, window
 from learners.passes.sources.source import Source, file_identity
-from learners.passes.stored_statistics import MemoryStore, Supply
 from learners.registry import recipes
 from learners.schema import Kept
 from tests.passes.test_engine import same

@@ -7,8 +7,7 @@ from functools import partial
 
 from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.baselines.settings import XGBoostParameters
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.inference import binned_schema
+from learners.passes.column_summaries import ColumnSummaries, binned_schema
 from learners.passes.learner import Passes, RowWork, Work
 from learners.schema import Kept, Overrides, Schema
 

@@ -14,7 +14,7 @@ from learners.classifiers.baselines.cluster import ClusterMatrix
 from learners.classifiers.baselines.settings import XGBoostParameters, booster_settings
 from learners.kernels.arrays import Codes, Float32s, Integers
 from learners.passes.engine import Advance
-from learners.passes.rows import Rows
+from learners.passes.learner import Rows
 from learners.schema import Chunk
 
 # "auto" keeps up to this many binned values, of one or two bytes each, in memory.

@@ -15,9 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line
-from learners.passes.sources.content import BATCH_ROWS
-from learners.passes.sources.file_sets import Bounds, SourceFile, of_store, type_family
-from learners.passes.sources.formats import FORMATS, format_of
+from learners.passes.sources.files import BATCH_ROWS, FORMATS, Bounds, SourceFile, format_of, of_store, type_family
 
 _MAGIC = b"PAR1"
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
 from learners.kernels.arrays import Mask
-from learners.passes.sources.file_sets import whole_and_part
+from learners.passes.sources.files import whole_and_part
 from learners.passes.sources.source import Condition, Fragment, Source, SourceFile, file_identity
 
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}

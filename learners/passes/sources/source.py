@@ -13,24 +13,30 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, UnknownColumn
 from learners.kernels.arrays import Integers, Mask
-from learners.passes.sources.content import BATCH_ROWS, IN_MEMORY, InMemory, content_sha256, fragment_rows
-from learners.passes.sources.file_sets import (
+from learners.passes.sources.files import (
+    BATCH_ROWS,
+    IN_MEMORY,
     Bounds,
     Condition,
     Fragment,
+    InMemory,
     Path,
     RowWeight,
     SourceFile,
-    common_schema,
-    expanded,
+    content_sha256,
     file_identity,
+    fragment_rows,
     type_family,
 )
-from learners.passes.sources.filesystems import filesystem_of
-from learners.passes.sources.lake.finding import named, refuse_files_of_tables
-from learners.passes.sources.lake.lake_tables import KnownSnapshot, changes_since, snapshot_at
+from learners.passes.sources.lake.lake_tables import (
+    KnownSnapshot,
+    changes_since,
+    named,
+    refuse_files_of_tables,
+    snapshot_at,
+)
 from learners.passes.sources.lake.snapshots import Snapshot, opened_snapshot
-from learners.passes.sources.opening import one_shape, opened_files
+from learners.passes.sources.opening import common_schema, expanded, filesystem_of, one_shape, opened_files
 from learners.schema.column_summary import kind_of
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.reading import Reading

@@ -19,12 +19,10 @@ import pyarrow.fs as pafs
 import pyarrow.json as pajson
 
 from learners.errors import SourceError, one_line
-from learners.passes.sources.content import BATCH_ROWS, types_digest
 from learners.passes.sources.csv.header import Header, read_header
 from learners.passes.sources.csv.lines import refuse_bytes
 from learners.passes.sources.csv.types import FALSE, NULLS, TRUE, TextType, Types, dialect_of, reading_of
-from learners.passes.sources.file_sets import Bounds, SourceFile, of_store, type_family
-from learners.passes.sources.formats import codec_of
+from learners.passes.sources.files import BATCH_ROWS, PACKED, Bounds, SourceFile, of_store, type_family
 from learners.passes.sources.parquet import file_size
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
 
@@ -345,3 +343,13 @@ def _unified(schemas: Sequence[pa.Schema], path: str) -> pa.Schema:
                     f"column {field.name!r} is {known.type} in some lines and {field.type} in others. Make them agree.",
                 ) from None
     return pa.schema(list(fields.values()))
+
+
+def codec_of(path: str) -> str | None:
+    """How a file is packed, by its name."""
+    return next((codec for packed, codec in PACKED.items() if path.lower().endswith(packed)), None)
+
+
+def types_digest(schema: pa.Schema) -> str:
+    """SHA-256 of names and types."""
+    return hashlib.sha256(json.dumps([(field.name, str(field.type)) for field in schema]).encode()).hexdigest()

@@ -16,7 +16,7 @@ from learners.registry.sql.merged import merged_families
 from learners.registry.sql.query import Query, added
 from learners.registry.sql.tree_nodes import TreesInSQL
 from learners.schema import Schema
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 
 
 class Writable(Protocol):

@@ -5,7 +5,7 @@ import pytest
 
 from learners.estimators.networks import KDB, NB, TAN, FewPassClassifier
 from learners.schema import Chunk
-from learners.schema.encoding.records import encode_records
+from learners.schema.encoding.json_records import encode_records
 
 COLUMNS = ("a", "b", "c", "d")
 

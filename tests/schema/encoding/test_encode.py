@@ -16,7 +16,7 @@ from learners.kernels.arrays import freeze
 from learners.registry import recipes
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.encode import encode, numbers
-from learners.schema.encoding.records import encode_columns, encode_records, record_classifier
+from learners.schema.encoding.json_records import encode_columns, encode_records, record_classifier
 from learners.schema.kernels import MOST_COMPARED, interval_codes
 from tests import strategies
 from tests.conftest import needs_public_sets, public_sets

@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
-from learners.passes.sources.file_sets import of_store
-from learners.passes.sources.lake.finding import DELTA, LOG
-from learners.passes.sources.lake.snapshots import LakeFile, Snapshot, moment
+from learners.passes.sources.files import of_store
+from learners.passes.sources.lake.snapshots import DELTA, LOG, LakeFile, Snapshot, moment
 
 # What a table may ask of its readers; each other feature is refused by its name.
 FEATURES = {

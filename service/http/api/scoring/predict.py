@@ -16,7 +16,7 @@ from learners.errors import InvalidBuffers
 from learners.monitoring.raw import BatchRows, ColumnRows, RawRows, RecordRows
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.records import encode_columns, encode_records
+from learners.schema.encoding.json_records import encode_columns, encode_records
 from learners.schema.schema import FEW_CLASSES
 from service.http.api.bodies.bodies import decoded, read_body, send_body, send_problem
 from service.http.api.bodies.decoded_sizes import check_json

@@ -37,6 +37,9 @@ MOST_SHOWN = 80
 DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 UNITS = dict(zip(TICKS.values(), ("seconds", "milliseconds", "microseconds", "nanoseconds"), strict=True))
 
+# The number of a record, its codes (bytes, or numbers that need 16 bits), its probabilities, the record, and no key.
+Observed = tuple[int, bytes | list[int], Floats, Mapping[str, object], bytes | None]
+
 
 def in_short(value: object) -> str:
     """A value as a message shows it."""
@@ -295,10 +298,6 @@ class Classifier(Protocol):
 
     def predict_proba(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64."""
-
-
-# The number of a record, its codes (bytes, or numbers that need 16 bits), its probabilities, the record, and no key.
-Observed = tuple[int, bytes | list[int], Floats, Mapping[str, object], bytes | None]
 
 
 class Observing(Protocol):
