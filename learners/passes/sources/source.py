@@ -16,7 +16,6 @@ from learners.kernels.arrays import Integers, Mask
 from learners.passes.sources.files import (
     BATCH_ROWS,
     IN_MEMORY,
-    Bounds,
     Condition,
     Fragment,
     InMemory,
@@ -68,12 +67,7 @@ class Source:
         What `since` found: a source of the files that have left; and identities of files -> those that hold their rows now.
     """
 
-    def __init__(
-        self,
-        files: Sequence[SourceFile],
-        arrow_schema: pa.Schema,
-        filesystem: pafs.FileSystem,
-    ) -> None:
+    def __init__(self, files: Sequence[SourceFile], arrow_schema: pa.Schema, filesystem: pafs.FileSystem) -> None:
         self.files = tuple(files)
         self.arrow_schema = arrow_schema
         self.n_rows = sum(file.n_rows for file in files)
@@ -282,14 +276,6 @@ class Source:
         """What a user wants to know: of files that have left or are not read, and of text that looks like numbers."""
         own = [self._hint] if self._hint else []
         return own + [f"{file.path}: {hint}" for file in self.files for hint in file.hints.values()]
-
-    def footer_bounds(self, file: int, column: str) -> Bounds | None:
-        """Between which times a column lies, if the footer of the file says so."""
-        return self.files[file].content.bounds(column)
-
-    def column_type(self, file: int, column: str) -> pa.DataType:
-        """The type of a column in one file; types of one family may differ from file to file."""
-        return self.files[file].arrow_schema.field(column).type
 
     def only(self, files: Collection[int]) -> Source:
         """Just the files at these positions of `files`."""

@@ -38,9 +38,8 @@ class TabularContent:
     arrow_schema: pa.Schema  # with the types that were found, or told
     header: Header | None = None  # of CSV
     readings: Mapping[str, Reading] = slot(default_factory=dict)  # how values of some columns of CSV are written
-    words: frozenset[str] = (
-        frozenset()
-    )  # texts that are values of some column, though they stand for missing ones elsewhere
+    # Texts that are values of some column, though they stand for missing ones elsewhere.
+    words: frozenset[str] = frozenset()
     options: Dialect = slot(default_factory=Dialect)  # what a user says of how files of CSV are written
 
     @property
@@ -54,7 +53,8 @@ class TabularContent:
         }
         options = replace(self.options, columns_of="").options()
         more = [json.dumps(each, sort_keys=True) for each in (readings, options) if each]
-        return types_digest(self.arrow_schema) + "".join(more)
+        types = json.dumps([(field.name, str(field.type)) for field in self.arrow_schema])
+        return hashlib.sha256(types.encode()).hexdigest() + "".join(more)
 
     def with_types(self, types: Mapping[str, pa.DataType]) -> TabularContent:
         """The same columns, some of them of other types."""
@@ -348,8 +348,3 @@ def _unified(schemas: Sequence[pa.Schema], path: str) -> pa.Schema:
 def codec_of(path: str) -> str | None:
     """How a file is packed, by its name."""
     return next((codec for packed, codec in PACKED.items() if path.lower().endswith(packed)), None)
-
-
-def types_digest(schema: pa.Schema) -> str:
-    """SHA-256 of names and types."""
-    return hashlib.sha256(json.dumps([(field.name, str(field.type)) for field in schema]).encode()).hexdigest()
