@@ -9,15 +9,6 @@ from learners.kernels.jit import inner_kernel, kernel
 EMPTY = np.int32(-1)
 
 
-@kernel
-def pack_rows(x, words, shifts, packed):  # (d, n) codes, (d,) int64, (d,) uint64; OUT (n, w) uint64, zeros at first
-    """Each column's code at its place in its word."""
-    for i in range(x.shape[0]):
-        word, shift, codes = words[i], shifts[i], x[i]
-        for row in range(codes.size):
-            packed[row, word] |= np.uint64(codes[row]) << shift
-
-
 @inner_kernel
 def hash_of(packed, row):
     """A 64-bit hash of a row: each word mixed as in SplitMix64."""
@@ -28,13 +19,6 @@ def hash_of(packed, row):
         h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         h ^= h >> np.uint64(31)
     return h
-
-
-@kernel
-def hashes_of(packed, hashes):  # (n, w) uint64; OUT (n,) uint64
-    """The hash of every row."""
-    for row in range(packed.shape[0]):
-        hashes[row] = hash_of(packed, row)
 
 
 @kernel
