@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.distinct_row_kernels import add_rows, fill_slots
 from learners.counts.sparse_counts import Folder
+from learners.counts.sparse_kernels import add_rows, fill_slots
 from learners.errors import InvalidCounts, StatisticMismatch
 from learners.kernels.arrays import Codes, Integers, Uint64s
 from learners.passes.memory import memory_limit

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.classifiers.lookup.kernels import normalize
-from learners.counts.sort_kernels import place_among
+from learners.counts.sparse_kernels import place_among
 from learners.kernels.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s
 from learners.kernels.jit import kernel
 
