@@ -28,9 +28,8 @@ from learners.circuits.bayesian.sampler.shape import complete_shape
 from learners.circuits.bayesian.sampler.store import FileStore, InMemory, RowBlocks
 from learners.circuits.bayesian.sampler.tuning import given
 from learners.kernels.arrays import Float32s
-from learners.passes.column_summaries import ColumnSummaries
+from learners.passes.column_summaries import ColumnSummaries, binned_schema
 from learners.passes.engine import collect
-from learners.passes.inference import binned_schema
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from learners.schema.encoding.encode import encode

@@ -14,10 +14,10 @@ from learners.classifiers.structure import naive_structure
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
-from learners.passes.combined import Together
 from learners.passes.engine import collect
-from learners.passes.inference import infer_schema
+from learners.passes.learner import infer_schema
 from learners.passes.sources.source import Source
+from learners.passes.statistic import Together
 from service.operations.measuring import bare_scan
 
 SAMPLED_PAIRS = 20

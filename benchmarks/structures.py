@@ -141,7 +141,7 @@ def of_pass(n_rows: int, rounds: int) -> Figure:
     """The pass for moments against a bare scan, one thread each."""
     from learners.counts.moments import Moments, Unit
     from learners.passes.engine import collect
-    from learners.passes.inference import infer_schema
+    from learners.passes.learner import infer_schema
     from learners.passes.sources.source import Source
 
     pa.set_cpu_count(1)

@@ -19,8 +19,8 @@ from learners.monitoring.reference import served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.engine import collect
 from learners.passes.sources.csv.types import declared_types
+from learners.passes.sources.row_streams import source_of_stream
 from learners.passes.sources.source import Source
-from learners.passes.sources.streams import source_of_stream
 from learners.registry.importance import importances
 from service.product.views.graph_nodes import LONGEST, Box
 from service.product.views.graphs import graph_of

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from learners.orders.formats.network_files import read_network as read_network
     from learners.passes.engine import Progress as Progress
     from learners.passes.engine import collect as collect
-    from learners.passes.inference import infer_schema as infer_schema
     from learners.passes.learner import drive as drive
+    from learners.passes.learner import infer_schema as infer_schema
     from learners.passes.sources.source import Source as Source
     from learners.registry.discrete_networks import network_model as network_model
     from learners.registry.model_kinds import load_model as load_model
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from learners.schema import Chunk as Chunk
     from learners.schema import Schema as Schema
     from learners.schema.encoding.encode import encode as encode
-    from learners.schema.encoding.records import record_classifier as record_classifier
+    from learners.schema.encoding.json_records import record_classifier as record_classifier
 
 # Imported when first used: a command that only asks a server should not wait for numba and scikit-learn.
 _NAMES = {
@@ -41,15 +41,14 @@ _NAMES = {
     "learners.models.explanation": "explain",
     "learners.orders.formats.network_files": "read_network",
     "learners.passes.engine": "Progress collect",
-    "learners.passes.inference": "infer_schema",
-    "learners.passes.learner": "drive",
+    "learners.passes.learner": "drive infer_schema",
     "learners.passes.sources.source": "Source",
     "learners.registry.discrete_networks": "network_model",
     "learners.registry.model_kinds": "load_model",
     "learners.registry.recipes": "learner",
     "learners.schema": "Chunk Schema",
     "learners.schema.encoding.encode": "encode",
-    "learners.schema.encoding.records": "record_classifier",
+    "learners.schema.encoding.json_records": "record_classifier",
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 

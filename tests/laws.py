@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from learners.errors import StatisticMismatch
-from learners.passes.row_weights import add_weighted
+from learners.passes.row_rules import add_weighted
 from learners.passes.statistic import CodeStatistic, Divisible, Statistic
 from learners.schema.schema_growth import code_maps
 

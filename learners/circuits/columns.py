@@ -14,7 +14,7 @@ from learners.errors import UnknownColumn
 from learners.kernels.arrays import Array, Floats, Integers
 from learners.models.evidence import RawValue
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.records import in_short, number_reader, value_encoders
+from learners.schema.encoding.json_records import in_short, number_reader, value_encoders
 from learners.schema.schema import OTHER, labels_of
 
 

@@ -37,12 +37,10 @@ from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
 from learners.errors import InvalidParameter
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.combined import Together
+from learners.passes.column_summaries import NO_CUTS, ColumnSummaries, binned_schema
 from learners.passes.engine import Advance
-from learners.passes.inference import NO_CUTS, binned_schema
-from learners.passes.learner import Passes, RowWork
-from learners.passes.rows import Rows
+from learners.passes.learner import Passes, Rows, RowWork
+from learners.passes.statistic import Together
 from learners.schema import Kept, Overrides, Schema
 from learners.schema.schema import DISTRIBUTIONS, Distribution
 

@@ -18,9 +18,9 @@ from learners.counts.pairwise import PairCounts, PairwiseCounts, pair_counts
 from learners.counts.row_samples import HoldOut
 from learners.errors import InvalidParameter
 from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.combined import Together
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
+from learners.passes.statistic import Together
 from learners.schema import Chunk, Kept, Overrides, Schema
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
 

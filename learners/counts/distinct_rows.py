@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.distinct_row_kernels import add_rows, fill_slots, hashes_of, pack_rows
 from learners.counts.sparse_counts import Folder
+from learners.counts.sparse_kernels import add_rows, fill_slots
 from learners.errors import InvalidCounts, StatisticMismatch
 from learners.kernels.arrays import Codes, Integers, Uint64s
 from learners.passes.memory import memory_limit
@@ -49,7 +49,8 @@ class _Layout:
     def packed(self, x: Codes) -> Uint64s:
         """(n, w) of codes (d, n)."""
         rows = np.zeros((x.shape[1], self.width), np.uint64)
-        pack_rows(x, self.words, self.shifts, rows)
+        for codes, word, shift in zip(x, self.words, self.shifts, strict=True):
+            rows[:, word] |= codes.astype(np.uint64) << shift
         return rows
 
     def unpacked(self, rows: Uint64s, schema: Schema) -> Codes:
@@ -230,9 +231,14 @@ class DistinctRows(CodeStatistic):
 
 
 def _hashes(rows: Uint64s) -> Uint64s:
-    hashes = np.empty(rows.shape[0], np.uint64)
-    hashes_of(rows, hashes)
-    return hashes
+    """(n,) uint64: the hash of each row, as the kernel `hash_of` has it."""
+    h = np.zeros(rows.shape[0], np.uint64)
+    for word in rows.T:
+        h = (h ^ word) + np.uint64(0x9E3779B97F4A7C15)
+        h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        h ^= h >> np.uint64(31)
+    return h
 
 
 def _ordered(packed: Packed) -> Packed:

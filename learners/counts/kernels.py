@@ -54,17 +54,6 @@ def set_planes(grouped, sizes, plane_starts, planes):
 
 
 @kernel
-def add_plane_margins(planes, word_starts, margins):
-    """margins[p, k] += number of bits of plane p in the words of class k; word_starts (n_classes + 1,) int64."""
-    for p in range(planes.shape[0]):
-        for k in range(margins.shape[1]):
-            n = np.uint64(0)
-            for word in range(word_starts[k], word_starts[k + 1]):
-                n += popcount(planes[p, word])
-            margins[p, k] += np.int64(n)
-
-
-@kernel
 def add_plane_pairs(planes, word_starts, n_planes, plane_starts, pairs, table_starts, tables):
     """Count co-occurrences by AND and popcount, block by block so that the planes in use stay in the cache.
 

@@ -13,23 +13,6 @@ LOW_HALF = 0xFFFF_FFFF
 
 
 @kernel
-def set_digits(x, is_complete, scale, digits):
-    """The digits of every row in base 2^29, balanced around zero, the lowest first; zeros of incomplete rows.
-
-    x (n,) float64; scale (2,) float64: the shift, and how many units are one; OUT digits (n_digits, n) int32.
-    """
-    shift, per_unit = scale[0], scale[1]
-    n_digits = digits.shape[0]
-    for row in range(x.size):
-        q = np.rint((x[row] - shift) * per_unit) if is_complete[row] else 0.0
-        for t in range(n_digits - 1):
-            higher = np.rint(q * (1.0 / DIGIT))
-            digits[t, row] = np.int32(q - higher * DIGIT)
-            q = higher
-        digits[n_digits - 1, row] = np.int32(q)
-
-
-@kernel
 def add_products(digits, n, low, high):
     """Add the products of rows a and b of digits, over the first n columns, for b <= a: low[a, b] + 2^32 high[a, b].
 

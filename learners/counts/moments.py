@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.moment_kernels import add_products, set_digits
+from learners.counts.moment_kernels import DIGIT, add_products
 from learners.errors import EmptyStatistic, SchemaError, StatisticMismatch, UnknownColumn
 from learners.kernels.arrays import Floats, Uint8s
 from learners.passes.statistic import Statistic
@@ -148,10 +148,14 @@ class Moments(Statistic):
         self._digits[0, :n] = is_complete
         for i, column in enumerate(x):
             own = self._digits[1 + i * n_digits : 1 + (i + 1) * n_digits, :n]
-            if is_whole and n_digits == 1:
-                own[0] = np.rint((column - self._scales[i, 0]) * self._scales[i, 1])
-            else:
-                set_digits(column, is_complete, self._scales[i], own)
+            # In base 2^29, balanced around zero, the lowest first; zeros of incomplete rows.
+            left = np.rint((column - self._scales[i, 0]) * self._scales[i, 1])
+            left = left if is_whole else np.where(is_complete, left, 0.0)
+            for digits in own[:-1]:
+                higher = np.rint(left * (1.0 / DIGIT))
+                digits[:] = left - higher * DIGIT
+                left = higher
+            own[-1] = left
         halves = self._pending.setdefault(n_digits, np.zeros((2, size, size), np.int64))
         add_products(self._digits, n, halves[0], halves[1])
 

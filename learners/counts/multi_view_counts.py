@@ -10,7 +10,7 @@ import pyarrow as pa
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 from learners.schema.schema_growth import CodeMaps, code_maps
 
 S = TypeVar("S", bound=Any)

@@ -15,7 +15,6 @@ from learners.counts.kernels import (
     PADDING,
     WORD,
     add_binary_pairs,
-    add_plane_margins,
     add_plane_pairs,
     complete_pairs,
     group_by_class,
@@ -241,8 +240,9 @@ class PairwiseCounts(CodeStatistic):
             grouped = room[: attributes.size]
             group_by_class(chunk.x, chunk.y, rows, attributes, word_starts[:-1] * WORD, grouped)
             set_planes(grouped, plan.plane_counts[block] + 1, plan.plane_starts[first:], planes)
-        margins = np.zeros((planes.shape[0], n_classes), np.int64)
-        add_plane_margins(planes, word_starts, margins)
+        margins, n_bits = np.empty((planes.shape[0], n_classes), np.int64), np.bitwise_count(planes)
+        for k in range(n_classes):
+            margins[:, k] = n_bits[:, word_starts[k] : word_starts[k + 1]].sum(axis=1)
         by_attribute = np.split(margins, plan.plane_starts[1:-1])
         for attribute, margin in zip(plan.plane_attributes, by_attribute, strict=True):
             self.margins[attribute][:-1] += margin

@@ -260,10 +260,7 @@ class HoldOut(DrawnRows):
 
     def __init__(self, schema: Schema, capacity: int = MAX_ROWS, room: int = ROOM) -> None:
         self.capacity, self.room = capacity, room
-        super().__init__(schema, self._n_distinct(schema))
-
-    def _n_distinct(self, schema: Schema) -> int:
-        return max(self.capacity, self.room // (schema.n_attributes + 1))
+        super().__init__(schema, max(capacity, room // (schema.n_attributes + 1)))
 
     @property
     def spec(self) -> dict[str, object]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.counts.sort_kernels import count_sorted, merge_runs, sort_keys
+from learners.counts.sparse_kernels import count_sorted, merge_runs, sort_keys
 from learners.kernels.arrays import Integers, Uint32s
 from learners.passes.memory import MemoryLimit, TemporaryFolder
 

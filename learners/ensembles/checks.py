@@ -19,7 +19,7 @@ from learners.kernels.arrays import Arrays
 from learners.models.model import check_starts, refuse, typed
 from learners.schema import Schema
 from learners.schema.checks import check_schema
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 
 
 def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:

@@ -13,7 +13,7 @@ from learners.classifiers.lookup.lookup import LookupModel, normalized
 from learners.ensembles.cuts import parent_grouping
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, freeze, frozen
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 
 LEAST = 1e-300
 MORE, POOLING = "more_joints", "pooling"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.counts.sort_kernels import place_among
+from learners.counts.sparse_kernels import place_among
 from learners.kernels.arrays import Array
 from learners.kernels.jit import inner_kernel, kernel
 

@@ -14,7 +14,7 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.ensembles.cuts import parent_grouping, value_grouping
 from learners.kernels.arrays import Floats, Integers
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 
 NOISE = 0.3
 JOINT_PARENTS, N_JOINTS = 2, 4  # one alone was .034 nats behind retraining, four .024, six .023

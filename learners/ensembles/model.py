@@ -28,7 +28,7 @@ from learners.ensembles.joints import LEAST, Joints
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze, frozen
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from learners.kernels.arrays import Floats, Integers, stacked
 from learners.passes.engine import Advance
 from learners.passes.memory import give_back
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 
 # Beyond the largest number of float16 there is only infinity.
 MOST_SPREAD = 60_000.0

@@ -26,12 +26,12 @@ from learners.ensembles.weights import Rows, fitted_temperature, left_out_prior,
 from learners.kernels.arrays import Floats
 from learners.models.parameters import Parameters
 from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.combined import Together
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.passes.memory import give_back
+from learners.passes.statistic import Together
 from learners.schema import Chunk, Kept, Overrides, Schema
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 
 FEWEST_PARENTS, MOST_PARENTS = 2, 5
 

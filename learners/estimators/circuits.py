@@ -27,8 +27,7 @@ from learners.kernels.arrays import Floats
 from learners.models.evidence import RawValue
 from learners.models.query import How, Query, check_kind
 from learners.passes.engine import OnProgress
-from learners.passes.row_weights import with_weights
-from learners.passes.sources.null_class import with_classes
+from learners.passes.row_rules import with_classes, with_weights
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Chunk, Overrides, Schema

@@ -29,15 +29,13 @@ from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.passes.engine import OnProgress
-from learners.passes.learner import Part
-from learners.passes.row_weights import Weight, by_weight, with_weights
-from learners.passes.sources.null_class import with_classes
+from learners.passes.learner import MemoryStore, Part
+from learners.passes.row_rules import Weight, by_weight, with_classes, with_weights
 from learners.passes.sources.source import Source
-from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.records import encode_records
+from learners.schema.encoding.json_records import encode_records
 from learners.schema.schema import Value
 
 

@@ -14,8 +14,8 @@ import pyarrow.dataset as pads
 
 from learners.errors import InvalidParameter, SchemaError, SourceError, one_line
 from learners.passes.sources.csv.types import declared_types
+from learners.passes.sources.row_streams import source_of_stream
 from learners.passes.sources.source import Source
-from learners.passes.sources.streams import source_of_stream
 from learners.schema import Overrides, Schema
 from learners.schema.checks import check_lengths
 

@@ -16,7 +16,7 @@ from learners.estimators.forms import is_pandas_frame, is_record
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.records import MARKS, reads_text, record_classifier
+from learners.schema.encoding.json_records import MARKS, reads_text, record_classifier
 from learners.schema.nominal_forms import DICTIONARY
 
 PLAIN = frozenset("iufb")

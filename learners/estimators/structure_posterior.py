@@ -21,7 +21,7 @@ from learners.orders.model import OrderModel
 from learners.orders.parameters import OrderParameters
 from learners.orders.queries.predictive import GraphAverage
 from learners.passes.engine import OnProgress
-from learners.passes.row_weights import with_weights
+from learners.passes.row_rules import with_weights
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.networks.network_answers import answer_all

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from learners.errors import EmptyData, SchemaError, SourceError, UnknownColumn
 from learners.kernels.arrays import Integers
-from learners.passes.sources.formats import format_of
+from learners.passes.sources.files import format_of
 from learners.passes.sources.source import type_family
 from learners.schema.nominal_forms import plain_values
 from learners.schema.schema import Value

@@ -18,7 +18,7 @@ from learners.classifiers.baselines.boosted import XGBoostParameters, booster_se
 from learners.errors import SchemaError
 from learners.kernels.arrays import Floats
 from learners.models.parameters import Parameters
-from learners.passes.inference import infer_schema
+from learners.passes.learner import infer_schema
 from learners.passes.sources.source import Source, type_family
 from learners.schema.encoding.encode import encode, numbers
 from learners.schema.nominal_forms import distinct

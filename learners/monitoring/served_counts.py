@@ -22,7 +22,7 @@ from learners.passes.statistic import Statistic
 from learners.schema import Chunk
 from learners.schema.encoding.batches import BatchEncoder
 from learners.schema.encoding.encode import encode, encoder_of, numbers
-from learners.schema.encoding.records import number_reader
+from learners.schema.encoding.json_records import number_reader
 from learners.schema.schema import Attribute
 
 ABSENT, NULL, UNSEEN, BELOW, ABOVE, COMPARED, LOW_TAIL, HIGH_TAIL = range(len(STATUSES))

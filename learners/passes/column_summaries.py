@@ -36,13 +36,20 @@ from learners.schema.column_summary import (
     refreshed,
     with_overrides,
 )
-from learners.schema.discretise import Histogram, equal_frequency_cut_points, mdl_cut_points, quantiles_of
+from learners.schema.discretise import (
+    Histogram,
+    equal_frequency_cut_points,
+    mdl_cut_points,
+    quantile_cut_points,
+    quantiles_of,
+)
 from learners.schema.encoding.encode import numbers
 from learners.schema.nominal_forms import in_one_form
 from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, reading_of
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
 CutPoints = Callable[[str, Histogram], tuple[float, ...]]
+NO_CUTS: Mapping[str, tuple[float, ...]] = {}
 
 
 class ColumnSummaries(Statistic):
@@ -377,3 +384,17 @@ class ColumnSummaries(Statistic):
             columns[name] = (c.arrow_type, c.kind, c.n_missing, c.counts, c.is_overfull, c.histogram.level,
                              c.histogram.keys.tolist(), counts.tolist())  # fmt: skip
         return {"rows": self.n_rows, "classes": self.class_counts, "columns": columns}
+
+
+def binned_schema(summaries: ColumnSummaries, max_bin: int, known: Mapping[str, tuple[float, ...]] = NO_CUTS) -> Schema:
+    """The schema with at most `max_bin` intervals for each numeric column, whether or not they tell the classes apart.
+
+    Histogram boosting bins numbers by their quantiles before it looks for splits. Doing that in the schema gives trees
+    over codes that any model file, job or request can carry.
+
+    `summaries`: with a target.
+    `max_bin`: a column with no more distinct values keeps them all apart; cut points that the user gave stay.
+    `known`: cut points of columns that have them from elsewhere.
+    Raises EmptyData or SchemaError as `ColumnSummaries.build_schema` does.
+    """
+    return summaries.build_schema(lambda name, histogram: known.get(name) or quantile_cut_points(histogram, max_bin))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from learners.errors import EmptyData, InvalidBuffers, InvalidParameter, SchemaError, SourceError
 from learners.kernels.arrays import Integers
-from learners.passes.row_weights import add_weighted
+from learners.passes.row_rules import add_weighted
 from learners.passes.sources.source import Fragment, Source
 from learners.passes.statistic import ColumnWise, Statistic
 from learners.schema.column_summary import nothing_of
@@ -264,7 +264,9 @@ def _work(whole: S, walk: _Walk[S]) -> S:
     handover = walk.handover
     while (index := walk.next_fragment()) is not None:
         fragment = source.fragments[index]
-        if isinstance(statistic, ColumnWise) and statistic.can_gather and _is_gathered(source, fragment):
+        # Codes of rows that all count once need less memory than the pages of all columns.
+        is_small = source.weight is None and fragment.n_rows <= MOST_GATHERED and source.has_columns_apart(fragment)
+        if is_small and isinstance(statistic, ColumnWise) and statistic.can_gather:
             _gather(statistic, walk, fragment)
             done.append(index)
             continue
@@ -323,11 +325,6 @@ def _add(
         if encoder is not None:  # which has said where
             raise
         raise SchemaError(f"{where}: {error}", error.column) from error
-
-
-def _is_gathered(source: Source, fragment: Fragment) -> bool:
-    """Whether the codes of a fragment, which all count once, need less memory than the pages of all of its columns."""
-    return source.weight is None and fragment.n_rows <= MOST_GATHERED and source.has_columns_apart(fragment)
 
 
 def _gather(statistic: ColumnWise, walk: _Walk[S], fragment: Fragment) -> None:

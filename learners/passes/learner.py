@@ -1,17 +1,22 @@
-"""A learner asks for statistics and returns a model; the driver makes the passes."""
+"""A learner asks for statistics and returns a model; the driver makes the passes. The schema pass on its own; and the rows themselves."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
-from learners.errors import InvalidParameter
+import pyarrow as pa
+
+from learners.errors import InvalidParameter, SchemaError
+from learners.kernels.arrays import Integers
 from learners.models.model import Model
-from learners.passes.cluster import Cluster
+from learners.passes.column_summaries import ColumnSummaries
+from learners.passes.dask_cluster import Cluster
 from learners.passes.engine import (
     ROWS,
     Advance,
@@ -23,13 +28,18 @@ from learners.passes.engine import (
     require_rows,
 )
 from learners.passes.memory import give_back
-from learners.passes.reuse import Account, Recall
-from learners.passes.rows import Rows
+from learners.passes.reuse import Account, Files, Recall, Store, Supply
+from learners.passes.row_rules import repeated, with_classes, with_weights
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
 from learners.passes.statistic import Statistic
-from learners.passes.stored_statistics import Store, Supply
-from learners.schema import Schema
+from learners.schema import Chunk, Overrides, Schema
+from learners.schema.encoding.encode import Encoder, encode
+from learners.schema.schema import MAX_CLASSES
+
+S = TypeVar("S", bound=Statistic)
+Result = TypeVar("Result")
+
 
 __all__ = ["Account", "Checkpoints", "Learner", "OnProgress", "Part", "Progress", "RowWork", "Store", "Work", "drive"]
 
@@ -60,9 +70,9 @@ class RowWork:
     unit: str = ROWS  # as of `Work`
 
 
-S = TypeVar("S", bound=Statistic)
-Result = TypeVar("Result")
 Request = Statistic | Work | RowWork
+
+
 # What a learner asks for, in turn, and what it returns. What it is sent is what it asked for: the statistic with its
 # rows, or what the work returned.
 Passes = Generator[Request, Any, Result]
@@ -213,3 +223,133 @@ class _Driver:
 
         advance(0, 1)
         return work.run(self.threads or available_cores(), advance)
+
+
+class Rows:
+    """All rows of some sources, encoded; every iteration reads them again, in the same order.
+
+    `cluster`: whose workers may read the rows instead.
+    `checkpoints`: where a computation over the rows may keep what it has so far, for a run that was killed and starts
+    again.
+    `n_rows`: at most; a filtered source has fewer.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        sources: Sequence[Source],
+        cluster: Cluster | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        self.schema, self.sources, self.cluster, self.checkpoints = schema, tuple(sources), cluster, checkpoints
+        self.n_rows = sum(source.n_rows for source in sources)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the computation may keep files."""
+        return None if self.checkpoints is None else self.checkpoints.directory
+
+    @property
+    def identity(self) -> list[str]:
+        """What tells these rows from others: that of each file in turn, and the conditions by which its rows are chosen."""
+        return [repr(source.files[fragment.file]) for source in self.sources for fragment in source.fragments]
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Chunk by chunk, with a memory of one chunk. Raises SourceError, SchemaError or UnknownColumn as the data gives reason."""
+        for chunk, weights in self.weighted():
+            yield from _repeated(chunk, weights)
+
+    def weighted(self) -> Iterator[tuple[Chunk, Integers | None]]:
+        """As iterating, but a row that counts more than once comes once, with (n_rows,) int64: how often each counts."""
+        encoder = Encoder(self.schema)
+        for batch, weights, where in self._batches():
+            yield encoder.training_chunk(batch, where), weights
+
+    def with_unseen(self) -> Iterator[Chunk]:
+        """As iterating, but values outside the domains get the unseen code instead of being refused.
+
+        Raises SourceError, UnknownColumn or SchemaError, also of a class that the schema does not know.
+        """
+        for batch, weights, where in self._batches():
+            try:
+                yield from _repeated(encode(batch, self.schema), weights)
+            except SchemaError as error:
+                raise SchemaError(f"{where}: {error}", error.column) from error
+
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch, Integers | None, str]]:
+        for source in self.sources:
+            for fragment in source.fragments:
+                for batch, weights in source.read_weighted(fragment, self.schema.columns):
+                    if batch.num_rows:
+                        yield batch, weights, source.files[fragment.file].path
+
+
+def _repeated(chunk: Chunk, weights: Integers | None) -> Iterator[Chunk]:
+    if weights is None:
+        yield chunk
+    else:
+        yield from map(chunk.rows, repeated(weights))
+
+
+def infer_schema(
+    source: Source,
+    target: str | None,
+    overrides: Overrides | None = None,
+    *,
+    max_values: int = 1024,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> Schema:
+    """Read a source once and say what each column means.
+
+    Parameters
+    ----------
+    target : str or None
+        The class column; None for an unsupervised model.
+    overrides : mapping, optional
+        Column name to `ColumnOverride`, or what `ColumnOverride.of` reads.
+    max_values : int
+        Values that a nominal attribute keeps.
+    threads, on_progress
+        As in `collect`.
+
+    Raises
+    ------
+    EmptyData, SchemaError, UnknownColumn, SourceError, InvalidParameter
+    """
+    require_rows(source)
+    source = with_weights(with_classes(source, target, overrides), overrides)
+    summaries = ColumnSummaries(target, overrides, max_values=max_values, max_classes=MAX_CLASSES)
+    return collect(summaries, source, threads=threads, on_progress=on_progress, n_passes=1).build_schema()
+
+
+@dataclass(frozen=True)
+class Held:
+    """A table in memory and what it is of."""
+
+    key: str
+    spec: Mapping[str, object]
+    schema: str | None
+    files: Files
+    table: pa.Table
+
+
+class MemoryStore:
+    """A store that lasts as long as its process."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Held] = {}
+
+    def get(self, key: str) -> pa.Table | None:
+        """The table stored under a key."""
+        return self._held[key].table if key in self._held else None
+
+    def put(
+        self, key: str, table: pa.Table, *, spec: Mapping[str, object], schema: str | None, files: Iterable[str]
+    ) -> None:
+        """Keep a table and what it is of."""
+        self._held[key] = Held(key, spec, schema, frozenset(files), table)
+
+    def entries(self) -> Sequence[Held]:
+        """All that is kept."""
+        return list(self._held.values())

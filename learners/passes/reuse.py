@@ -1,25 +1,28 @@
-"""A statistic from what is stored and what must be read, bit for bit as if everything were read."""
+"""A statistic from what is stored and what must be read, bit for bit as if everything were read: which stored statistics make it up, and which files are left to read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
-from typing import TypeVar
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
 
 from learners.errors import InvalidCounts
-from learners.passes.combined import Together, leaves_of, with_leaves
-from learners.passes.sources.source import Source
-from learners.passes.statistic import CodeStatistic, Divisible, Statistic
-from learners.passes.stored_statistics import Entry, Files, Plan, Store, Supply, best_plan, statistic_key
+from learners.passes.sources.row_filter import Selection
+from learners.passes.sources.source import Source, file_identity
+from learners.passes.statistic import CodeStatistic, Divisible, Statistic, Together, leaves_of, with_leaves
 from learners.schema import Schema
 from learners.schema.schema_growth import code_maps
 
 S = TypeVar("S", bound=Statistic)
 
-
 # Makes a pass: the statistic, which is empty at first, of all rows of a source; the key names the pass for checkpoints.
 Collect = Callable[[Statistic, Source, str], Statistic]
+Files = frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Recall:
             try:
                 self._assemble(groups)
             except _Lost as loss:  # damaged or pruned: plan again without it
-                lost.add(loss.key)
+                lost.add(str(loss))
                 continue
             whole = [_joined(leaf, [group for group in groups if group.leaf is leaf]) for leaf in leaves]
             break
@@ -176,7 +179,7 @@ class Recall:
         schema, spec = statistic.schema, statistic.spec
         key = statistic_key(spec, None if schema is None else schema.fingerprint, files)
         if all(entry.key != key for entry in self.store.entries()):
-            table, text = statistic.to_arrow(), _json_of(statistic)
+            table, text = statistic.to_arrow(), None if schema is None else schema.to_json()
             self.later(partial(self.store.put, key, table, spec=spec, schema=text, files=sorted(files)))
 
     def _account(self, leaf: Statistic, plans: Sequence[Plan]) -> None:
@@ -189,11 +192,7 @@ class Recall:
 
 
 class _Lost(Exception):
-    """A stored statistic that cannot be read any more, or is wrong."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
+    """A stored statistic that cannot be read any more, or is wrong; with its key."""
 
 
 def _is_readable(leaf: Statistic, entry: Entry) -> bool:
@@ -205,10 +204,6 @@ def _is_readable(leaf: Statistic, entry: Entry) -> bool:
     if entry.schema == leaf.schema.to_json():
         return True
     return isinstance(leaf, CodeStatistic) and code_maps(Schema.from_json(entry.schema), leaf.schema) is not None
-
-
-def _json_of(statistic: Statistic) -> str | None:
-    return None if statistic.schema is None else statistic.schema.to_json()
 
 
 def _recoded(statistic: Statistic, schema: Schema | None) -> Statistic | None:
@@ -233,3 +228,151 @@ def _joined(leaf: Statistic, groups: Sequence[_Group]) -> Statistic:
         return groups[0].whole
     parts = [group.whole for group in groups if isinstance(group.whole, type(leaf))]
     return leaf.joined(parts) if len(parts) > 1 else parts[0]
+
+
+class Entry(Protocol):
+    """A stored statistic: what it is, and of which files."""
+
+    @property
+    def key(self) -> str:
+        """Under which its table is stored."""
+
+    @property
+    def spec(self) -> Mapping[str, object]:
+        """The statistic's specification."""
+
+    @property
+    def schema(self) -> str | None:
+        """Its schema as JSON; None for a statistic of raw columns."""
+
+    @property
+    def files(self) -> Files:
+        """Identities of the files whose rows it holds."""
+
+
+class Store(Protocol):
+    """Where statistics are kept, so that a run resumes, models share passes, and a refresh reads new files only."""
+
+    def get(self, key: str) -> pa.Table | None:
+        """The table stored under a key."""
+
+    def put(
+        self, key: str, table: pa.Table, *, spec: Mapping[str, object], schema: str | None, files: Iterable[str]
+    ) -> object:
+        """Keep a table and what it is of."""
+
+    def entries(self) -> Sequence[Entry]:
+        """All that is kept."""
+
+
+def statistic_key(spec: Mapping[str, object], schema_fingerprint: str | None, files: Iterable[str]) -> str:
+    """SHA-256 of (specification, schema, files): equal keys mean equal statistics."""
+    identity = {"spec": spec, "schema": schema_fingerprint, "files": sorted(files)}
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+class Supply:
+    """The files to learn from, and those that only serve to subtract their rows.
+
+    `source`: the rows to learn from.
+    `selection`: by which they were chosen; it knows the rows that were not.
+    `wanted`, `gone`: identity of each file -> (source, position there, rows).
+    """
+
+    def __init__(self, source: Source, selection: Selection | None = None) -> None:
+        self.source, self.selection = source, selection
+        self.wanted = _placed(source)
+        self.gone: dict[str, tuple[Source, int, int]] = {}
+
+    @property
+    def files(self) -> Files:
+        """Identities of the files to learn from."""
+        return frozenset(self.wanted)
+
+    def expanded(self, files: Files) -> Files:
+        """The files, with those of which only a part is wanted, or nothing, replaced by their parts."""
+        expanded: list[str] = []
+        for file in files if self.selection is None else self.selection.rewritten(files):
+            divided = self.selection.divide(file) if file not in self.wanted and self.selection is not None else None
+            if divided is None:
+                expanded.append(file)
+                continue
+            kept, rest = divided
+            expanded += kept
+            if rest is not None:
+                places = _placed(rest)
+                self.gone |= places
+                expanded += places
+        return frozenset(expanded)
+
+    def n_rows(self, files: Iterable[str]) -> int:
+        """Rows that reading these files means."""
+        return sum((self.wanted.get(file) or self.gone[file])[2] for file in files)
+
+    def of(self, files: Files) -> list[tuple[Source, Files]]:
+        """Sources of just these files, each with those that it is of."""
+        chosen: dict[int, tuple[Source, dict[str, int]]] = {}
+        for file in sorted(files):
+            source, index, _ = self.wanted.get(file) or self.gone[file]
+            chosen.setdefault(id(source), (source, {}))[1][file] = index
+        return [(source.only(set(own.values())), frozenset(own)) for source, own in chosen.values()]
+
+
+def _placed(source: Source) -> dict[str, tuple[Source, int, int]]:
+    found = {fragment.file: source.files[fragment.file] for fragment in source.fragments}
+    return {file_identity(file): (source, index, file.n_rows) for index, file in found.items()}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to come by a statistic: entries to add, a first of which rows are subtracted, and files to read."""
+
+    base: Entry | None  # the first to add
+    # `gone`, `gone_read`: what the base holds too much: entries and files to subtract from it.
+    gone: tuple[Entry, ...]
+    gone_read: Files
+    adds: tuple[Entry, ...]  # more to add
+    read: Files  # files that no entry holds
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All entries in use."""
+        return [*([self.base] if self.base is not None else []), *self.gone, *self.adds]
+
+
+def best_plan(supply: Supply, entries: Sequence[Entry], *, can_subtract: bool) -> Plan:
+    """The plan that reads the fewest rows.
+
+    `entries`: those that can be read as what is wanted.
+    `can_subtract`: whether the statistic can.
+    """
+    files = supply.files
+    covers = {id(entry): supply.expanded(entry.files) for entry in entries}
+    best, least = Plan(None, (), frozenset(), (), files), supply.n_rows(files)
+    for base in entries:
+        cover = covers[id(base)]
+        if not cover & files:
+            continue
+        excess = cover - files
+        if excess and not can_subtract:
+            continue
+        gone, gone_read = _packed(excess, entries, covers)
+        if not gone_read <= supply.gone.keys():
+            continue
+        adds, read = _packed(files - cover, entries, covers)
+        n_rows = supply.n_rows(read) + supply.n_rows(gone_read)
+        if n_rows < least or (n_rows == least and best.base is None and n_rows == 0):
+            best, least = Plan(base, gone, gone_read, adds, read), n_rows
+    return best
+
+
+def _packed(files: Files, entries: Sequence[Entry], covers: Mapping[int, Files]) -> tuple[tuple[Entry, ...], Files]:
+    """Entries that lie wholly within the files and do not overlap, largest first, and the files that they leave."""
+    chosen = []
+    left = files
+    for entry in sorted(entries, key=lambda entry: (-len(covers[id(entry)]), entry.key)) if files else ():
+        cover = covers[id(entry)]
+        if cover and cover <= left:
+            chosen.append(entry)
+            left -= cover
+    return tuple(chosen), left

@@ -61,7 +61,7 @@ class Attribute:
     # which the column is recorded.
     distribution: Distribution | None = None
     # Coarser cut points of a numeric attribute, each as ascending positions in `cuts`; the members of an ensemble read
-    # the attribute by them (`learners.schema.encoding.views`).
+    # the attribute by them (`learners.schema.encoding.column_views`).
     groupings: tuple[tuple[int, ...], ...] = ()
     # Of a numeric column in training: the least value, evenly spaced quantiles, the greatest; for those who watch what
     # is served. No part of what the codes mean, so schemas that differ in nothing else are equal.

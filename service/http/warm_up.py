@@ -25,7 +25,7 @@ from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.records import encode_columns, encode_records, record_classifier
+from learners.schema.encoding.json_records import encode_columns, encode_records, record_classifier
 from learners.schema.schema import Schema
 from service.product.inference.queries import queryable
 from service.requests.json_values import JSONObject

@@ -12,12 +12,12 @@ from learners.errors import InvalidParameter, LearnerError
 from learners.evaluation.specs import LearnerSpec
 from learners.models.model import Model
 from learners.passes.learner import drive
-from learners.passes.sources.filesystems import filesystem_of
-from learners.passes.sources.formats import format_of
+from learners.passes.sources.files import format_of
+from learners.passes.sources.opening import filesystem_of
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.records import record_classifier
+from learners.schema.encoding.json_records import record_classifier
 from service.operations.demo_data import TARGET, write_synthetic
 from service.operations.measuring import apart, bare_scan, ratio
 from service.requests.problems import InvalidRequest

@@ -19,8 +19,7 @@ from learners.models.model import Model
 from learners.models.query import Edges, Effects, Graph, Graphs, Marginal, Paths, Score, StructureQuery
 from learners.orders.model import OrderModel
 from learners.passes.engine import collect
-from learners.passes.inference import infer_schema
-from learners.passes.learner import drive
+from learners.passes.learner import drive, infer_schema
 from learners.passes.memory import memory_limit
 from learners.passes.sources.source import Source
 from learners.registry import recipes

@@ -16,8 +16,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line, redacted
-from learners.passes.sources.file_sets import of_store
-from learners.passes.sources.filesystems import DATABASES, filesystem_of
+from learners.passes.sources.files import of_store
+from learners.passes.sources.opening import DATABASES, filesystem_of
 from service.requests.problems import InvalidRequest
 from storage.files.workspace_layout import drafting, publish
 

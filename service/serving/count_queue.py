@@ -14,7 +14,7 @@ from learners.kernels.arrays import Codes, Floats
 from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.served_counts import RawRows, ServedCounts
-from learners.schema.encoding.records import Observed
+from learners.schema.encoding.json_records import Observed
 from learners.schema.schema import FEW_CLASSES
 from service.serving.prediction_log import KEY_BYTES, Keys, Logged
 from storage.monitoring.counts import MonitorChoice

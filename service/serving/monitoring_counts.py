@@ -16,7 +16,7 @@ from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.served_counts import BatchRows, RecordRows, ServedCounts, ServedRows, status_counts
 from learners.schema.encoding.encode import encoder_of
-from learners.schema.encoding.records import Observed
+from learners.schema.encoding.json_records import Observed
 from service.serving.count_queue import Waiting, Watch
 from service.serving.prediction_log import logged_rows, predictions_table
 from service.settings import Settings

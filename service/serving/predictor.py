@@ -19,7 +19,7 @@ from learners.models.model import Model
 from learners.monitoring.served_counts import RawRows
 from learners.registry.model_kinds import load_model
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.records import record_classifier
+from learners.schema.encoding.json_records import record_classifier
 from learners.schema.schema import Value
 from service.requests.json_values import JSONMapping
 from service.requests.problems import InvalidRequest

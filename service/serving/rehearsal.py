@@ -10,7 +10,7 @@ from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import NoClass
-from learners.schema.encoding.records import encode_records
+from learners.schema.encoding.json_records import encode_records
 from service.serving.networks import compiled_network, n_kept_edges
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from learners.circuits.streaming.online import pseudo_counts_of
 from learners.circuits.structures import learnspn
 from learners.errors import InvalidParameter, NoClass, SchemaError
 from learners.models.query import Conditional, Map, Marginal
-from learners.passes.learner import Learner, Part, drive
-from learners.passes.stored_statistics import MemoryStore
+from learners.passes.learner import Learner, MemoryStore, Part, drive
 from learners.registry import recipes
 from learners.schema import Chunk
 from tests.passes.test_engine import same

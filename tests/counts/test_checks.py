@@ -10,8 +10,8 @@ from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.multi_view_counts import Viewed
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidCounts
-from learners.passes.combined import Together
-from learners.schema.encoding.views import Views
+from learners.passes.statistic import Together
+from learners.schema.encoding.column_views import Views
 from tests import laws, strategies
 
 SIZES = (3, 5, 70, 2)
@@ -60,11 +60,15 @@ def test_pairs_that_no_rows_have(spoil, named):
         Together(counts.empty(), counts).check()
 
 
-def test_stored_pairs_that_no_rows_have():
-    counts = counted(PairwiseCounts)
-    spoiled_cell(counts)
-    with pytest.raises(InvalidCounts, match="is wrong"):
-        counts.from_arrow(counts.to_arrow())
+def test_stored_counts_that_no_rows_have():
+    pairs = counted(PairwiseCounts)
+    spoiled_cell(pairs)
+    families = counted(lambda schema: FamilyCounts(schema, [Family(2, (1, 0))]))
+    table = families.to_arrow()
+    spoiled = table.set_column(2, "count", pa.array(np.append(table["count"].to_numpy()[:-1], -5)))
+    for counts, stored in ((pairs, pairs.to_arrow()), (families, spoiled)):
+        with pytest.raises(InvalidCounts, match="is wrong"):
+            counts.from_arrow(stored)
 
 
 @pytest.mark.parametrize("change", [1, -10_000])
@@ -75,14 +79,6 @@ def test_families_that_no_rows_have(change):
         with pytest.raises(InvalidCounts, match="'counting families' is wrong: the table of 'a2'"):
             read(0)
         read(1)
-
-
-def test_stored_families_that_no_rows_have():
-    counts = counted(lambda schema: FamilyCounts(schema, [Family(2, (1, 0))]))
-    table = counts.to_arrow()
-    spoiled = table.set_column(2, "count", pa.array(np.append(table["count"].to_numpy()[:-1], -5)))
-    with pytest.raises(InvalidCounts, match="is wrong"):
-        counts.from_arrow(spoiled)
 
 
 def test_distinct_rows_that_no_rows_have():

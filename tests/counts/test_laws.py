@@ -26,9 +26,9 @@ from learners.counts.pairwise import PairwiseCounts, SparsePairs
 from learners.counts.row_samples import DrawnRows, HoldOut
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.combined import Together
+from learners.passes.statistic import Together
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 from tests import laws, strategies
 
 FEW = settings(max_examples=20)
@@ -189,14 +189,8 @@ def strangers():
         "distinct rows: schema": (DistinctRows(schema), DistinctRows(other)),
         "hold-out: schema": (HoldOut(schema), HoldOut(other)),
         "hold-out: capacity": (HoldOut(schema, 10), HoldOut(schema, 11)),
-        "together: first": (
-            Together(PairwiseCounts(schema), HoldOut(schema)),
-            Together(PairwiseCounts(other), HoldOut(other)),
-        ),
-        "together: second": (
-            Together(PairwiseCounts(schema), HoldOut(schema, 10)),
-            Together(PairwiseCounts(schema), HoldOut(schema, 20)),
-        ),
+        "together: first": tuple(Together(PairwiseCounts(own), HoldOut(own)) for own in (schema, other)),
+        "together: second": tuple(Together(PairwiseCounts(schema), HoldOut(schema, n)) for n in (10, 20)),
     }
 
 
@@ -226,13 +220,11 @@ def test_summaries_of_other_specifications_are_refused(stranger):
     laws.others_are_refused(empty, stranger, [batch])
 
 
-@pytest.mark.parametrize("name", ["pairwise counts", "family counts"])
-def test_stored_counts_of_another_schema_are_refused(name):
+def test_stored_counts_of_another_schema_are_refused():
     schema, other = strategies.schema_of([3, 4], 2), strategies.schema_of([3, 5], 2)
-    stored = laws.updated(OF_CHUNKS[name](other, []), [strategies.chunk_of(0, other, 9)]).to_arrow()
-    if name == "pairwise counts":
-        with pytest.raises(laws.StatisticMismatch, match="another schema"):
-            OF_CHUNKS[name](schema, []).from_arrow(stored)
+    stored = laws.updated(PairwiseCounts(other), [strategies.chunk_of(0, other, 9)]).to_arrow()
+    with pytest.raises(laws.StatisticMismatch, match="another schema"):
+        PairwiseCounts(schema).from_arrow(stored)
 
 
 def test_specifications_tell_statistics_apart():

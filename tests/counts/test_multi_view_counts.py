@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from learners.counts.family_counts import Family
 from learners.counts.multi_view_counts import Viewed, ViewedFamilies
 from learners.counts.pairwise import PairwiseCounts
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 from tests import laws, strategies
 from tests.naive import ensembles as naive
 from tests.naive.counts import family_counts, pair_counts

@@ -6,7 +6,7 @@ import pyarrow as pa
 from learners import Source, collect, encode
 from learners.ensembles.cuts import ensemble_schema, members_in, parent_grouping, value_grouping
 from learners.passes.column_summaries import ColumnSummaries
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 
 
 def test_each_member_sees_numbers_by_its_own_cut_points():

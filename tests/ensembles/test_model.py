@@ -19,11 +19,10 @@ from learners.ensembles.fit import FEWEST_MEMBERS, MORE_PARENTS, solved_trees
 from learners.ensembles.members import bounded, draw_members
 from learners.errors import InvalidParameter
 from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.learner import Part, drive
-from learners.passes.stored_statistics import MemoryStore
+from learners.passes.learner import MemoryStore, Part, drive
 from learners.registry import recipes
 from learners.schema import Kept
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 from tests import strategies
 
 

@@ -21,7 +21,7 @@ from learners.ensembles.recipes import largest_k
 from learners.passes.column_summaries import ColumnSummaries
 from learners.registry import recipes
 from learners.schema import Chunk
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 from tests.naive import ensembles as naive
 from tests.naive.counts import family_counts
 

@@ -10,8 +10,8 @@ import pytest
 from learners import Source, collect, drive
 from learners.ensembles.cuts import ensemble_schema
 from learners.passes.column_summaries import ColumnSummaries
+from learners.passes.learner import MemoryStore
 from learners.passes.sources.row_filter import Selection, window
-from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.schema import Kept
 from tests.passes.test_engine import same

@@ -13,7 +13,7 @@ import scipy.sparse
 
 from learners import KDB, NB, SumProductNetwork
 from learners.errors import InvalidParameter, SchemaError, SourceError
-from learners.passes.sources.streams import source_of_stream
+from learners.passes.sources.row_streams import source_of_stream
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_a_stream_whose_file_cannot_be_written_leaves_nothing(table, tmp_path, m
 
 
 def test_estimators_learn_from_a_long_stream_as_from_a_table(table, monkeypatch):
-    monkeypatch.setattr("learners.passes.sources.streams.SHARE", 1 << 40)
+    monkeypatch.setattr("learners.passes.sources.row_streams.SHARE", 1 << 40)
     expected = KDB(k=2, m=1.0).fit(table, "class").predict_proba(table)
     model = KDB(k=2, m=1.0).fit(table.to_reader(max_chunksize=60), "class")
     assert np.array_equal(model.predict_proba(table), expected)

@@ -79,17 +79,8 @@ def share(name, seconds):
     while (left := end - time.monotonic()) > 5:
         with tempfile.TemporaryDirectory(prefix=f"fewpass-fuzz-{name}-") as folder:
             work = Path(folder)
-            command = [
-                sys.executable,
-                "-m",
-                "tests.fuzz",
-                "--target",
-                name,
-                "--seconds",
-                str(left),
-                "--seed",
-                str(seed),
-            ]
+            command = [sys.executable, "-m", "tests.fuzz", "--target", name]
+            command += ["--seconds", str(left), "--seed", str(seed)]
             with (work / "log").open("w") as log:
                 ended = subprocess.run([*command, "--work", folder], stdout=log, stderr=log, check=False)
             n_cases += int((work / "cases").read_text()) if (work / "cases").exists() else 0

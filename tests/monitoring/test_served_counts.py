@@ -15,7 +15,7 @@ from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import BatchRows, ColumnRows, RecordRows, ServedCounts, ServedRows, status_counts
 from learners.passes import engine
 from learners.schema.encoding.encode import encode, encoder_of
-from learners.schema.encoding.records import encode_records
+from learners.schema.encoding.json_records import encode_records
 from tests import laws
 from tests.monitoring import problems
 from tests.naive import monitoring as naive

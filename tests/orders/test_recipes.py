@@ -22,9 +22,8 @@ from learners.orders.formats.bif import parse_bif
 from learners.orders.formats.network_tables import InvalidNetwork
 from learners.orders.queries.queries import NotGaussian
 from learners.orders.scores.edge_constraints import ImpossibleEdges
-from learners.passes.learner import Part, drive
+from learners.passes.learner import MemoryStore, Part, drive
 from learners.passes.memory import limit_memory, memory_limit
-from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.registry.discrete_networks import network_text
 from learners.registry.networks.of_models import best_graph_network

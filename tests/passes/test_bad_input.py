@@ -8,7 +8,7 @@ import pytest
 from learners import Source, drive, encode, load_model
 from learners.errors import EmptyData, InvalidParameter, LearnerError, SchemaError, SourceError, UnknownColumn
 from learners.registry import recipes
-from learners.schema.encoding.records import encode_records, record_classifier
+from learners.schema.encoding.json_records import encode_records, record_classifier
 
 N = 600
 RNG = np.random.default_rng(0)

@@ -12,8 +12,7 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled, EmptyData, SchemaError, UnknownColumn
 from learners.passes import engine
 from learners.passes.engine import Progress, collect
-from learners.passes.learner import Part, drive
-from learners.passes.stored_statistics import MemoryStore
+from learners.passes.learner import MemoryStore, Part, drive
 from learners.registry import recipes
 from tests.processes import wait_for
 

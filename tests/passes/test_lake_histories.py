@@ -5,11 +5,10 @@ import os
 import numpy as np
 import pytest
 
-from learners.passes.learner import Part, drive
+from learners.passes.learner import MemoryStore, Part, drive
 from learners.passes.sources.lake.lake_tables import KnownSnapshot
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source, file_identity
-from learners.passes.stored_statistics import MemoryStore
 from learners.registry import recipes
 from learners.schema import Kept
 from tests.lake_tables import DeltaHistory, IcebergHistory, anew

@@ -42,7 +42,7 @@ def test_units_are_those_of_the_work():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     seen = {}
-    FewPassClassifier().fit(
+    FewPassClassifier(members=2).fit(
         X, X[:, 0] + rng.normal(size=400) > 0, on_progress=lambda at: seen.update({at.stage: at.unit})
     )
     assert {unit for stage, unit in seen.items() if stage.startswith(("reading", "counting"))} == {"rows"}

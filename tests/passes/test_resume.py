@@ -16,9 +16,9 @@ from learners import Source, collect, drive
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled
 from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.reuse import Recall
+from learners.passes.learner import MemoryStore
+from learners.passes.reuse import Recall, Supply
 from learners.passes.sources.row_filter import Selection
-from learners.passes.stored_statistics import MemoryStore, Supply
 from learners.registry import recipes
 from storage.files.checkpoints import CheckpointFile
 from storage.models.compiled import map_compiled
@@ -150,7 +150,7 @@ def test_a_damaged_checkpoint_is_not_believed(tmp_path, folder):
 
 
 def test_killed_at_random_moments_a_job_ends_with_the_same_model(tmp_path, folder):
-    """Ten kills."""
+    """Six kills."""
     work, chance, n_kills = tmp_path / "work", random.Random(1), 0
     command = [sys.executable, "-c", PROGRAM, str(folder), str(work)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as starter:
@@ -164,7 +164,7 @@ def test_killed_at_random_moments_a_job_ends_with_the_same_model(tmp_path, folde
                     os.kill(pid, signal.SIGKILL)
             return int(starter.stdout.readline())
 
-        while n_kills < 10:
+        while n_kills < 6:
             if run(chance.uniform(0.01, 0.4)) == 0:
                 shutil.rmtree(work)
             else:

@@ -10,21 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
-from learners.passes.learner import Part, drive
+from learners.passes.learner import MemoryStore, Part, drive
+from learners.passes.reuse import Supply
 from learners.passes.sources.row_filter import Selection, window
 from learners.passes.sources.source import Source, file_identity
-from learners.passes.stored_statistics import MemoryStore, Supply
 from learners.registry import recipes
 from learners.schema import Kept
 from tests.passes.test_engine import same
 
-LEARNERS = [
-    ("nb", {}),
-    ("tan", {}),
-    ("kdb", {"k": 2}),
-    ("kdb", {"k": 3, "estimator": "hdp-map"}),
-    ("skdb", {"k": 2}),
-]
+LEARNERS = [("nb", {}), ("tan", {}), ("kdb", {"k": 2}), ("kdb", {"k": 3, "estimator": "hdp-map"}), ("skdb", {"k": 2})]
 DAY = datetime.timedelta(days=1)
 START = datetime.datetime(2026, 1, 1)
 
@@ -111,7 +105,7 @@ def test_where_all_columns_are_nominal_a_refresh_equals_a_fresh_training(folder)
 def test_a_window_subtracts_what_leaves(folder, name, parameters):
     store, kept = MemoryStore(), None
     write(folder, 0, values=("b", "gone"))  # a category that leaves with its file
-    for n_days in range(6, 10):
+    for n_days in range(6, 9):
         source, accounts = Source.open(folder), []
         chosen = window(source, "3d", "time")
         model = learned(name, parameters, chosen.source, kept, store, chosen, accounts)

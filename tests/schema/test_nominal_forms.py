@@ -16,7 +16,7 @@ from learners.models.query import Conditional, Marginal, Sample
 from learners.passes.sources.csv.types import declared_types
 from learners.registry import recipes
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.records import encode_columns, encode_records, number_reader
+from learners.schema.encoding.json_records import encode_columns, encode_records, number_reader
 from learners.schema.nominal_forms import canonical, nominal_forms, seconds_of, words_of_clock
 
 UNITS = ("s", "ms", "us", "ns")

@@ -16,7 +16,7 @@ from learners.errors import LearnerError
 from learners.kernels.arrays import Floats, Mask
 from learners.models.evidence import Evidence, Known, Likely, NoneOf, Range, RawValue
 from learners.models.query import InferenceQuery, Query, Surprise
-from learners.schema.encoding.records import number_reader
+from learners.schema.encoding.json_records import number_reader
 from learners.schema.nominal_forms import DICTIONARY
 
 DAY_S = 86_400.0

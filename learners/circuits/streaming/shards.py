@@ -18,9 +18,9 @@ from learners.circuits.columns import columns_of
 from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior, renew
 from learners.errors import Cancelled, StatisticMismatch
 from learners.kernels.arrays import Array, Floats, Integers
-from learners.passes.cluster import Cluster
+from learners.passes.dask_cluster import Cluster
 from learners.passes.engine import Advance, Checkpoints
-from learners.passes.rows import Rows
+from learners.passes.learner import Rows
 from learners.passes.sources.source import Source
 from learners.schema import Chunk, Schema
 

@@ -27,7 +27,7 @@ from learners.circuits.kernels import (
 )
 from learners.circuits.structures.densities import LARGEST, LEAF_KINDS
 from learners.errors import SchemaError
-from learners.passes.sources.filesystems import read_bytes
+from learners.passes.sources.opening import read_bytes
 from learners.schema import Attribute, Schema
 from learners.schema.schema import Distribution
 

@@ -6,8 +6,7 @@ from dataclasses import asdict
 from functools import partial
 
 from learners.classifiers.baselines.boosted import BoostedModel, XGBoostParameters
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.inference import binned_schema
+from learners.passes.column_summaries import ColumnSummaries, binned_schema
 from learners.passes.learner import Passes, RowWork, Work
 from learners.schema import Kept, Overrides, Schema
 

@@ -11,9 +11,9 @@ import xgboost
 
 from learners.classifiers.baselines.boosted import CodeTable, XGBoostParameters, booster_settings
 from learners.kernels.arrays import Codes, Float32s, Integers
-from learners.passes.cluster import grouped
+from learners.passes.dask_cluster import grouped
 from learners.passes.engine import Advance
-from learners.passes.rows import Rows
+from learners.passes.learner import Rows
 from learners.passes.sources.source import Source
 from learners.schema import Chunk, Schema
 

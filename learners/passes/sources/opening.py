@@ -1,11 +1,13 @@
-"""Files as one table: each opened by its format, with the columns of its folders, and of one shape where their columns differ."""
+"""Files as one table: found on their file system, each opened by its format, with the columns of its folders, and of one shape where their columns differ."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -13,20 +15,112 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.errors import SourceError
-from learners.passes.sources.content import identified, with_values
+from learners.errors import SourceError, one_line
+from learners.passes.sources import credentials
 from learners.passes.sources.csv.types import Types, common_type, dialect_of, reading_of, type_of
-from learners.passes.sources.file_sets import SourceFile, type_family
-from learners.passes.sources.formats import TEXT, format_of
+from learners.passes.sources.files import (
+    FORMATS,
+    TEXT,
+    SourceFile,
+    format_of,
+    identified,
+    of_store,
+    type_family,
+    with_values,
+)
+from learners.passes.sources.lake import catalogs
+from learners.passes.sources.lake.lake_tables import refuse_part_of_table, refuse_tables_below
 from learners.passes.sources.parquet import read_footer
 from learners.schema.reading import Reading
 
 if TYPE_CHECKING:
     from learners.passes.sources.tabular import Kind, TabularContent
 
+# What pyarrow reaches by itself, and what fsspec adds. No others: a scheme such as fsspec's `local` would be a way around the
+# checks of paths.
+NATIVE = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "mock")
+BY_FSSPEC = ("memory", "http", "https")
+DATABASES = ("duckdb", "postgresql", "postgres")
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # Folders as Hive and Spark write them: `day=2026-01-01/part-0.parquet`.
 FOLDER = re.compile(r"([\w%][^=]*)=(.*)", re.DOTALL)
 NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
+    """The file system of a path or URI, and the path on it. Raises SourceError if the URI is none, or its scheme is not known."""
+    if "://" not in uri:
+        return pafs.LocalFileSystem(), uri
+    found = SCHEME.match(uri)
+    scheme = found[1].lower() if found else ""
+    if scheme == credentials.SCHEME:
+        return _with_credentials(uri)
+    if scheme == catalogs.SCHEME:
+        return filesystem_of(catalogs.metadata_of(uri))
+    if scheme in BY_FSSPEC:
+        return _by_fsspec(uri, scheme)
+    if scheme in DATABASES:
+        raise SourceError(
+            uri,
+            "is a database. The commands train, evaluate, predict, score, impute and report read it; elsewhere write its rows to a Parquet file, or give an "
+            "estimator their Arrow stream, such as duckdb.connect(path).sql(query).",
+        )
+    if scheme not in NATIVE:
+        known = ", ".join(f"{name}://" for name in (*NATIVE[:-1], *BY_FSSPEC, credentials.SCHEME, catalogs.SCHEME))
+        raise SourceError(uri, f"is not a usable URI. Give a path, or one of {known}.")
+    # A glob is no valid URI everywhere: resolve its fixed part and put the rest back.
+    fixed = uri.split("*")[0].rsplit("/", 1)[0] if "*" in uri else uri
+    try:
+        place, path = pafs.FileSystem.from_uri(fixed)
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise SourceError(uri, f"is not a usable URI ({one_line(error)}).") from error
+    return place, path + uri[len(fixed) :]
+
+
+def _with_credentials(uri: str) -> tuple[pafs.FileSystem, str]:
+    """As `filesystem_of`; the path that comes back, and the errors, hold no secret."""
+    place = credentials.place_of(uri)
+    scheme = place.partition("://")[0].lower()
+    options: dict[str, Any] = {}
+    try:
+        if scheme in ("http", "https"):
+            place, options = credentials.without_secret(place)
+            return _by_fsspec(place, scheme, **options)
+        return filesystem_of(place)
+    except (SourceError, ImportError, ValueError):  # whose words may be those of the secret
+        reason = (
+            f"cannot be opened with its credentials. Check the {scheme} URI in them, and pip install 'fewpass[remote]'."
+        )
+    raise SourceError(uri, reason)
+
+
+def _by_fsspec(uri: str, scheme: str, **options: Any) -> tuple[pafs.FileSystem, str]:
+    try:
+        import fsspec
+
+        if scheme == "memory":
+            place = fsspec.filesystem("memory")
+        else:
+            # A redirection could lead to a server that nobody has allowed.
+            place = fsspec.filesystem(
+                scheme, allow_redirects=False, use_listings_cache=False, skip_instance_cache=True, **options
+            )
+    except ImportError as error:
+        raise SourceError(uri, f"needs more libraries ({one_line(error)}): pip install 'fewpass[remote]'.") from error
+    return pafs.PyFileSystem(pafs.FSSpecHandler(place)), str(place._strip_protocol(uri))
+
+
+def read_bytes(uri: str) -> bytes:
+    """The content of a small file. Raises SourceError."""
+    filesystem, path = filesystem_of(uri)
+    try:
+        with filesystem.open_input_file(path) as stream:
+            content: bytes = stream.read()
+    except FileNotFoundError as error:
+        raise SourceError(uri, "no such file.") from error
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise SourceError(uri, f"cannot be read ({one_line(error)}).") from error
+    return content
 
 
 def opened_files(filesystem: pafs.FileSystem, paths: Sequence[str], types: Types) -> list[SourceFile]:
@@ -169,3 +263,93 @@ def _type_of(name: str, files: Sequence[SourceFile]) -> pa.DataType:
             if not type_family(kind).startswith(("null", "unsupported")):
                 return kind
     return pa.null()
+
+
+def expanded(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
+    """The files that a path, folder or glob names, sorted; and in words which others of a folder are not read.
+
+    In a folder these are its Parquet files; else the files of the one other format that it holds.
+
+    Raises SourceError if there is nothing, or the files of a folder have several formats.
+    """
+    try:
+        info = filesystem.get_file_info(path)
+        if info.type == pafs.FileType.NotFound and any(mark in path for mark in "*?["):
+            base = str(PurePosixPath(path.split("*")[0].split("?")[0].split("[")[0] + "x").parent)
+            n_parts = len(PurePosixPath(path).parts)
+            # A folder of tables may hold much else below, which is not looked at where it cannot match.
+            is_deep = "**" in path or n_parts > len(PurePosixPath(base).parts) + 1
+            below = filesystem.get_file_info(pafs.FileSelector(base, recursive=is_deep, allow_not_found=True))
+            is_hidden = (".", "_") if not PurePosixPath(path).name.startswith((".", "_")) else ()
+            prefix = "" if base not in (".", "") or path.startswith(".") else "./"
+            found = sorted(
+                info.path
+                for info in below
+                if info.type == pafs.FileType.File
+                and not info.base_name.startswith(is_hidden)
+                and fnmatch(info.path, prefix + path)
+                and ("**" in path or len(PurePosixPath(info.path).parts) == n_parts)
+            )
+            if not found:
+                raise SourceError(path, "matches no file.")
+            for folder in {str(PurePosixPath(entry).parent) for entry in found}:
+                refuse_part_of_table(filesystem, folder)
+            return found, None
+        if info.type == pafs.FileType.Directory:
+            return _in_folder(filesystem, path)
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(path, of_store(error) or f"cannot be listed ({one_line(error)}).") from error
+    if info.type == pafs.FileType.Unknown:
+        raise SourceError(path, "is neither a file nor a folder, but a pipe, a socket or a device.")
+    if info.type != pafs.FileType.File:
+        raise SourceError(path, "no such file or folder.")
+    return [path], None
+
+
+def _in_folder(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
+    found: dict[str, list[str]] = {}
+    below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
+    refuse_tables_below(path, [entry.path for entry in below])
+    refuse_part_of_table(filesystem, path, takes_itself=False)
+    for entry in below:
+        kind = format_of(entry.path)
+        if entry.type == pafs.FileType.File and kind is not None and not entry.base_name.startswith((".", "_")):
+            found.setdefault(kind, []).append(entry.path)
+    if not found:
+        raise SourceError(path, f"is a folder without files of a known format ({', '.join(FORMATS)}).")
+    if "Parquet" not in found and len(found) > 1:
+        raise SourceError(
+            path, f"is a folder with {' and '.join(sorted(found))} files. Name those you mean, as in *.csv."
+        )
+    read = sorted(found.get("Parquet") or next(iter(found.values())))
+    others = sorted({path for own in found.values() for path in own} - set(read))
+    if not others:
+        return read, None
+    names = ", ".join(PurePosixPath(each).name for each in others[:3]) + (", …" if len(others) > 3 else "")
+    return read, f"{path}: only the Parquet files are read, not {names}. Name all files to read them as one table."
+
+
+def common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
+    """The columns of files that have the same names, and must agree in type families; in the order that most files have."""
+    _, first = schemas[0]
+    if len(set(first.names)) < len(first.names):
+        name = next(name for name in first.names if first.names.count(name) > 1)
+        raise SourceError(schemas[0][0], f"has two columns named {name!r}. Rename one.")
+    fields: dict[str, pa.Field] = {field.name: field for field in first}
+    origin = dict.fromkeys(first.names, schemas[0][0])
+    distinct = dict[pa.Schema, str]()  # of a thousand files, most have one schema
+    for path, schema in schemas:
+        distinct.setdefault(schema, path)
+    for schema, path in distinct.items():
+        for field in schema:
+            known, new = type_family(fields[field.name].type), type_family(field.type)
+            if known == "null":
+                fields[field.name], origin[field.name] = field, path
+            elif new not in ("null", known):
+                raise SourceError(
+                    path,
+                    f"column {field.name!r} is {field.type} here but {fields[field.name].type} in {origin[field.name]}. "
+                    "Make the types agree.",
+                )
+    orders = Counter(tuple(schema.names) for _, schema in schemas)  # of equally frequent ones the first counts
+    return pa.schema([fields[name] for name in orders.most_common(1)[0][0]])

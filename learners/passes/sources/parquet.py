@@ -15,9 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line
-from learners.passes.sources.content import BATCH_ROWS
-from learners.passes.sources.file_sets import Bounds, SourceFile, of_store, type_family
-from learners.passes.sources.formats import FORMATS, format_of
+from learners.passes.sources.files import BATCH_ROWS, FORMATS, Bounds, SourceFile, format_of, of_store, type_family
 
 _MAGIC = b"PAR1"
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
@@ -169,7 +167,9 @@ def read_footer(filesystem: pafs.FileSystem, path: str) -> SourceFile:
                 raise SourceError(path, _NOT_PARQUET if format_of(path) else f"{_NOT_PARQUET} {_NO_END}")
             stream.seek(size - 8 - length)
             footer = stream.read(length)
-            content = "" if _cannot_be_backdated(filesystem, info) else sampled_sha256(stream, size - 8 - length)
+            # In object stores the time of change is the server's own: a rewritten file cannot keep it.
+            is_dated = not isinstance(filesystem, pafs.LocalFileSystem) and info.mtime_ns is not None
+            content = "" if is_dated else sampled_sha256(stream, size - 8 - length)
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + struct.pack("<I4s", length, _MAGIC)))
         metadata.schema.to_arrow_schema()
     except (OSError, ValueError, pa.ArrowException, UnicodeDecodeError) as error:  # names of columns may not be UTF-8
@@ -181,11 +181,6 @@ def read_footer(filesystem: pafs.FileSystem, path: str) -> SourceFile:
     return SourceFile(
         path, size, info.mtime_ns, metadata.num_rows, rows, digest, held, "Parquet", content_sha256=content
     )
-
-
-def _cannot_be_backdated(filesystem: pafs.FileSystem, info: pafs.FileInfo) -> bool:
-    """Whether the time of change is the server's own, as in object stores: then a rewritten file cannot keep it."""
-    return not isinstance(filesystem, pafs.LocalFileSystem) and info.mtime_ns is not None
 
 
 def sampled_sha256(stream: pa.NativeFile, size: int) -> str:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
 from learners.kernels.arrays import Mask
-from learners.passes.sources.file_sets import whole_and_part
+from learners.passes.sources.files import whole_and_part
 from learners.passes.sources.source import Condition, Fragment, Source, SourceFile, file_identity
 
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -205,12 +205,13 @@ def time_bounds(
     """
     if column not in source.arrow_schema.names:
         raise UnknownColumn(column, source.arrow_schema.names)
-    path, kind = source.files[index].path, source.column_type(index, column)
+    file = source.files[index]
+    path, kind = file.path, file.arrow_schema.field(column).type
     if pa.types.is_null(kind):
         return None, None, True
     if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         raise SourceError(path, f"column {column!r} holds {kind}, not timestamps or dates.")
-    from_footer = source.footer_bounds(index, column)
+    from_footer = file.content.bounds(column)
     if from_footer is not None:
         low, high, n_null = from_footer
         return (*_span(path, column, low, high), n_null > 0)

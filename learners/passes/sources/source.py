@@ -13,24 +13,29 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, UnknownColumn
 from learners.kernels.arrays import Integers, Mask
-from learners.passes.sources.content import BATCH_ROWS, IN_MEMORY, InMemory, content_sha256, fragment_rows
-from learners.passes.sources.file_sets import (
-    Bounds,
+from learners.passes.sources.files import (
+    BATCH_ROWS,
+    IN_MEMORY,
     Condition,
     Fragment,
+    InMemory,
     Path,
     RowWeight,
     SourceFile,
-    common_schema,
-    expanded,
+    content_sha256,
     file_identity,
+    fragment_rows,
     type_family,
 )
-from learners.passes.sources.filesystems import filesystem_of
-from learners.passes.sources.lake.finding import named, refuse_files_of_tables
-from learners.passes.sources.lake.lake_tables import KnownSnapshot, changes_since, snapshot_at
+from learners.passes.sources.lake.lake_tables import (
+    KnownSnapshot,
+    changes_since,
+    named,
+    refuse_files_of_tables,
+    snapshot_at,
+)
 from learners.passes.sources.lake.snapshots import Snapshot, opened_snapshot
-from learners.passes.sources.opening import one_shape, opened_files
+from learners.passes.sources.opening import common_schema, expanded, filesystem_of, one_shape, opened_files
 from learners.schema.column_summary import kind_of
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.reading import Reading
@@ -62,12 +67,7 @@ class Source:
         What `since` found: a source of the files that have left; and identities of files -> those that hold their rows now.
     """
 
-    def __init__(
-        self,
-        files: Sequence[SourceFile],
-        arrow_schema: pa.Schema,
-        filesystem: pafs.FileSystem,
-    ) -> None:
+    def __init__(self, files: Sequence[SourceFile], arrow_schema: pa.Schema, filesystem: pafs.FileSystem) -> None:
         self.files = tuple(files)
         self.arrow_schema = arrow_schema
         self.n_rows = sum(file.n_rows for file in files)
@@ -276,14 +276,6 @@ class Source:
         """What a user wants to know: of files that have left or are not read, and of text that looks like numbers."""
         own = [self._hint] if self._hint else []
         return own + [f"{file.path}: {hint}" for file in self.files for hint in file.hints.values()]
-
-    def footer_bounds(self, file: int, column: str) -> Bounds | None:
-        """Between which times a column lies, if the footer of the file says so."""
-        return self.files[file].content.bounds(column)
-
-    def column_type(self, file: int, column: str) -> pa.DataType:
-        """The type of a column in one file; types of one family may differ from file to file."""
-        return self.files[file].arrow_schema.field(column).type
 
     def only(self, files: Collection[int]) -> Source:
         """Just the files at these positions of `files`."""

@@ -19,12 +19,10 @@ import pyarrow.fs as pafs
 import pyarrow.json as pajson
 
 from learners.errors import SourceError, one_line
-from learners.passes.sources.content import BATCH_ROWS, types_digest
 from learners.passes.sources.csv.header import Header, read_header
 from learners.passes.sources.csv.lines import refuse_bytes
 from learners.passes.sources.csv.types import FALSE, NULLS, TRUE, TextType, Types, dialect_of, reading_of
-from learners.passes.sources.file_sets import Bounds, SourceFile, of_store, type_family
-from learners.passes.sources.formats import codec_of
+from learners.passes.sources.files import BATCH_ROWS, PACKED, Bounds, SourceFile, of_store, type_family
 from learners.passes.sources.parquet import file_size
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
 
@@ -40,9 +38,8 @@ class TabularContent:
     arrow_schema: pa.Schema  # with the types that were found, or told
     header: Header | None = None  # of CSV
     readings: Mapping[str, Reading] = slot(default_factory=dict)  # how values of some columns of CSV are written
-    words: frozenset[str] = (
-        frozenset()
-    )  # texts that are values of some column, though they stand for missing ones elsewhere
+    # Texts that are values of some column, though they stand for missing ones elsewhere.
+    words: frozenset[str] = frozenset()
     options: Dialect = slot(default_factory=Dialect)  # what a user says of how files of CSV are written
 
     @property
@@ -56,7 +53,8 @@ class TabularContent:
         }
         options = replace(self.options, columns_of="").options()
         more = [json.dumps(each, sort_keys=True) for each in (readings, options) if each]
-        return types_digest(self.arrow_schema) + "".join(more)
+        types = json.dumps([(field.name, str(field.type)) for field in self.arrow_schema])
+        return hashlib.sha256(types.encode()).hexdigest() + "".join(more)
 
     def with_types(self, types: Mapping[str, pa.DataType]) -> TabularContent:
         """The same columns, some of them of other types."""
@@ -345,3 +343,8 @@ def _unified(schemas: Sequence[pa.Schema], path: str) -> pa.Schema:
                     f"column {field.name!r} is {known.type} in some lines and {field.type} in others. Make them agree.",
                 ) from None
     return pa.schema(list(fields.values()))
+
+
+def codec_of(path: str) -> str | None:
+    """How a file is packed, by its name."""
+    return next((codec for packed, codec in PACKED.items() if path.lower().endswith(packed)), None)

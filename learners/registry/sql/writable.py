@@ -17,7 +17,7 @@ from learners.registry.sql.encoding import searched
 from learners.registry.sql.families import Families, add_elimination, add_look_ups
 from learners.registry.sql.tree_nodes import TreesInSQL
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.views import Views
+from learners.schema.encoding.column_views import Views
 
 
 class Writable(Protocol):

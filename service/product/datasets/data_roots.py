@@ -8,7 +8,7 @@ from urllib.request import url2pathname
 
 from learners.errors import redacted
 from learners.passes.sources.csv.types import declared_types
-from learners.passes.sources.lake.finding import named
+from learners.passes.sources.lake.lake_tables import named
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from service.product.datasets.known_files import column_order

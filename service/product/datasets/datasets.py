@@ -8,9 +8,8 @@ from typing import Literal
 from learners.errors import UnknownColumn
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import collect
-from learners.passes.row_weights import with_weights
+from learners.passes.row_rules import with_classes, with_weights
 from learners.passes.sources.csv.types import declared_types
-from learners.passes.sources.null_class import with_classes
 from learners.passes.sources.source import Source, SourceFile
 from learners.schema import Schema
 from learners.schema.schema import MAX_CLASSES

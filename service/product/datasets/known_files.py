@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from learners.passes.sources.file_sets import whole_and_part
+from learners.passes.sources.files import whole_and_part
 from learners.passes.sources.lake.lake_tables import KnownSnapshot
 from learners.passes.sources.source import Source, SourceFile, file_identity
 from service.product.datasets.dataset_statistics import COLUMNS, CONTENTS, DATA, SCHEMAS, SNAPSHOT, STATISTICS, Ledger

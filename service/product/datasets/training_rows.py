@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from learners.kernels.arrays import Floats
 from learners.kernels.random import STEP, random_bits_at
-from learners.passes.row_weights import weight_of
-from learners.passes.sources.file_sets import whole_and_part
-from learners.passes.sources.null_class import NullClass, as_trained, null_class_of
+from learners.passes.row_rules import NullClass, as_trained, null_class_of, weight_of
+from learners.passes.sources.files import whole_and_part
 from learners.passes.sources.row_filter import Selection, window
 from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
 from learners.schema import Schema

@@ -9,7 +9,7 @@ from learners.circuits.model import CircuitModel
 from learners.models.evidence import Average
 from learners.models.model import Model
 from learners.models.query import AnyQuery
-from learners.passes.sources.null_class import as_trained
+from learners.passes.row_rules import as_trained
 from learners.passes.sources.source import Source
 from service.jobs.steps import Run
 from service.product.datasets.data_roots import open_source

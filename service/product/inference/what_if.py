@@ -21,7 +21,7 @@ from learners.models.model import Model
 from learners.models.query import Conditional, Edges, Map, Marginal, Moments
 from learners.orders.model import OrderModel
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.records import encode_records, number_reader
+from learners.schema.encoding.json_records import encode_records, number_reader
 from learners.schema.schema import labels_of
 from service.product.inference.queries import answers, finite, queryable
 from service.requests.first_findings import Body

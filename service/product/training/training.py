@@ -13,7 +13,7 @@ from learners.errors import SchemaError, names_with_similar
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.orders.model import OrderModel
-from learners.passes.cluster import connected
+from learners.passes.dask_cluster import connected
 from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.passes.memory import allocate_frugally, limit_memory
 from learners.passes.sources.csv.types import idle_options

@@ -19,7 +19,7 @@ from learners.models.query import Graph, Marginal
 from learners.orders.model import OrderModel
 from learners.registry.model_kinds import load_model
 from learners.schema import Chunk
-from learners.schema.encoding.records import encode_records, record_classifier
+from learners.schema.encoding.json_records import encode_records, record_classifier
 from learners.schema.schema import FEW_CLASSES
 from service.product.child_process import aside
 from service.requests.problems import InvalidRequest

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from learners.errors import NoClass
 from learners.evaluation.model_report import ModelReport
-from learners.passes.sources.null_class import as_trained
+from learners.passes.row_rules import as_trained
 from service.product.datasets.data_roots import open_source
 from service.product.inference.metric_words import interval
 from service.product.inference.scoring import measure

@@ -1,4 +1,4 @@
-"""ADF and BMM in shards, on threads; tests/passes/test_cluster.py has those of workers."""
+"""ADF and BMM in shards, on threads; tests/passes/test_dask_cluster.py has those of workers."""
 
 import numpy as np
 import pyarrow as pa

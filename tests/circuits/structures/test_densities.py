@@ -24,11 +24,11 @@ from learners.circuits.streaming.shards import merged_onto
 from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
-from learners.passes.stored_statistics import MemoryStore
+from learners.passes.learner import MemoryStore
 from learners.registry import recipes
 from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram
-from learners.schema.encoding.records import encode_columns, encode_records, record_classifier
+from learners.schema.encoding.json_records import encode_columns, encode_records, record_classifier
 from learners.schema.overrides import ColumnOverride
 from tests.circuits.map_circuits import random_circuit
 from tests.passes.test_engine import same

@@ -16,7 +16,7 @@ from learners.evaluation.datasets import stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawXGBoostParameters
 from learners.passes.learner import Learner, Part, drive
-from learners.schema.encoding.records import encode_records, record_classifier
+from learners.schema.encoding.json_records import encode_records, record_classifier
 from storage.models.compiled import map_compiled, write_compiled
 
 N = 1200

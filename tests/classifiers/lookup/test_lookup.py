@@ -19,9 +19,8 @@ from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
 from learners.errors import InvalidParameter
-from learners.registry.model_kinds import load_model
 from learners.schema import Chunk
-from learners.schema.encoding.records import encode_records
+from learners.schema.encoding.json_records import encode_records
 from service.operations.demo_data import KnownNetwork
 from tests import laws, strategies
 from tests.naive import estimates as naive

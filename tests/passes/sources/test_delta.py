@@ -137,7 +137,7 @@ def test_deleted_rows_are_left_out(written, deleted):
     before = Source.open(written.root, at="2")
     assert before.n_rows == 270
     assert {file.footer_sha256 for file in before.files} != {file.footer_sha256 for file in found.files}
-    assert found.footer_bounds(0, "x y") is None
+    assert found.files[0].content.bounds("x y") is None
 
 
 def test_a_vector_in_another_store_is_found(written):

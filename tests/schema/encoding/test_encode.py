@@ -16,7 +16,7 @@ from learners.kernels.arrays import freeze
 from learners.registry import recipes
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.encode import encode, numbers
-from learners.schema.encoding.records import encode_columns, encode_records, record_classifier
+from learners.schema.encoding.json_records import encode_columns, encode_records, record_classifier
 from learners.schema.kernels import MOST_COMPARED, interval_codes
 from tests import strategies
 from tests.conftest import needs_public_sets, public_sets
@@ -123,21 +123,32 @@ def test_small_integers_that_are_their_own_codes():
     assert encode(pa.table({"x": pa.array([-2, 1, -128, 127], pa.int8())}), schema).x[0].tolist() == [0, 3, 4, 4]
 
 
-def test_folded_rare_values_share_the_last_code_with_unseen_ones():
-    schema = nominal_schema(["a", "b"], has_missing=True, n_folded=3)
-    assert schema.attributes[0].n_values == 4
-    assert all_forms(["a", "rare", None], pa.string(), schema) == [[1, 3, 0]] * 3
-    assert encode(pa.table({"other": [1]}), schema).x.tolist() == [[4]], "an absent column is unseen"
+NAN = float("nan")
 
 
-def test_missing_where_training_had_none_is_unseen():
-    schema = nominal_schema(["a", "b"])
-    assert all_forms([None, "a"], pa.string(), schema) == [[2, 0]] * 3
+@pytest.mark.parametrize(
+    ("domain", "options", "values", "kind", "codes"),
+    [
+        (["a", "b"], {"has_missing": True, "n_folded": 3}, ["a", "rare", None], pa.string(), [1, 3, 0]),
+        (["a", "b"], {}, [None, "a"], pa.string(), [2, 0]),
+        ([1, 2, 3], {"has_missing": True}, [1.0, NAN, 3.0, None], pa.float64(), [1, 0, 3, 0]),
+        ([1, 2, 3], {}, [1.0, 2.5], pa.float64(), [0, 3]),
+        ([False, True], {}, [0, 1, 2], pa.int64(), [0, 1, 2]),
+    ],
+    ids=["folded and unseen", "missing where there was none", "whole numbers with gaps, as pandas has them",
+         "fractions", "numbers where there were booleans"],
+)  # fmt: skip
+def test_every_value_has_a_code_in_every_form(domain, options, values, kind, codes):
+    schema = nominal_schema(domain, **options)
+    assert all_forms(values, kind, schema) == [codes] * 3
+    absent = schema.attributes[0].n_values
+    assert encode(pa.table({"other": [1]}), schema).x.tolist() == [[absent]], "an absent column is unseen"
+
+
+def test_missing_numbers_where_training_had_none_are_unseen():
     numeric = Schema((Attribute("x", "numeric", cuts=(1.0, 2.0)),), "class", ("no", "yes"))
-    assert (
-        all_forms([None, float("nan"), 1.0, 1.5, float("inf"), float("-inf")], pa.float64(), numeric)
-        == [[3, 3, 0, 1, 2, 0]] * 3
-    )
+    values = [None, NAN, 1.0, 1.5, float("inf"), float("-inf")]
+    assert all_forms(values, pa.float64(), numeric) == [[3, 3, 0, 1, 2, 0]] * 3
 
 
 def test_a_column_of_nulls_alone_is_missing_whatever_its_type():
@@ -160,22 +171,6 @@ def test_no_rows_give_no_codes(kind, values):
     assert encode_columns({"x": []}, schema).x.shape == (1, 0)
     with pytest.raises(EmptyData, match="no rows"):
         drive(recipes.learner("nb", {}, "class"), Source.of_table(pa.table({"x": pa.array([], kind), "class": []})))
-
-
-def test_whole_numbers_with_missing_ones_as_pandas_makes_them():
-    """pandas turns integers with gaps into float64 with NaN."""
-    schema = nominal_schema([1, 2, 3], has_missing=True)
-    assert all_forms([1.0, float("nan"), 3.0, None], pa.float64(), schema) == [[1, 0, 3, 0]] * 3
-
-
-def test_fractions_where_training_had_whole_numbers_are_unseen():
-    schema = nominal_schema([1, 2, 3])
-    assert all_forms([1.0, 2.5], pa.float64(), schema) == [[0, 3]] * 3
-
-
-def test_numbers_where_training_had_booleans():
-    schema = nominal_schema([False, True])
-    assert all_forms([0, 1, 2], pa.int64(), schema) == [[0, 1, 2]] * 3
 
 
 def test_large_whole_numbers_fall_in_the_same_interval_in_every_form():
@@ -250,17 +245,16 @@ def test_decimals_may_be_text(wrapped):
         assert encode_records([{"x": value} for value in values], schema).x[0].tolist() == [0, 1, 0, 0]
 
 
-def test_nanoseconds_are_read():
-    schema = Schema((Attribute("x", "numeric", cuts=(1.0,), arrow_type="timestamp[ns]"),), "class", ("no", "yes"))
-    table = pa.table({"x": pa.array([1, 10**9, 10**9 + 1_001], pa.timestamp("ns"))})
-    assert encode(table, schema).x[0].tolist() == [0, 0, 1]
-
-
-def test_the_end_of_time_is_read():
+def test_nanoseconds_and_the_end_of_time_are_read():
     """9999-12-31 is how many systems write "never"."""
-    schema = Schema((Attribute("x", "numeric", cuts=(1.0,), arrow_type="timestamp[us]"),), "class", ("no", "yes"))
+    nanoseconds, microseconds = (
+        Schema((Attribute("x", "numeric", cuts=(1.0,), arrow_type=f"timestamp[{unit}]"),), "class", ("no", "yes"))
+        for unit in ("ns", "us")
+    )
+    table = pa.table({"x": pa.array([1, 10**9, 10**9 + 1_001], pa.timestamp("ns"))})
+    assert encode(table, nanoseconds).x[0].tolist() == [0, 0, 1]
     never = datetime.datetime(9999, 12, 31, 23, 59, 59)
-    assert all_forms([never], pa.timestamp("us"), schema) == [[1]] * 3
+    assert all_forms([never], pa.timestamp("us"), microseconds) == [[1]] * 3
 
 
 OF_DAY = Attribute("x", "numeric", cuts=(1.0,), arrow_type="time32[ms]")
@@ -310,16 +304,8 @@ def test_a_value_of_the_wrong_type_is_named_with_row_and_column(attribute, value
         (Attribute("x", "numeric", cuts=(1.0,)), ["1"], "'x' holds string, but the model needs numbers"),
         (Attribute("x", "nominal", ("a", "b")), [b"a"], "'x' holds binary"),
         (Attribute("x", "numeric", cuts=(1.0,)), [[1.0]], r"'x' holds list<.*>, but the model needs numbers"),
-        pytest.param(
-            Attribute("x", "nominal", ("a", "b")),
-            [["a"]],
-            r"'x' holds list<.*>, which cannot be read",
-        ),
-        pytest.param(
-            Attribute("x", "nominal", ("a", "b")),
-            [{"a": 1}],
-            r"'x' holds struct<.*>, which cannot be read",
-        ),
+        pytest.param(Attribute("x", "nominal", ("a", "b")), [["a"]], r"'x' holds list<.*>, which cannot be read"),
+        pytest.param(Attribute("x", "nominal", ("a", "b")), [{"a": 1}], r"'x' holds struct<.*>, which cannot be read"),
     ],
 )
 def test_a_column_of_the_wrong_type_is_named(attribute, column, says):

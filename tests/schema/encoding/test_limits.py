@@ -13,7 +13,7 @@ import pytest
 from learners import Source, infer_schema
 from learners.errors import SchemaError
 from learners.schema.encoding.encode import encode, numbers
-from learners.schema.encoding.records import encode_columns, encode_records
+from learners.schema.encoding.json_records import encode_columns, encode_records
 
 GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "data.md"
 ROWS = 12  # of each value

@@ -60,7 +60,7 @@ def test_a_small_file_that_unpacks_to_much_ends_its_job(client, tmp_path, kind):
 def summarise(_opened, _report, path):
     source = Source.open(path)
     if "time" in source.arrow_schema.names:
-        source.footer_bounds(0, "time")
+        source.files[0].content.bounds("time")
     return collect(ColumnSummaries("class"), source, threads=1).n_rows
 
 

@@ -82,6 +82,6 @@ def test_learners_that_cut_otherwise_keep_other_schemas(workspace, folder):
 
 
 def _one(model):
-    from learners.schema.encoding.records import encode_records
+    from learners.schema.encoding.json_records import encode_records
 
     return encode_records([{"x0": "a", "number": 0.3}, {}], model.schema)

@@ -18,8 +18,8 @@ from moto.server import ThreadedMotoServer
 from typer.testing import CliRunner
 
 from learners.errors import SourceError
-from learners.passes.sources.file_sets import of_store
-from learners.passes.sources.filesystems import filesystem_of
+from learners.passes.sources.files import of_store
+from learners.passes.sources.opening import filesystem_of
 from learners.passes.sources.source import Source
 from learners.passes.sources.tabular import inspected
 from service import product

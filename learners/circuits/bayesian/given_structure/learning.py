@@ -28,7 +28,7 @@ from learners.circuits.queries.answers import edge_shares_in_log_space, prepared
 from learners.errors import EmptyData, InvalidParameter, SchemaError
 from learners.kernels.arrays import Floats, Integers, freeze
 from learners.passes.engine import Advance
-from learners.passes.rows import Rows
+from learners.passes.learner import Rows
 from learners.schema import Schema
 
 # Of counts and waiting times that are all zero.

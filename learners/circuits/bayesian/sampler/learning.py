@@ -26,8 +26,8 @@ from learners.circuits.bayesian.sampler.tuning import Chosen, tuned
 from learners.errors import EmptyData, LearnerError
 from learners.kernels.arrays import Float32s, Uint8s
 from learners.passes.engine import Advance
+from learners.passes.learner import Rows
 from learners.passes.memory import memory_limit
-from learners.passes.rows import Rows
 from learners.schema import Schema
 
 # Rows that priors are fitted to, and that trials learn from.

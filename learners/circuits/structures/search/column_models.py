@@ -10,8 +10,7 @@ from learners.circuits.structures.densities import CONJUGATE, Densities, densiti
 from learners.circuits.structures.from_file import with_leaves_of
 from learners.circuits.structures.search.leaf_selection import LeafChoice, chosen_leaves
 from learners.errors import SchemaError
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.inference import NO_CUTS, binned_schema
+from learners.passes.column_summaries import NO_CUTS, ColumnSummaries, binned_schema
 from learners.passes.learner import Passes
 from learners.schema import Kept, Overrides, Schema
 

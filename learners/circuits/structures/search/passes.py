@@ -15,9 +15,9 @@ from learners.circuits.structures import chow_liu
 from learners.circuits.structures.search.search import FEWEST_ROWS, Choice, Tried, choose
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
-from learners.passes.combined import Together
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
+from learners.passes.statistic import Together
 from learners.schema import Chunk, Schema
 
 # Rows that are drawn: so many codes, at least the parameter `sample` of rows, at most so many rows.

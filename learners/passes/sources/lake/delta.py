@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
-from learners.passes.sources.file_sets import of_store
-from learners.passes.sources.lake.finding import DELTA, LOG
-from learners.passes.sources.lake.snapshots import LakeFile, Snapshot, moment
+from learners.passes.sources.files import of_store
+from learners.passes.sources.lake.snapshots import DELTA, LOG, LakeFile, Snapshot, moment
 
 # What a table may ask of its readers; each other feature is refused by its name.
 FEATURES = {
@@ -164,8 +163,10 @@ def _local(filesystem: pafs.FileSystem, path: str, version: int | None) -> Itera
         has_vectors = False
         for name in _needed(filesystem, path, version):
             has_vectors |= b"deletionVector" in _copied(filesystem, path, name, Path(folder))
-        for name in _vectors(filesystem, path) if has_vectors else ():
-            _copied(filesystem, path, name, Path(folder))
+        infos = filesystem.get_file_info(pafs.FileSelector(path, recursive=True)) if has_vectors else ()
+        for info in infos:
+            if _VECTOR.fullmatch(info.base_name):
+                _copied(filesystem, path, info.path.removeprefix(f"{path}/"), Path(folder))
         yield folder
 
 
@@ -186,12 +187,6 @@ def _needed(filesystem: pafs.FileSystem, path: str, version: int | None) -> list
     first = max((number for number, kind, _ in within if kind != "json"), default=0)
     sidecars = [f"{LOG}/_sidecars/{info.base_name}" for info in infos if "/_sidecars/" in info.path]
     return [f"{LOG}/{info.base_name}" for number, _, info in within if number >= first] + sidecars
-
-
-def _vectors(filesystem: pafs.FileSystem, path: str) -> list[str]:
-    """The files of deletion vectors."""
-    infos = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
-    return [info.path.removeprefix(f"{path}/") for info in infos if _VECTOR.fullmatch(info.base_name)]
 
 
 def _snapshot(table: Any, place: str, path: str, commits: Mapping[int, datetime | None]) -> Snapshot:

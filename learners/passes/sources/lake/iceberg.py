@@ -13,10 +13,8 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
 from learners.kernels.arrays import Integers
-from learners.passes.sources.content import NO_ROWS
-from learners.passes.sources.file_sets import of_store
-from learners.passes.sources.lake.finding import ICEBERG, METADATA, METADATA_END, metadata_files
-from learners.passes.sources.lake.snapshots import LakeFile, Snapshot, moment
+from learners.passes.sources.files import NO_ROWS, of_store
+from learners.passes.sources.lake.snapshots import ICEBERG, METADATA, METADATA_END, LakeFile, Snapshot, moment
 
 _INSTALL = "is an Iceberg table, which needs one more library: pip install 'fewpass[lake]'."
 _NUMBER = re.compile(r"v?(\d+)")
@@ -171,3 +169,9 @@ class _Deleted:
             if positions is not None:
                 parts.append(np.asarray(positions.to_numpy(), np.int64))
         return np.unique(np.concatenate(parts)) if parts else NO_ROWS
+
+
+def metadata_files(filesystem: pafs.FileSystem, folder: str) -> list[str]:
+    """The metadata files of an Iceberg table."""
+    below = filesystem.get_file_info(pafs.FileSelector(f"{folder}/{METADATA}", allow_not_found=True))
+    return [info.path for info in below if info.base_name.endswith(METADATA_END)]

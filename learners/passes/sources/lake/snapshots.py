@@ -13,11 +13,11 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError
 from learners.kernels.arrays import Integers
-from learners.passes.sources.content import NO_ROWS, Adapted, identified
-from learners.passes.sources.file_sets import SourceFile, type_family
-from learners.passes.sources.lake.finding import METADATA_END
+from learners.passes.sources.files import NO_ROWS, Adapted, SourceFile, identified, type_family
 from learners.passes.sources.parquet import read_footer
 
+DELTA, ICEBERG = "Delta Lake", "Iceberg"
+LOG, METADATA, METADATA_END = "_delta_log", "metadata", ".metadata.json"
 _FIELD_ID = b"PARQUET:field_id"
 
 

@@ -17,7 +17,7 @@ from learners.errors import InvalidBuffers
 from learners.monitoring.served_counts import BatchRows, ColumnRows, RawRows, RecordRows
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.records import encode_columns, encode_records
+from learners.schema.encoding.json_records import encode_columns, encode_records
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
 from service.http.api.arrow_streams import QuickStreams, read_stream
 from service.http.api.bodies import (

@@ -17,7 +17,7 @@ from learners.kernels.arrays import Array
 from learners.models.evidence import Average, GraphPrior
 from learners.models.query import How
 from learners.schema import Chunk
-from learners.schema.encoding.records import encode_columns, encode_records
+from learners.schema.encoding.json_records import encode_columns, encode_records
 from service.http.api.bodies import Record, decoded, row_reader
 from service.http.api.scoring.predict import JSON, ROWS, Predict, PredictRequest, check_form, headers_of
 from service.product.inference.imputation import Filling, variables_to_fill

@@ -5,8 +5,7 @@ import pytest
 from learners import Source, collect, encode
 from learners.circuits.bayesian.sampler.columns import BY_COLUMN, INTERVALS, PAPER, coded
 from learners.errors import SchemaError
-from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.inference import binned_schema
+from learners.passes.column_summaries import ColumnSummaries, binned_schema
 
 RNG = np.random.default_rng(0)
 N = 600

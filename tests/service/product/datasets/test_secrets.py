@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from learners.errors import SourceError, redacted
-from learners.passes.sources.filesystems import filesystem_of
+from learners.passes.sources.opening import filesystem_of
 from service import product
 from service.operations.backup import back_up
 from service.requests.problems import InvalidRequest, problem_of

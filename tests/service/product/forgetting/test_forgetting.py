@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import SchemaError
-from learners.passes.sources.file_sets import whole_and_part
+from learners.passes.sources.files import whole_and_part
 from learners.registry.model_kinds import load_model
 from service import product
 from service.jobs.steps import Run, run_now

@@ -12,7 +12,7 @@ from fsspec.implementations.memory import MemoryFile
 
 from learners import Source, drive, encode
 from learners.errors import SourceError
-from learners.passes.sources.filesystems import filesystem_of
+from learners.passes.sources.opening import filesystem_of
 from learners.registry import recipes
 from service.product.inference.imputation import Filling, write_imputed
 from service.product.inference.row_scores import write_scores

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.records import encode_records
+from learners.schema.encoding.json_records import encode_records
 from learners.schema.schema import choices
 from service import product
 from service.console.screens.what_if import start_of

@@ -1,32 +1,214 @@
-"""What a file holds, whatever its format."""
+"""Files of the data: their formats, what tells one from another, what they hold, and what is said of their rows."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as slot
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line
-from learners.kernels.arrays import Integers, frozen
-from learners.passes.sources.file_sets import Bounds, Content, Fragment, SourceFile, of_store
+from learners.kernels.arrays import Integers, Mask, frozen
 
+FORMATS = {
+    "Parquet": (".parquet", ".pq"),
+    "CSV": (".csv", ".tsv"),
+    "JSON lines": (".jsonl", ".ndjson", ".json"),
+    "Feather": (".feather", ".arrow", ".ipc"),
+    "ORC": (".orc",),
+}
+TEXT = ("CSV", "JSON lines")
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+Path = str | os.PathLike[str]
+# What stores say to credentials that are none, have expired, or may not read; S3 tells a HEAD request of the second no more.
+REFUSALS = (
+    "ACCESS_DENIED",
+    "INVALID_ACCESS_KEY",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "InvalidAccessKeyId",
+    "ExpiredToken",
+    "HTTP status 400) during HeadObject",
+    "HTTP status 403",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+)
+BUSY = ("SLOW_DOWN", "SlowDown", "HTTP status 503", "SERVICE_UNAVAILABLE", "THROTTLING")
 BATCH_ROWS = 65_536
 NO_ROWS = frozen(np.empty(0, np.int64))
 IN_MEMORY = "table"  # the kind of a file that is none
 _READ_BYTES = 4 << 20
 
 
-def types_digest(schema: pa.Schema) -> str:
-    """SHA-256 of names and types."""
-    return hashlib.sha256(json.dumps([(field.name, str(field.type)) for field in schema]).encode()).hexdigest()
+def format_of(path: str) -> str | None:
+    """The format of a file; None if the end of its name tells none.
+
+    Files of text may be packed as well.
+    """
+    name = path.lower()
+    for packed in PACKED:
+        if name.endswith(packed):
+            bare = name.removesuffix(packed)
+            return next((kind for kind in TEXT if bare.endswith(FORMATS[kind])), None)
+    return next((kind for kind, ends in FORMATS.items() if name.endswith(ends)), None)
+
+
+class Bounds(NamedTuple):
+    """The least and the greatest value of a column, which are null where all are, and the number of nulls."""
+
+    least: pa.Scalar
+    greatest: pa.Scalar
+    n_null: int
+
+
+class Content(Protocol):
+    """The columns of one file, and how their rows are read."""
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns."""
+
+    @property
+    def types_sha256(self) -> str:
+        """What beside the bytes of the file decides on the values: types that were found or told. Empty if nothing does."""
+
+    def bounds(self, column: str) -> Bounds | None:
+        """Between which values a column lies, if that is known before the rows are read."""
+
+    def batches(
+        self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a row group, of at most 65,536 at a time; the columns may come in another order."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file, what identifies its content, and how that is read.
+
+    `part` says by which conditions on its rows, if not all are meant. `content_sha256` is of a sample of its bytes, or of all
+    of them where somebody has read them; empty where `footer_sha256` is of all of them already. `columns` are those that
+    count, where other files of the table have others: of some this one may have missing cells.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int | None
+    n_rows: int
+    row_groups: tuple[int, ...]
+    footer_sha256: str
+    content: Content = slot(compare=False, repr=False)
+    kind: str = slot(compare=False, repr=False)  # the format, as `FORMATS` names it
+    part: tuple[str, ...] = ()
+    content_sha256: str = ""
+    columns: tuple[str, ...] = ()
+    # What a user wants to know of columns that were found to be text.
+    hints: Mapping[str, str] = slot(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns."""
+        return self.content.arrow_schema
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A piece of work: one row group, or a slice of a table in memory."""
+
+    file: int
+    row_group: int
+    n_rows: int
+
+
+class Condition(Protocol):
+    """What rows must fulfil to be read."""
+
+    @property
+    def text(self) -> str:
+        """The condition in words; equal words mean equal rows."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Columns that the condition reads."""
+
+    def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
+        """(n_rows,) bool; `rows` begin at row `offset` of the fragment, of which none is missing."""
+
+    def implies(self, text: str) -> Condition | None:
+        """The condition with that text, if this one implies it; by default it implies none but itself."""
+        return self if text == self.text else None
+
+
+class RowWeight(Condition, Protocol):
+    """How often each row counts; as a condition it leaves out rows that count zero times."""
+
+    @property
+    def column(self) -> str:
+        """Where the weights are."""
+
+    def counts(self, rows: pa.RecordBatch) -> Integers:
+        """(n_rows,) int64: how often each row counts."""
+
+
+def of_store(error: Exception) -> str | None:
+    """What to say of an error that is the store's and not the file's; None if it is none."""
+    text = one_line(error)
+    if any(word in text for word in REFUSALS):
+        return f"is refused by its store ({text}). Renew the credentials if they have expired, or have them allow it."
+    if any(word in text for word in BUSY):  # pyarrow has asked again for seconds by then
+        return f"is in a store that answers too slowly ({text}). Try again later, or ask it for less at the same time."
+    if "NETWORK_CONNECTION" in text:
+        return f"is in a store that cannot be reached ({text}). Check the network, and the endpoint (AWS_ENDPOINT_URL)."
+    return None
+
+
+def file_identity(file: SourceFile) -> str:
+    """SHA-256 of path, size, time of the last change, footer and content; then, of a part of the rows, its conditions in JSON."""
+    content: list[object] = [file.path, file.size, file.mtime_ns, file.footer_sha256]
+    content += [file.content_sha256] if file.content_sha256 else []
+    content += [file.columns] if file.columns else []
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return f"{digest}|{json.dumps(file.part)}" if file.part else digest
+
+
+def whole_and_part(identity: str) -> tuple[str, tuple[str, ...] | None]:
+    """The identity of the whole file, and the conditions of the part; None for those of a form that is not ours.
+
+    So were they written before they were JSON, and could not always be told apart: what they identify is counted again.
+    """
+    whole, is_part, text = identity.partition("|")
+    if not is_part:
+        return whole, ()
+    try:
+        return whole, tuple(map(str, json.loads(text)))
+    except ValueError:
+        return whole, None
+
+
+def type_family(arrow_type: pa.DataType) -> str:
+    """Types of one family may differ from file to file (int32 and double, string and dictionary of string)."""
+    if pa.types.is_dictionary(arrow_type):
+        family = type_family(arrow_type.value_type)
+        return family if family in ("text", "bool") else f"dictionary of {family}"  # nominal, unlike its plain form
+    if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type):
+        return "text"
+    if pa.types.is_boolean(arrow_type):
+        return "bool"
+    if arrow_type in (pa.int8(), pa.uint8()):
+        return "small integer"
+    if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type):
+        return "number"
+    if pa.types.is_temporal(arrow_type):
+        return "time"
+    if pa.types.is_null(arrow_type):
+        return "null"
+    return f"unsupported ({arrow_type})"
 
 
 def identified(file: SourceFile) -> SourceFile:

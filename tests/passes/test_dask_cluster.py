@@ -10,7 +10,7 @@ import pytest
 from learners import Source, collect, drive, encode
 from learners.circuits.streaming import shards
 from learners.errors import Cancelled, ClusterError, SourceError
-from learners.passes import cluster as clusters
+from learners.passes import dask_cluster as clusters
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.sources.row_filter import window
 from learners.registry import recipes

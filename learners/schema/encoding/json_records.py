@@ -37,6 +37,9 @@ MOST_SHOWN = 80
 DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 UNITS = dict(zip(TICKS.values(), ("seconds", "milliseconds", "microseconds", "nanoseconds"), strict=True))
 
+# The number of a record, its codes (bytes, or numbers that need 16 bits), its probabilities, the record, and no key.
+Observed = tuple[int, bytes | list[int], Floats, Mapping[str, object], bytes | None]
+
 
 def in_short(value: object) -> str:
     """A value as a message shows it."""
@@ -121,7 +124,8 @@ def number_reader(attribute: Attribute) -> Callable[[object], float]:
         if is_time and isinstance(value, date):
             return _seconds(value)
         if what == "time" and isinstance(value, time) and value.tzinfo is None:
-            return _microseconds(value) * ticks / TICKS["us"]
+            seconds = (value.hour * 60 + value.minute) * 60 + value.second
+            return (seconds * TICKS["us"] + value.microsecond) * ticks / TICKS["us"]
         if what == "duration" and isinstance(value, timedelta):
             return value // timedelta(microseconds=1) * ticks / TICKS["us"]
         if isinstance(value, int | float | np.number) or (isinstance(value, Decimal) and not value.is_snan()):
@@ -200,10 +204,6 @@ def _seconds(moment: date) -> float:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return ((moment - EPOCH) // timedelta(microseconds=1)) / 1e6
-
-
-def _microseconds(moment: time) -> int:
-    return ((moment.hour * 60 + moment.minute) * 60 + moment.second) * TICKS["us"] + moment.microsecond
 
 
 def value_encoders(schema: Schema) -> list[tuple[str, Callable[[object], int], int]]:
@@ -295,10 +295,6 @@ class Classifier(Protocol):
 
     def predict_proba(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64."""
-
-
-# The number of a record, its codes (bytes, or numbers that need 16 bits), its probabilities, the record, and no key.
-Observed = tuple[int, bytes | list[int], Floats, Mapping[str, object], bytes | None]
 
 
 class Observing(Protocol):

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.schema import Attribute, Schema
+from learners.schema.encoding.column_views import Views
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.views import Views
 
 CUTS = (-1.0, 0.5, 2.0, 3.5, 8.0)
 
