@@ -286,10 +286,7 @@ def trace(reference: str, workspace: Ours) -> Response:
     responses=answers(*MEDIA_TYPES.values()),
 )
 def circuit(
-    reference: str,
-    workspace: Ours,
-    form: Annotated[Form, Query(alias="format")] = "text",
-    of: CircuitOf = "columns",
+    reference: str, workspace: Ours, form: Annotated[Form, Query(alias="format")] = "text", of: CircuitOf = "columns"
 ) -> Response:
     """Of a network, the circuit that it is compiled to. `text` and `json` can be trained and served anywhere.
 

@@ -14,7 +14,7 @@ from learners import Source, drive
 from learners.models.query import Conditional, Map, Marginal
 from learners.registry import recipes
 from service import product
-from service.cli.querying import query
+from service.cli.ask import query
 from service.http.app import create_app
 from service.http.warm_up import TABLE
 from service.product.inference import queries
