@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from service.console.rendering import respond, wants_json
+from service.console.pages import respond, wants_json
 from service.http.api.bodies import TOO_DEEP, hint, is_json, long_number
 from service.requests import problems
 from service.requests.json_values import JSONObject

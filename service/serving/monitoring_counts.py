@@ -18,8 +18,7 @@ from learners.monitoring.raw import BatchRows, RecordRows, status_counts
 from learners.monitoring.served_counts import ServedCounts, ServedRows
 from learners.schema.encoding.encode import encoder_of
 from learners.schema.encoding.records import Observed
-from service.serving.count_queue import Waiting, Watch
-from service.serving.prediction_log import logged_rows, predictions_table
+from service.serving.count_queue import Waiting, Watch, logged_rows, predictions_table
 from service.settings import Settings
 from service.telemetry import MONITORED_ROWS, SAMPLED_OUT_ROWS
 from storage.errors import StorageError

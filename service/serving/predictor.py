@@ -1,5 +1,6 @@
 """Mapped models for serving: found by name, version or alias, swapped when the registry changes; never opens DuckDB."""
 
+import contextlib
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
@@ -12,21 +13,24 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
+from learners.circuits.model import CircuitModel
+from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.classifiers.baselines.boosted import BoostedModel
+from learners.classifiers.lookup.lookup import LookupModel
 from learners.distributions.checks import distributions
-from learners.errors import InvalidParameter, names_with_similar
+from learners.ensembles.model import EnsembleModel
+from learners.errors import InvalidParameter, NoClass, names_with_similar
 from learners.models.model import Model
 from learners.monitoring.raw import RawRows
 from learners.registry.model_kinds import load_model
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.records import record_classifier
+from learners.schema.encoding.records import encode_records, record_classifier
 from learners.schema.schema import Value
 from service.requests.json_values import JSONMapping
 from service.requests.problems import InvalidRequest
-from service.serving.count_queue import Watch
+from service.serving.compiled_networks import compiled_network, n_kept_edges
+from service.serving.count_queue import Keys, Watch
 from service.serving.monitoring_counts import Observer
-from service.serving.prediction_log import Keys
-from service.serving.rehearsal import rehearse
 from service.serving.usability import Unusable, usable
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from storage.control.control import Control, generation
@@ -38,6 +42,10 @@ from storage.models.models import ModelVersion
 MOST_CHARACTERS = 200
 MAX_CHECKED = 16
 WAY_OUT = "or send ?ignore_unknown=true"
+REHEARSED = (2, 40)  # rows: kernels have a way for few, and one for many
+# Edges of the circuit of a network that is compiled before a request asks for it, about 0.1 KB each; and of all such circuits:
+# a process that maps hundreds of models may never be asked queries.
+MOST_REHEARSED, MOST_KEPT = 200_000, 2_000_000
 
 Probabilities = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -300,3 +308,22 @@ def scored_batch(
     columns = [pa.array(np.ascontiguousarray(column)) for part in parts.values() for column in part.T]
     names = [f"{part}_{name}" for part in parts for name in classes]
     return pa.RecordBatch.from_arrays([prediction, *columns], names=["prediction", *names])
+
+
+def rehearse(served: Served) -> None:
+    """Answer for rows of which nothing is known, on a thread: what runs for the first time compiles or loads, for seconds."""
+    with contextlib.nullcontext() if served.watch is None else served.watch.rehearsing():
+        _answer_nothing(served)
+
+
+def _answer_nothing(served: Served) -> None:
+    with contextlib.suppress(NoClass):  # some models answer queries only
+        served.classify({})
+        for n_rows in REHEARSED:
+            served.predict_proba(encode_records([{}] * n_rows, served.schema))
+    if isinstance(served.model, CircuitModel):
+        served.model.prepare()
+    network = served.model.joint if isinstance(served.model, EnsembleModel) else served.model
+    if isinstance(network, LookupModel):
+        with contextlib.suppress(NetworkTooLarge):  # the first query compiles it, or is refused
+            compiled_network(network, min(MOST_REHEARSED, MOST_KEPT - n_kept_edges())).prepare()

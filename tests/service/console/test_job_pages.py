@@ -6,8 +6,8 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console.rendering import environment
-from service.console.screens.jobs import log_line
+from service.console.pages import environment
+from service.console.screens.trainings import log_line
 from service.jobs.queue import Job, State
 from service.requests.json_values import JSONObject
 

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from service import product
-from service.console.rendering import interval
+from service.console.pages import interval
 from service.http.app import create_app
 from service.requests.requests import DatasetRequest
 from service.settings import Settings

@@ -11,7 +11,7 @@ from service.http.api.scoring.invocations import InvocationRequest
 from service.http.api.scoring.predict import PredictRequest
 from service.http.api.scoring.score_impute import ImputeRequest
 from service.requests.problems import BodyTooLarge
-from service.serving import answers
+from service.serving import class_answers
 
 AT_ONCE = msgspec.json.Decoder(PredictRequest).decode
 N = 2 * RECORDS + 7
@@ -88,7 +88,7 @@ def test_what_a_request_asks_besides_its_rows_is_read_as_well():
 
 @pytest.mark.parametrize("rows", [np.arange(24.0).reshape(12, 2), np.empty((0, 2)), [{"a": None}] * 5, []])
 def test_an_answer_in_pieces_is_the_answer(monkeypatch, rows):
-    monkeypatch.setattr(answers, "ROWS_AT_A_TIME", 5)
-    assert json.loads(msgspec.json.encode(answers.rows_in_json(rows))) == (
+    monkeypatch.setattr(class_answers, "ROWS_AT_A_TIME", 5)
+    assert json.loads(msgspec.json.encode(class_answers.rows_in_json(rows))) == (
         rows if isinstance(rows, list) else rows.tolist()
     )

@@ -161,7 +161,7 @@ def test_of_references_that_are_meant_the_least_recent_goes_first(workspace):
 
 @pytest.mark.parametrize("limit", ["MOST_REHEARSED", "MOST_KEPT"])
 def test_the_circuit_of_a_network_is_there_before_the_first_query(workspace, monkeypatch, limit):
-    monkeypatch.setattr(f"service.serving.rehearsal.{limit}", 3)
+    monkeypatch.setattr(f"service.serving.predictor.{limit}", 3)
     large = Predictor(workspace.control).resolve("m")
     monkeypatch.undo()
     served = Predictor(workspace.control).resolve("m")
@@ -169,7 +169,7 @@ def test_the_circuit_of_a_network_is_there_before_the_first_query(workspace, mon
     def never(*_):
         raise AssertionError("compiled by a query")
 
-    monkeypatch.setattr("service.serving.networks.compiled", never)
+    monkeypatch.setattr("service.serving.compiled_networks.compiled", never)
     (answer,) = queryable(served.model).answer([Marginal({})])
     assert answer["probability"] == pytest.approx(1.0)
     with pytest.raises(AssertionError, match="compiled by a query"):
@@ -181,7 +181,7 @@ def test_what_a_version_rehearses_is_never_counted(workspace, observer, monkeypa
         observer.fold()
         raise NetworkTooLarge(1, 0)
 
-    monkeypatch.setattr("service.serving.rehearsal.compiled_network", fold_meanwhile)
+    monkeypatch.setattr("service.serving.predictor.compiled_network", fold_meanwhile)
     served = Predictor(workspace.control, observer=observer).resolve("m")
     served.classify(RECORD)
     observer.fold()

@@ -19,7 +19,7 @@ from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge
 from service.requests.requests import MAX_QUERIES
-from service.serving.answers import check_size
+from service.serving.class_answers import check_size
 from service.serving.predictor import Served
 from service.settings import Settings
 

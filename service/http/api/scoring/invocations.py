@@ -24,7 +24,7 @@ from service.http.api.bodies import (
 from service.http.api.scoring.predict import JSON, Predict, Rows, encode_rows, encode_table, headers_of
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
-from service.serving.answers import check_size, classes_in_json
+from service.serving.class_answers import check_size, classes_in_json
 from service.serving.predictor import Served
 from service.settings import Settings
 from service.version import VERSION

@@ -24,7 +24,7 @@ from service.http.api.dependencies import Ours
 from service.http.api.scoring.predict import JSON, Predict, encode_rows
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady
-from service.serving.answers import check_size
+from service.serving.class_answers import check_size
 from service.serving.predictor import Served
 from service.version import VERSION
 

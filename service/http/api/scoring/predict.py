@@ -37,7 +37,14 @@ from service.http.api.bodies import (
 from service.requests import problems
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
-from service.serving.answers import check_answer, check_columns, classes_in_json, rows_in_json, top_batch, top_classes
+from service.serving.class_answers import (
+    check_answer,
+    check_columns,
+    classes_in_json,
+    rows_in_json,
+    top_batch,
+    top_classes,
+)
 from service.serving.predictor import WAY_OUT, Predictor, Probabilities, Served, intervals_of, scored_batch
 from service.settings import Settings
 
