@@ -26,7 +26,7 @@ from service.cli.shared_options import (
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.written_evidence import evidence_of, likely_of, pairs_of
-from service.terminal import escape, opened, out, progress_bar, show_json, show_rows, warn
+from service.terminal import escape, json_instead, opened, out, progress_bar, show_rows, warn
 
 SAMPLING = ("error", "time_limit_s", "seed")
 AVERAGE = ("n", "level", "seed", "prior")
@@ -97,9 +97,7 @@ def query(
     with opened(workspace) as here:
         answer = product.query(here, model, [_read_query(request)])[0]
         target = product.served(here, model).schema.target
-    if json_output:
-        show_json(answer)
-        return
+    json_instead(answer, json_output)
     if answer["kind"] in STRUCTURES:
         show_answer(answer)
     else:

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from service.cli.shared_options import JsonOption, Texts, own_folder
 from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED
 from service.requests.json_values import JSONMapping, JSONObject
-from service.terminal import err, escape, jsonable, out, progress_bar, show_json, show_table, text_of
+from service.terminal import err, escape, json_instead, jsonable, out, progress_bar, show_json, show_table, text_of
 
 if TYPE_CHECKING:
     from learners.evaluation.comparison import Comparison
@@ -120,9 +120,7 @@ def bench(
         measured = bench_known_network(rows, learners, **options)
     with err.status(f"measuring {', '.join(learners)}"):
         figures = list(measured)
-    if json_output:
-        show_json([dataclasses.asdict(each) | {"train_over_scan": each.over_scan()} for each in figures])
-        return
+    json_instead([dataclasses.asdict(each) | {"train_over_scan": each.over_scan()} for each in figures], json_output)
     show_table(
         f"{figures[0].n_rows:,} rows, {options['threads']} threads, medians of {rounds}",
         ["learner", "training", "rows/s", "÷ scan", "scored/s", "one row", "memory"],

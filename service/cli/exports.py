@@ -23,7 +23,7 @@ from service.cli.shared_options import (
 from service.product.inference.metric_words import number_of
 from service.product.views.circuit_export import CircuitOf, Form, Picture
 from service.requests.json_values import JSONObject
-from service.terminal import escape, opened, out, show_json, show_table, text_of
+from service.terminal import escape, json_instead, opened, out, show_table, text_of
 
 if TYPE_CHECKING:
     from service.workspace import Workspace
@@ -53,9 +53,7 @@ def structure(
     """Show the graph of a model: the parents of each attribute."""
     with opened(workspace) as here:
         found = product.structure(here, reference, member)
-    if json_output:
-        show_json(found)
-        return
+    json_instead(found, json_output)
     for edge in found["edges"]:
         out.print(f"{escape(str(edge['from']))} -> {escape(str(edge['to']))}", highlight=False)
     if not found["edges"]:

@@ -18,7 +18,7 @@ from service.cli.shared_options import JsonOption, Texts, UrisArgument, Workspac
 from service.product.inference.metric_words import number_of
 from service.requests.json_values import JSONObject
 from service.requests.written_evidence import pairs_of
-from service.terminal import escape, opened, out, progress_bar, settings_of, show_json, show_table, warn
+from service.terminal import escape, json_instead, opened, out, progress_bar, settings_of, show_table, warn
 
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+")
 TargetOption = Annotated[str | None, Option("--target", "-t", help="The column to predict.")]
@@ -100,9 +100,7 @@ def train(
     with Workspace(settings) as here, progress_bar(not json_output) as report:
         version, passes = product.train_with_passes(here, request, report, warn)
         schema = product.served(here, f"{version.name}@{version.version}").schema
-    if json_output:
-        show_json(version)
-        return
+    json_instead(version, json_output)
     seconds = time.perf_counter() - started
     out.print(
         f"[bold]{version.name}@{version.version}[/]: {version.learner} from {version.n_rows:,} rows in {seconds:.2f} s"
@@ -148,9 +146,7 @@ def forget(
             where=where, prediction_key=prediction_key, retrain=retrain, prove=prove, dry_run=dry_run, **place
         )
         done = product.forget(here, request, report)
-    if json_output:
-        show_json(done)
-        return
+    json_instead(done, json_output)
     held = f"{number_of(done['n_rows'], 'row')} in {number_of(len(done['files']), 'file')}"
     found = f"{held} where {escape(where)}"
     if not (done["n_rows"] or done.get("versions") or done.get("holding")):
@@ -189,9 +185,7 @@ def _withdraw(name: str, where: str, reason: str | None, workspace: Path | None,
         raise typer.BadParameter("Say why: it is kept with the rule.", param_hint="--reason")
     with opened(workspace) as here:
         done = product.withdraw_rule(here, name, where, by=_user(), reason=reason)
-    if json_output:
-        show_json(done)
-        return
+    json_instead(done, json_output)
     out.print(f"Trainings of {escape(name)} read these rows again: {escape(done['where'])}")
     if done["still_under"]:
         out.print(f"The same rule still stands under: {', '.join(done['still_under'])}")
@@ -223,9 +217,7 @@ def evaluate(
             evaluation = product.evaluate_beside(here, models, files, report)
         else:
             evaluation = product.evaluate(here, EvaluateRequest(model=model, uris=files), report)
-    if json_output:
-        show_json(evaluation)
-        return
+    json_instead(evaluation, json_output)
     for warning in evaluation.pop("warnings", []):
         warn(warning)
     if n_more:
@@ -246,9 +238,7 @@ def schema(
     """Show how columns would be learned, in one pass: kinds, values, missing values, and what is left out."""
     with progress_bar(not json_output) as report:
         found = product.schema_of_files(uris, target, _read_json(columns) if columns else {}, report)
-    if json_output:
-        show_json(json.loads(found.to_json()))
-        return
+    json_instead(json.loads(found.to_json()), json_output)
     show_table(
         f"{found.n_attributes} attributes",
         ["attribute", "type", "kind", "codes", "missing"],

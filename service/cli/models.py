@@ -14,7 +14,18 @@ from service.cli.evaluation import show_metrics, what_was_read
 from service.cli.shared_options import ForceOption, JsonOption, Reference, WorkspaceOption
 from service.product.inference.metric_words import number_of
 from service.requests.json_values import JSONObject
-from service.terminal import escape, opened, out, say, settings_of, show_json, show_list, show_table, text_of, words_of
+from service.terminal import (
+    escape,
+    json_instead,
+    opened,
+    out,
+    say,
+    settings_of,
+    show_list,
+    show_table,
+    text_of,
+    words_of,
+)
 
 app = typer.Typer(help="List, show, alias, tag, prune, export and import models.", invoke_without_command=True)
 MLFLOW = ("models:/", "runs:/")  # addresses of its models
@@ -54,9 +65,7 @@ def show(reference: Reference, workspace: WorkspaceOption = None, json_output: J
     """Show one version: learner, parameters, rows, metrics, files."""
     with opened(workspace) as here:
         version = product.find_version(here, reference)
-    if json_output:
-        show_json(version)
-        return
+    json_instead(version, json_output)
     out.print(f"[bold]{version.name}@{version.version}[/]: {version.learner} {escape(words_of(version.parameters))}")
     files = number_of(len(version.files), "file")
     out.print(f"{version.n_rows:,} rows, {files}, {version.created_at:%Y-%m-%d %H:%M}")
@@ -140,9 +149,7 @@ def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output
     """Show where a version comes from: files, job, what was asked for, libraries."""
     with opened(workspace) as here:
         found = product.lineage(here, reference)
-    if json_output:
-        show_json(found)
-        return
+    json_instead(found, json_output)
     out.print(f"[bold]{found['name']}@{found['version']}[/], sha256 {found['sha256']}", soft_wrap=True)
     facts = {name: found[name] for name in ("job_id", "dataset", "n_rows")} | found["provenance"]
     passes = facts.pop("passes", [])

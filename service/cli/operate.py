@@ -15,11 +15,11 @@ from service.terminal import (
     EXIT_FAILED,
     err,
     escape,
+    json_instead,
     opened,
     out,
     say,
     settings_of,
-    show_json,
     show_list,
     show_table,
     text_of,
@@ -93,14 +93,12 @@ def precompile(
     """Compile every kernel that trainings and requests run, so that none of them waits for the compiler."""
     from service.operations.precompile import compile_in_processes
     from service.settings import Settings, available_threads
-    from service.terminal import COMPILING, err, out, show_json
+    from service.terminal import COMPILING, err, out
 
     if not json_output:
         err.print(COMPILING)
     seconds = compile_in_processes(processes or available_threads(Settings()))
-    if json_output:
-        show_json({"seconds": seconds})
-        return
+    json_instead({"seconds": seconds}, json_output)
     out.print(f"All kernels are compiled ({seconds:.0f} s).", highlight=False)
 
 
@@ -115,9 +113,7 @@ def backup(
 
     with opened(workspace) as here:
         done, uploads = back_up(here, target), product.upload_folder(here)
-    if json_output:
-        show_json(done)
-        return
+    json_instead(done, json_output)
     out.print(f"[bold]{escape(done.path)}[/]: {done.n_versions} versions, {done.n_files} files, {done.n_bytes:,} bytes")
     if uploads is not None and uploads.is_dir() and not uploads.is_relative_to(here.layout.root):
         out.print(
@@ -136,9 +132,7 @@ def restore(
     from service.operations.backup import restore as restore_backup
 
     done = restore_backup(source, settings_of(workspace).workspace)
-    if json_output:
-        show_json(done)
-        return
+    json_instead(done, json_output)
     out.print(f"[bold]{escape(done.path)}[/]: {done.n_versions} versions as of {done.created_at}")
     if not done.has_control:
         out.print("[yellow]Without the control database[/]: restore it too, from before this backup (psql).")
@@ -231,9 +225,7 @@ def show(name: ScheduleName, workspace: WorkspaceOption = None, json_output: Jso
     """Show a schedule and its newest runs."""
     with opened(workspace) as here:
         schedule, runs = product.get_schedule(here, name), product.list_schedule_runs(here, name, 20).items
-    if json_output:
-        show_json(vars(schedule) | {"runs": runs})
-        return
+    json_instead(vars(schedule) | {"runs": runs}, json_output)
     _show(schedule, False)
     out.print(escape(json.dumps(dict(schedule.job))), soft_wrap=True)
     show_table(
@@ -275,9 +267,7 @@ def delete(name: ScheduleName, workspace: WorkspaceOption = None, json_output: J
 
 
 def _show(schedule: Any, json_output: bool) -> None:
-    if json_output:
-        show_json(schedule)
-        return
+    json_instead(schedule, json_output)
     due = "paused" if schedule.next_due_at is None else f"next {schedule.next_due_at:%Y-%m-%d %H:%M} UTC"
     out.print(f"[bold]{schedule.name}[/]: {escape(schedule.cron)} {schedule.timezone}, {schedule.missed}, {due}")
 
@@ -299,9 +289,7 @@ def create_key(
 
     with Workspace(settings_of(workspace)) as here:
         key, token = product.create_key(here, name, role, days)
-    if json_output:
-        show_json(vars(key) | {"role": str(key.role), "token": token})
-        return
+    json_instead(vars(key) | {"role": str(key.role), "token": token}, json_output)
     err.print(f"key [bold]{key.name}[/] with role {key.role}; this is the only time that its token is shown:")
     out.print(token, highlight=False, soft_wrap=True)
 

@@ -25,6 +25,7 @@ from service.terminal import (
     EXIT_FAILED,
     describe,
     escape,
+    json_instead,
     opened,
     out,
     progress_bar,
@@ -241,9 +242,7 @@ def list_jobs(limit: Limit = 20, workspace: WorkspaceOption = None, json_output:
     """List the newest jobs."""
     with opened(workspace) as here:
         items = product.job_queue(here).list(limit=limit).items
-    if json_output:
-        show_json(items)
-        return
+    json_instead(items, json_output)
     # No table: at 80 columns it would break ids, which people copy.
     for job in items:
         out.print(f"[bold]{job.id}[/]  {job.kind}  {job.state}  {job.created_at:%Y-%m-%d %H:%M}", soft_wrap=True)

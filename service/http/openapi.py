@@ -7,22 +7,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from learners.schema.schema import MAX_CLASSES
-from service.http.api.scoring.explain import PATH as EXPLAIN_PATH
-from service.http.api.scoring.explain import ExplainResponse
-from service.http.api.scoring.invocations import CSV, InvocationRequest, InvocationResponse
-from service.http.api.scoring.invocations import PATH as INVOCATIONS_PATH
-from service.http.api.scoring.open_inference import PATHS as INFER_PATHS
-from service.http.api.scoring.open_inference import InferRequest, InferResponse
-from service.http.api.scoring.predict import ARROW, JSON, PredictRequest, PredictResponse
-from service.http.api.scoring.predict import PATH as PREDICT_PATH
-from service.http.api.scoring.score_impute import (
-    IMPUTE_PATH,
-    SCORE_PATH,
-    ImputeRequest,
-    ImputeResponse,
-    ScoreRequest,
-    ScoreResponse,
-)
+from service.http.api.scoring import explain, invocations, open_inference, predict, score_impute
+from service.http.api.scoring.invocations import CSV
+from service.http.api.scoring.predict import ARROW, JSON
 from service.http.api.shapes import Problem
 from service.http.paths import PREDICTING
 from service.http.security import needed_role
@@ -169,8 +156,11 @@ SPLIT_EXAMPLE = {"dataframe_split": {"columns": ["outlook", "humidity"], "data":
 
 def _add_plain(schema: JSONObject) -> None:
     """The routes that are no FastAPI routes, with their msgspec shapes."""
-    shapes: list[type] = [PredictRequest, PredictResponse, ExplainResponse, InferRequest, InferResponse]
-    shapes += [InvocationRequest, InvocationResponse, ScoreRequest, ScoreResponse, ImputeRequest, ImputeResponse]
+    shapes: list[type] = [predict.PredictRequest, predict.PredictResponse, explain.ExplainResponse]
+    shapes += [open_inference.InferRequest, open_inference.InferResponse]
+    shapes += [invocations.InvocationRequest, invocations.InvocationResponse]
+    shapes += [score_impute.ScoreRequest, score_impute.ScoreResponse]
+    shapes += [score_impute.ImputeRequest, score_impute.ImputeResponse]
     references, components = msgspec.json.schema_components(shapes, ref_template="#/components/schemas/{name}")
     rows, scores, reasons, tensors, outputs, frames, predictions, *of_densities = references
     schema["components"]["schemas"] |= components
@@ -182,7 +172,7 @@ def _add_plain(schema: JSONObject) -> None:
     outputs_out = {JSON: {"schema": outputs}, **binary}
     csv = {CSV: {"schema": {"type": "string"}, "example": "outlook,humidity\nsunny,71.5\n"}}
     paths = schema["paths"]
-    paths[PREDICT_PATH] = _post(
+    paths[predict.PATH] = _post(
         "predict",
         "Classify rows",
         f"{text} Arrow in gives Arrow out unless Accept says otherwise.",
@@ -190,7 +180,7 @@ def _add_plain(schema: JSONObject) -> None:
         rows_in,
         scores_out,
     )
-    paths[EXPLAIN_PATH] = _post(
+    paths[explain.PATH] = _post(
         "explain",
         "Explain predictions",
         "The log odds of each row's class against the next probable one, attribute by attribute; they add up.",
@@ -199,8 +189,8 @@ def _add_plain(schema: JSONObject) -> None:
         {JSON: {"schema": reasons}},
     )
     summaries = {
-        SCORE_PATH: ("score", "Score rows by their log likelihood", "What a row misses is summed out."),
-        IMPUTE_PATH: (
+        score_impute.SCORE_PATH: ("score", "Score rows by their log likelihood", "What a row misses is summed out."),
+        score_impute.IMPUTE_PATH: (
             "impute",
             "Fill missing cells",
             "Those that are null or absent: by modes, by means, or by draws.",
@@ -208,7 +198,9 @@ def _add_plain(schema: JSONObject) -> None:
     }
     for (path, words), body, answer in zip(summaries.items(), of_densities[::2], of_densities[1::2], strict=True):
         paths[path] = _post(*words, [NAME], {JSON: {"schema": body}}, {JSON: {"schema": answer}})
-    for path, parameters, name in zip(INFER_PATHS, ([NAME], [NAME, VERSION]), ("infer", "infer_version"), strict=True):
+    for path, parameters, name in zip(
+        open_inference.PATHS, ([NAME], [NAME, VERSION]), ("infer", "infer_version"), strict=True
+    ):
         paths[path] = _post(
             name,
             "Classify rows as tensors",
@@ -217,7 +209,7 @@ def _add_plain(schema: JSONObject) -> None:
             {JSON: {"schema": tensors, "example": INFER_EXAMPLE}},
             outputs_out,
         )
-    paths[INVOCATIONS_PATH] = _post(
+    paths[invocations.PATH] = _post(
         "invocations",
         "Classify rows with the default model",
         "As MLflow's model servers do; 503 without FEWPASS_DEFAULT_MODEL.",

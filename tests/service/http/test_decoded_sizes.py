@@ -123,10 +123,7 @@ def test_what_json_holds_is_never_told_too_low(value):
 def test_a_body_of_the_control_plane_has_a_number_of_values_that_is_read_at_once(tmp_path):
     body = b'{"columns": [' + b"[]," * 600_000 + b"[]]}"
     with TestClient(create_app(Settings(workspace=tmp_path)), base_url="http://localhost") as client:
-        for path in (
-            "/v1/jobs",
-            *(f"/v1/models/m/{kind}" for kind in ("whatif", "query", "labels")),
-        ):
+        for path in ("/v1/jobs", *(f"/v1/models/m/{kind}" for kind in ("whatif", "query", "labels"))):
             answer = client.post(path, content=body, headers={"content-type": "application/json"})
             assert answer.status_code == 413, answer.text
             assert "at most 500,000 are read here" in answer.json()["detail"]

@@ -1,5 +1,7 @@
 """/invocations, /ping and /version: scoring as MLflow's model servers do it, for the default model."""
 
+from functools import partial
+
 import anyio.to_thread
 import msgspec
 import pyarrow as pa
@@ -84,11 +86,9 @@ class Invocations:
             raise NotReady("There is no default model: set FEWPASS_DEFAULT_MODEL to a name or name@alias.")
         content_type, _, _ = headers_of(request.scope)
         body = await request.body()
-        hold = request.scope["fewpass.hold"]
         served = await self.predict.served(self.model)
-        if len(body) <= self.predict.inline_bytes:
-            return self.score(served, body, content_type, hold)
-        return await anyio.to_thread.run_sync(self.score, served, body, content_type, hold)
+        work = partial(self.score, served, body, content_type, request.scope["fewpass.hold"])
+        return work() if len(body) <= self.predict.inline_bytes else await anyio.to_thread.run_sync(work)
 
     def score(self, served: Served, body: bytes, content_type: str, hold: Hold) -> Response:
         """Rows in, classes out."""

@@ -193,7 +193,7 @@ class Predict:
 
     async def answer(self, scope: Scope, receive: Receive) -> tuple[str, bytes]:
         """The response's content type and body."""
-        with self.in_flight.holding() as hold:
+        with Hold(self.in_flight) as hold:
             content_type, accept, length = headers_of(scope)
             options = options_of(scope["query_string"])
             key = scope["fewpass.headers"].get(PREDICTION_KEY)
