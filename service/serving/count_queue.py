@@ -96,20 +96,8 @@ class Waiting(NamedTuple):
 class Watch:
     """Counts what one version serves; threads and the event loop append.
 
-    Parameters
-    ----------
-    name, version : of it
-    secret : of the workspace
-    part : tells apart the files of several watches of one version in one process
-
-    Attributes
-    ----------
-    is_logged : whether predictions may be kept for labels or as rows: not the probabilities of more than `FEW_CLASSES`
-        classes
-    append, next_id : for one record: `append((next_id(), codes, probabilities, record, key))`, with codes as bytes or a
-        list
-    left_at : when the version was no longer mapped, on the monotonic clock
-    is_rehearsing : whether what waits is to be forgotten, and so not to be counted
+    `part` tells apart the files of several watches of one version in one process. One record is added by
+    `append((next_id(), codes, probabilities, record, key))`, with codes as bytes or a list.
     """
 
     def __init__(self, model: Model, name: str, version: int, secret: bytes, part: int = 0) -> None:
@@ -117,7 +105,7 @@ class Watch:
         self.requests = itertools.count().__next__
         self.prefix = secrets.token_hex(8)
         n_classes = model.schema.n_classes
-        self.is_logged = n_classes <= FEW_CLASSES
+        self.is_logged = n_classes <= FEW_CLASSES  # whether predictions may be kept for labels or as rows
         self.records: deque[Observed] = deque(
             maxlen=max(LEAST_RECORDS, min(MOST_RECORDS, MOST_PROBABILITIES // n_classes))
         )
@@ -127,8 +115,8 @@ class Watch:
         self.batches: list[Waiting] = []
         self.n_cells = self.n_skipped = self.n_requests = 0
         self.last_id = -1
-        self.left_at: float | None = None
-        self.is_rehearsing = False
+        self.left_at: float | None = None  # when the version was no longer mapped, on the monotonic clock
+        self.is_rehearsing = False  # what waits is to be forgotten, and so not to be counted
         self.choice: MonitorChoice = {}
         self.watched: Watched | None = None
         self.hours: dict[datetime, ServedCounts] = {}

@@ -147,25 +147,17 @@ class Predictor:
     """The models of one serving process.
 
     `served(reference)` is a dict look-up on the event loop; `resolve` and `refresh` read the control database and are
-    called on threads. References to a `Served` stay good for as long as a request holds them.
-
-    Parameters
-    ----------
-    max_mapped : model versions kept mapped, of those that some reference means; the least recently resolved goes first
-    observer : counts what is answered
-
-    Attributes
-    ----------
-    generation : of the registry, as it was taken over last
-    damaged : what is wrong with the version that a reference means now; until then what was mapped before, if anything,
-        is served
+    called on threads. References to a `Served` stay good for as long as a request holds them. At most `max_mapped`
+    versions are kept mapped, of those that some reference means; the least recently resolved goes first.
     """
 
     def __init__(self, control: Control, max_mapped: int = 256, observer: Observer | None = None) -> None:
         self.control, self.observer = control, observer
         self.max_mapped = max_mapped
-        self.generation = generation(control)
-        self.damaged: dict[str, str] = {}
+        self.generation = generation(control)  # as it was taken over last
+        self.damaged: dict[
+            str, str
+        ] = {}  # what is wrong with what a reference means now; what was mapped before is served
         self._unusable = Unusable(max_mapped)
         self._served: dict[str, Served] = {}
         self._mapped: OrderedDict[tuple[str, int, str], Served] = OrderedDict()
