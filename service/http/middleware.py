@@ -36,7 +36,6 @@ from service.telemetry import LATENCY, REQUEST_ID, REQUESTS, TRACEPARENT
 from service.version import VERSION
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
 
 # https://www.w3.org/TR/trace-context/
@@ -46,17 +45,16 @@ UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Spans:
-    """Starts and ends the span of each request, and sends them in batches; the library is not loaded otherwise.
+    """Starts and ends the span of each request, and sends them in batches over OTLP; the library is not loaded otherwise.
 
-    OpenTelemetry's own variables say where to and how many: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`. The
-    exporter is one of OTLP over HTTP unless given. Raises NotReady if OpenTelemetry is not installed.
+    OpenTelemetry's own variables say where to and how many: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`. Raises NotReady if OpenTelemetry is not installed.
 
     References
     ----------
     Semantic conventions: https://opentelemetry.io/docs/specs/semconv/http/http-spans/
     """
 
-    def __init__(self, exporter: SpanExporter | None = None) -> None:
+    def __init__(self) -> None:
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import Resource
@@ -69,7 +67,7 @@ class Spans:
             ) from None
         name = os.environ.get("OTEL_SERVICE_NAME", "fewpass")
         self._provider = TracerProvider(resource=Resource.create({"service.name": name, "service.version": VERSION}))
-        self._provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter()))
+        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("fewpass", VERSION)
         self._context = TraceContextTextMapPropagator()
 
