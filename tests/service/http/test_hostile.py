@@ -22,17 +22,11 @@ from tests.processes import children_of, wait_for
 from tests.service.asking import PATIENCE_S, job_at_end, run_apart
 from tests.service.conftest import weather
 from tests.service.forks import local_server
+from tests.service.http.test_predict import problem
 
 JSON = {"content-type": "application/json"}
 TOO_DEEP = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
 TRAIN = b'{"kind": "train", "model": "x", "learner": "nb", "target": "class", "uris": ["x"], %s}'
-
-
-def problem(answer, status):
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"].startswith("application/problem+json")
-    told: dict = answer.json()
-    return told
 
 
 @pytest.mark.parametrize(
