@@ -19,7 +19,7 @@ from service.console import routes as console
 from service.http import browser_sessions, error_answers, openapi
 from service.http.api import administration, datasets, health, jobs, models, monitoring, schedules
 from service.http.api.bodies import InFlight
-from service.http.api.dependencies import Openings
+from service.http.api.resources import Openings
 from service.http.api.scoring import explain, invocations, open_inference, predict, score_impute
 from service.http.api.scoring.predict import HotPath, Predict
 from service.http.middleware import BodyLimit, Deadlines, Spans, Telemetry

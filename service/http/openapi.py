@@ -7,10 +7,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from learners.schema.schema import MAX_CLASSES
+from service.http.api.resources import Problem
 from service.http.api.scoring import explain, invocations, open_inference, predict, score_impute
 from service.http.api.scoring.invocations import CSV
 from service.http.api.scoring.predict import ARROW, JSON
-from service.http.api.shapes import Problem
 from service.http.paths import PREDICTING
 from service.http.security import needed_role
 from service.requests import problems

@@ -1,9 +1,10 @@
 """Mapped models for serving: found by name, version or alias, swapped when the registry changes; never opens DuckDB."""
 
 import contextlib
+import shlex
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,7 @@ from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.distributions.checks import distributions
 from learners.ensembles.model import EnsembleModel
-from learners.errors import InvalidParameter, NoClass, names_with_similar
+from learners.errors import InvalidParameter, LearnerError, NoClass, names_with_similar
 from learners.models.model import Model
 from learners.monitoring.raw import RawRows
 from learners.registry.model_kinds import load_model
@@ -31,12 +32,12 @@ from service.requests.problems import InvalidRequest
 from service.serving.compiled_networks import compiled_network, n_kept_edges
 from service.serving.count_queue import Keys, Watch
 from service.serving.monitoring_counts import Observer
-from service.serving.usability import Unusable, usable
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from storage.control.control import Control, generation
-from storage.errors import CorruptFile, NotFound
+from storage.errors import CorruptFile, NotFound, OutdatedModel
 from storage.models import models
 from storage.models.compiled import map_compiled
+from storage.models.model_file import verify
 from storage.models.models import ModelVersion
 
 MOST_CHARACTERS = 200
@@ -48,6 +49,56 @@ REHEARSED = (2, 40)  # rows: kernels have a way for few, and one for many
 MOST_REHEARSED, MOST_KEPT = 200_000, 2_000_000
 
 Probabilities = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@contextlib.contextmanager
+def usable(version: ModelVersion) -> Iterator[None]:
+    """Say what a model fails with: CorruptFile if its files are not what was written, else OutdatedModel."""
+    try:
+        yield
+    except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        verify(version.duckdb_path)  # raises CorruptFile, with the file and what is wrong with it
+        reason = f"{type(error).__name__}: {error}"
+        raise OutdatedModel(f"{version.name}@{version.version}", reason, training_command(version)) from error
+
+
+def training_command(version: ModelVersion) -> str:
+    """What trains a version like this one, as far as the registry knows and may be told to whoever asks for predictions."""
+    parameters = [f"--set {shlex.quote(f'{name}={value}')}" for name, value in version.parameters.items()]
+    return " ".join(["fewpass train FILES", f"--name {version.name} --learner {version.learner}", *parameters])
+
+
+class Unusable:
+    """Versions that could not be used, and when, so that each request and poll does not look at every byte again."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: dict[tuple[str, int, str], tuple[tuple[int, int], CorruptFile]] = {}
+
+    def check(self, version: ModelVersion) -> None:
+        """Raise what was found last time (CorruptFile), as long as the file is the same one."""
+        mark, error = self._known.get(_key(version), (None, None))
+        if error is not None and mark == _mark(version):
+            raise error
+
+    def add(self, version: ModelVersion, error: CorruptFile) -> None:
+        """Remember what was found."""
+        self._known.pop(_key(version), None)
+        while len(self._known) >= self._most:
+            del self._known[next(iter(self._known))]
+        self._known[_key(version)] = _mark(version), error
+
+
+def _key(version: ModelVersion) -> tuple[str, int, str]:
+    return version.name, version.version, version.sha256
+
+
+def _mark(version: ModelVersion) -> tuple[int, int]:
+    """What changes when the compiled form is made anew."""
+    with contextlib.suppress(OSError):
+        found = version.arrow_path.stat()
+        return found.st_mtime_ns, found.st_ino
+    return 0, 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,7 @@ from pydantic import BaseModel, Field
 from learners.orders.formats.network_files import FORMATS, NetworkFormat
 from learners.registry.sql.dialects import DialectName
 from service import product
-from service.http.api.dependencies import TAR, TAR_BODY, Limit, Ours, Upload
-from service.http.api.shapes import ModelVersionShape, PageShape, Shape, answers
+from service.http.api.resources import TAR, TAR_BODY, Limit, ModelVersionShape, Ours, PageShape, Shape, Upload, answers
 from service.product.views.circuit_export import MEDIA_TYPES, CircuitOf, Form
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject

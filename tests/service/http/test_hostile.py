@@ -16,7 +16,7 @@ import pytest
 
 from learners.errors import SourceError
 from learners.passes.sources.source import Source
-from service.http.api.dependencies import Openings, Threads
+from service.http.api.resources import Openings, Threads
 from service.settings import Settings
 from tests.processes import children_of, wait_for
 from tests.service.asking import PATIENCE_S, job_at_end, run_apart

@@ -17,7 +17,6 @@ from service.product.inference.queries import queryable
 from service.product.monitoring.windows import Watching
 from service.requests.problems import problem_of
 from service.requests.requests import TrainRequest
-from service.serving import usability
 from service.serving.monitoring_counts import Observer
 from service.serving.predictor import Predictor
 from service.settings import Settings
@@ -208,7 +207,7 @@ def test_a_version_that_no_model_can_be_made_of_is_named_with_what_to_do(workspa
     assert "Train it again with fewpass train FILES --name m --learner nb --set m=1.0" in found.detail
     assert "m@1" in predictor.damaged["m"]  # /readyz says degraded
     seen: list[object] = []
-    monkeypatch.setattr(usability, "verify", seen.append)
+    monkeypatch.setattr("service.serving.predictor.verify", seen.append)
     with pytest.raises(OutdatedModel, match="Train it again"):
         predictor.resolve("m")
     predictor.refresh()

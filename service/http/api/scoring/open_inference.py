@@ -21,7 +21,7 @@ from starlette.responses import Response
 from learners.schema.schema import Attribute
 from service import product
 from service.http.api.bodies import UNCOUNTED, Hold, check_bytes, check_json, check_rows, decoded
-from service.http.api.dependencies import Ours
+from service.http.api.resources import Ours
 from service.http.api.scoring.predict import JSON, Predict, encode_rows
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady
