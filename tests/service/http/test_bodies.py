@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from service import product
 from service.http.api.arrow_streams import QuickStreams, read_stream
-from service.http.api.bodies import RECORDS, WHOLE_BYTES, InFlight, check_csv, check_json, row_reader
+from service.http.api.bodies import RECORDS, WHOLE_BYTES, Hold, InFlight, check_csv, check_json, row_reader
 from service.http.api.scoring.invocations import InvocationRequest
 from service.http.api.scoring.open_inference import LENGTH, decoded_bytes, read_request
 from service.http.api.scoring.predict import ARROW, PredictRequest
@@ -126,7 +126,7 @@ def test_what_json_holds_is_never_told_too_low(value):
 
 def test_a_body_of_the_control_plane_has_a_number_of_values_that_is_read_at_once(tmp_path):
     body = b'{"columns": [' + b"[]," * 600_000 + b"[]]}"
-    with TestClient(create_app(Settings(workspace=tmp_path)), base_url="http://localhost") as client:
+    with TestClient(create_app(Settings(workspace=tmp_path, warm_up=False)), base_url="http://localhost") as client:
         for path in ("/v1/jobs", *(f"/v1/models/m/{kind}" for kind in ("whatif", "query", "labels"))):
             answer = client.post(path, content=body, headers={"content-type": "application/json"})
             assert answer.status_code == 413, answer.text
@@ -195,9 +195,9 @@ def test_a_binary_tensor_is_read_as_far_as_its_rows_go():
 
 def test_requests_together_hold_no_more_than_they_may():
     in_flight = InFlight(100)
-    with in_flight.holding() as first:
+    with Hold(in_flight) as first:
         first.add(60)
-        with in_flight.holding() as second:
+        with Hold(in_flight) as second:
             second.add(40)
             with pytest.raises(Overloaded, match="hold 100 bytes, and this one would take 1 more than the 100 for all"):
                 second.add(1)
@@ -259,7 +259,7 @@ def test_so_do_other_ways_in(client, path, body):
 
 def test_a_server_that_holds_enough_says_so(client):
     in_flight = client.app.predict.in_flight
-    with in_flight.holding() as others:
+    with Hold(in_flight) as others:
         others.add(4 * MEBIBYTE)
         answer = client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}] * 4_000})
         assert answer.status_code == 503

@@ -156,12 +156,16 @@ def test_head_is_get_without_a_body(site, path):
     assert site.client.head("/v1/jobs/job-1/events").status_code == 405  # it would not end
 
 
-def is_answered(connection, request):
-    connection.sendall(request)
+def answer_of(connection):
     answer = b""
     while not answer.endswith(b"}") and (piece := connection.recv(65_536)):
         answer += piece
-    return answer.startswith(b"HTTP/1.1 200")
+    return answer
+
+
+def is_answered(connection, request):
+    connection.sendall(request)
+    return answer_of(connection).startswith(b"HTTP/1.1 200")
 
 
 def test_a_server_whose_workspace_is_gone_accepts_nothing_more(tmp_path):

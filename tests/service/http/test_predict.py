@@ -230,7 +230,7 @@ def predictions(client, values, columns, datatype):
 
 def test_values_and_classes_at_the_limits_are_told_apart_by_every_way_in(tmp_path):
     whole = pa.array(LIMITS * 50)
-    settings = Settings(workspace=tmp_path / "workspace")
+    settings = Settings(workspace=tmp_path / "workspace", warm_up=False)
     train(settings, tmp_path / "whole.parquet", pa.table({"x": whole, "y": whole}))
     with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
         columns = [whole[:4], whole[:4].cast(pa.decimal128(38)), whole[:4].dictionary_encode()]
@@ -251,7 +251,7 @@ def test_training_refuses_what_it_cannot_keep_by_name(tmp_path):
 
 def test_a_nominal_moment_is_the_same_in_every_unit_and_text(tmp_path):
     moments = pa.array([0, 90, 86_400], pa.timestamp("s"))
-    settings = Settings(workspace=tmp_path / "workspace")
+    settings = Settings(workspace=tmp_path / "workspace", warm_up=False)
     train(settings, tmp_path / "times.parquet", pa.table({"x": pa.chunked_array([moments] * 30), "y": [0, 1, 2] * 30}))
     texts = ["1970-01-01", "1970-01-01 00:01:30.000", "1970-01-02T02:00+02:00"]
     columns = [moments.cast(pa.timestamp("ns", "UTC")), moments.cast(pa.timestamp("ms")), pa.array(texts)]

@@ -110,10 +110,13 @@ def documented_role(method, path):
 
 
 def test_each_role_may_do_on_every_route_what_is_documented_and_nothing_more(house):
-    operations = house.operations()
+    operations, document = house.operations(), house.app.openapi()
     assert {f"{method} {path}" for method, path in operations} >= PREDICT | ADMIN
+    assert set(document["components"]["securitySchemes"]) == {"bearer", "apiKey"}
     for method, path in operations:
-        needed = documented_role(method, path)
+        needed, operation = documented_role(method, path), document["paths"][path][method.lower()]
+        assert operation.get("x-fewpass-role") == (str(needed) if needed else None), path
+        assert ("401" in operation["responses"]) == (needed is not None), path
         asked = path.replace("{", "").replace("}", "")  # there is nothing of such a name, so that nothing is done
         assert (house.ask(None, method, asked) == 401) == (needed is not None), (method, path)
         for role in Role:
