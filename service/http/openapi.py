@@ -115,40 +115,27 @@ def _failures(path: str, method: str, operation: JSONObject, *, is_open: bool) -
 
 
 ARROW_CONTENT = {ARROW: {"schema": {"type": "string", "format": "binary", "description": "An Arrow IPC stream."}}}
-NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}, "example": "income@champion"}
-VERSION = {"name": "version", "in": "path", "required": True, "schema": {"type": "string"}, "example": "3"}
-IGNORE_UNKNOWN = {
-    "name": "ignore_unknown",
-    "in": "query",
-    "description": "Overlook columns that the model does not know, instead of refusing them.",
-    "schema": {"type": "boolean", "default": False},
-}
-INTERVAL = {
-    "name": "interval",
-    "in": "query",
-    "description": "Add credible intervals of this posterior probability, for estimators hdp and hdp-map, and circuits that were sampled.",
-    "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-    "example": 0.9,
-}
-TOP_K = {
-    "name": "top_k",
-    "in": "query",
-    "description": "Answer with the most probable classes of each row, so many, instead of all.",
-    "schema": {"type": "integer", "minimum": 1, "maximum": MAX_CLASSES},
-    "example": 3,
-}
-ID = {
-    "name": "id",
-    "in": "query",
-    "description": "Answer with an id for each prediction, under which its label can be sent later.",
-    "schema": {"type": "boolean", "default": False},
-}
-KEY = {
-    "name": "X-Prediction-Key",
-    "in": "header",
-    "description": "Your own key of the prediction, for its label; with n rows they are key/0 to key/n-1. Only a hash is kept.",
-    "schema": {"type": "string", "maxLength": 256},
-}
+
+
+def _parameter(name: str, place: str, schema: JSONObject, **more: Any) -> JSONObject:
+    return {"name": name, "in": place, "schema": schema} | more
+
+
+TEXT, FLAG = {"type": "string"}, {"type": "boolean", "default": False}
+NAME = _parameter("name", "path", TEXT, required=True, example="income@champion")
+VERSION = _parameter("version", "path", TEXT, required=True, example="3")
+OVERLOOK = "Overlook columns that the model does not know, instead of refusing them."
+IGNORE_UNKNOWN = _parameter("ignore_unknown", "query", FLAG, description=OVERLOOK)
+IN_BETWEEN = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+WITH_INTERVALS = "Add credible intervals of this posterior probability, for estimators hdp and hdp-map, and circuits that were sampled."
+INTERVAL = _parameter("interval", "query", IN_BETWEEN, description=WITH_INTERVALS, example=0.9)
+SOME = {"type": "integer", "minimum": 1, "maximum": MAX_CLASSES}
+MOST_PROBABLE = "Answer with the most probable classes of each row, so many, instead of all."
+TOP_K = _parameter("top_k", "query", SOME, description=MOST_PROBABLE, example=3)
+WITH_ID = "Answer with an id for each prediction, under which its label can be sent later."
+ID = _parameter("id", "query", FLAG, description=WITH_ID)
+OWN_KEY = "Your own key of the prediction, for its label; with n rows they are key/0 to key/n-1. Only a hash is kept."
+KEY = _parameter("X-Prediction-Key", "header", TEXT | {"maxLength": 256}, description=OWN_KEY)
 ROW_EXAMPLES = {"records": {"value": RECORDS_EXAMPLE}, "columns": {"value": COLUMNS_EXAMPLE}}
 INFER_EXAMPLE = {"inputs": [{"name": "humidity", "shape": [2], "datatype": "FP64", "data": [71.5, None]}]}
 SPLIT_EXAMPLE = {"dataframe_split": {"columns": ["outlook", "humidity"], "data": [["sunny", 71.5], ["rain", None]]}}
@@ -188,16 +175,13 @@ def _add_plain(schema: JSONObject) -> None:
         rows_in,
         {JSON: {"schema": reasons}},
     )
-    summaries = {
-        score_impute.SCORE_PATH: ("score", "Score rows by their log likelihood", "What a row misses is summed out."),
-        score_impute.IMPUTE_PATH: (
-            "impute",
-            "Fill missing cells",
-            "Those that are null or absent: by modes, by means, or by draws.",
-        ),
-    }
-    for (path, words), body, answer in zip(summaries.items(), of_densities[::2], of_densities[1::2], strict=True):
-        paths[path] = _post(*words, [NAME], {JSON: {"schema": body}}, {JSON: {"schema": answer}})
+    scored, logs, incomplete, completed = of_densities
+    words = "score", "Score rows by their log likelihood", "What a row misses is summed out."
+    paths[score_impute.SCORE_PATH] = _post(*words, [NAME], {JSON: {"schema": scored}}, {JSON: {"schema": logs}})
+    words = "impute", "Fill missing cells", "Those that are null or absent: by modes, by means, or by draws."
+    paths[score_impute.IMPUTE_PATH] = _post(
+        *words, [NAME], {JSON: {"schema": incomplete}}, {JSON: {"schema": completed}}
+    )
     for path, parameters, name in zip(
         open_inference.PATHS, ([NAME], [NAME, VERSION]), ("infer", "infer_version"), strict=True
     ):
