@@ -30,11 +30,7 @@ Array = np.ndarray[Any, Any]
 
 N_ROWS = 100
 # The authors' program, measured by the project: fit and all edge marginals of d = 16, and Gadget alone.
-WANTED = {
-    16: ("0.6 s, 300 MiB", "0.2 s"),
-    20: ("20 s, 1.5 GiB", "6 s"),
-    32: ("60 s, 1 GiB", "15 s"),
-}
+WANTED = {16: ("0.6 s, 300 MiB", "0.2 s"), 20: ("20 s, 1.5 GiB", "6 s"), 32: ("60 s, 1 GiB", "15 s")}
 OF_QUERIES = {16: ("0.3 s", "0.1 s"), 20: ("", ""), 32: ("1 s", "0.3 s")}
 MAX_PARENTS = 4
 NOISE_VARIANCE = 0.1

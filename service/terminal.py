@@ -101,6 +101,13 @@ def show_json(value: Any) -> None:
     typer.echo(json.dumps(jsonable(value), indent=2, default=str, allow_nan=False))
 
 
+def json_instead(value: Any, as_json: bool) -> None:
+    """Where JSON is to be printed, print a value as JSON, and end the command."""
+    if as_json:
+        show_json(value)
+        raise typer.Exit
+
+
 def say(value: Any, text: str, as_json: bool) -> None:
     """Print a value as JSON, or what it means in a sentence."""
     if as_json:

@@ -17,8 +17,8 @@ MAX_ENTRIES = 15
 # Names of files that stand more than once, by the reason.
 REPEATED = {
     "a room of its own kind has one": "checks drawing errors kernels model parameters priors queries recipes settings",
-    "one resource, kept, used, served and shown": "checkpoints datasets densities graphs imputation jobs keys labels learning leases models monitoring query schedules what_if",
-    "one step of two kinds of model, or of their serving": "answers budget tree_kernels",
+    "one resource, kept, used, served and shown": "checkpoints datasets graphs imputation keys labels learning leases models query schedules",
+    "one step of two kinds of model, or of their serving": "budget tree_kernels",
     "a common word for different things of their rooms": "columns",
 }
 # What implements a paper, and says which.

@@ -42,12 +42,7 @@ def _cells(entry: dict[str, Any], shares: Iterable[str]) -> list[str]:
         for share in shares
         for score in SCORES
     ]
-    return [
-        *start,
-        *scores,
-        *(_number(entry[name], form) for name, form in COSTS.items()),
-        str(entry["n_invalid"]),
-    ]
+    return [*start, *scores, *(_number(entry[name], form) for name, form in COSTS.items()), str(entry["n_invalid"])]
 
 
 def _number(value: float | None, form: str) -> str:

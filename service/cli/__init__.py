@@ -13,20 +13,7 @@ import typer  # noqa: E402
 from pydantic import ValidationError  # noqa: E402
 from typer.core import TyperGroup  # noqa: E402
 
-from service.cli import (  # noqa: E402
-    densities,
-    evaluation,
-    jobs,
-    keys,
-    learning,
-    models,
-    monitoring,
-    operations,
-    querying,
-    schedules,
-    serving,
-    views,
-)
+from service.cli import ask, evaluation, exports, learn, models, operate, watch  # noqa: E402
 from service.terminal import CommandProcess, err, show_error  # noqa: E402
 from service.version import VERSION  # noqa: E402
 
@@ -81,33 +68,33 @@ app = CommandLine(
     help="Learn probabilistic models from tables larger than memory, in a few passes, and serve them.",
 )
 # In the order in which `fewpass --help` lists them.
-app.command(rich_help_panel="Learn")(learning.train)
-app.command(rich_help_panel="Learn")(learning.schema)
+app.command(rich_help_panel="Learn")(learn.train)
+app.command(rich_help_panel="Learn")(learn.schema)
 app.command(rich_help_panel="Learn")(evaluation.compare)
-app.command(rich_help_panel="Learn")(learning.evaluate)
-app.command(rich_help_panel="Learn")(views.report)
-app.command(rich_help_panel="Learn")(learning.forget)
+app.command(rich_help_panel="Learn")(learn.evaluate)
+app.command(rich_help_panel="Learn")(exports.report)
+app.command(rich_help_panel="Learn")(learn.forget)
 app.add_typer(models.app, name="models", rich_help_panel="Learn")
-app.command(rich_help_panel="Ask")(querying.query)
-app.command(rich_help_panel="Ask")(learning.predict)
-app.command(rich_help_panel="Ask")(densities.score)
-app.command(rich_help_panel="Ask")(densities.impute)
-app.command(rich_help_panel="Watch")(monitoring.drift)
-app.command(rich_help_panel="Watch")(monitoring.monitor)
-app.command(rich_help_panel="Watch")(monitoring.labels)
-app.command(rich_help_panel="Watch")(monitoring.alerts)
-app.add_typer(jobs.app, name="jobs", rich_help_panel="Watch")
-app.add_typer(monitoring.app, name="webhooks", rich_help_panel="Watch")
-app.command(rich_help_panel="Operate")(serving.serve)
-app.command(rich_help_panel="Operate")(serving.worker)
-app.command(rich_help_panel="Operate")(operations.backup)
-app.command(rich_help_panel="Operate")(operations.restore)
-app.command(rich_help_panel="Operate")(operations.doctor)
+app.command(rich_help_panel="Ask")(ask.query)
+app.command(rich_help_panel="Ask")(ask.predict)
+app.command(rich_help_panel="Ask")(ask.score)
+app.command(rich_help_panel="Ask")(ask.impute)
+app.command(rich_help_panel="Watch")(watch.drift)
+app.command(rich_help_panel="Watch")(watch.monitor)
+app.command(rich_help_panel="Watch")(watch.labels)
+app.command(rich_help_panel="Watch")(watch.alerts)
+app.add_typer(watch.jobs_app, name="jobs", rich_help_panel="Watch")
+app.add_typer(watch.webhooks_app, name="webhooks", rich_help_panel="Watch")
+app.command(rich_help_panel="Operate")(operate.serve)
+app.command(rich_help_panel="Operate")(operate.worker)
+app.command(rich_help_panel="Operate")(operate.backup)
+app.command(rich_help_panel="Operate")(operate.restore)
+app.command(rich_help_panel="Operate")(operate.doctor)
 app.command(rich_help_panel="Operate")(evaluation.bench)
-app.command(rich_help_panel="Operate")(serving.precompile)
-app.command(rich_help_panel="Operate")(serving.demo)
-app.add_typer(schedules.app, name="schedules", rich_help_panel="Operate")
-app.add_typer(keys.app, name="keys", rich_help_panel="Operate")
+app.command(rich_help_panel="Operate")(operate.precompile)
+app.command(rich_help_panel="Operate")(operate.demo)
+app.add_typer(operate.schedules_app, name="schedules", rich_help_panel="Operate")
+app.add_typer(operate.keys_app, name="keys", rich_help_panel="Operate")
 
 
 @app.callback(invoke_without_command=True)

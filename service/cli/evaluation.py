@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from service.cli.shared_options import JsonOption, own_folder
+from service.cli.shared_options import JsonOption, Texts, own_folder
 from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED
 from service.requests.json_values import JSONMapping, JSONObject
-from service.terminal import err, escape, jsonable, out, progress_bar, show_json, show_table, text_of
+from service.terminal import err, escape, json_instead, jsonable, out, progress_bar, show_json, show_table, text_of
 
 if TYPE_CHECKING:
     from learners.evaluation.comparison import Comparison
@@ -24,38 +25,28 @@ COMPARED = ("log_loss", "zero_one_loss", "rmse", "brier", "ece", "n_test_rows")
 
 
 def compare(
-    data: Annotated[list[str], typer.Argument(help="Folders of Parquet files, one data set a file; or the files.")],
-    learner: Annotated[
-        list[str] | None,
-        typer.Option("--learner", "-l", help="Such as nb, kdb:k=3,m=1 or random-forest; may be repeated."),
-    ] = None,
-    repetitions: Annotated[int, typer.Option("--repetitions", "-r", min=1, help="Shuffles of each data set.")] = 5,
-    folds: Annotated[int, typer.Option("--folds", min=2, help="Parts of each shuffle; each is the test once.")] = 2,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the first shuffle.")] = 0,
-    train_rows: Annotated[
-        list[int] | None,
-        typer.Option("--train-rows", min=1, help="Also train on so many rows, for learning curves; may be repeated."),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", "-t", help="The class column.", show_default="class, or the last column")
-    ] = None,
-    most_rows: Annotated[int | None, typer.Option("--most-rows", min=1, help="Leave out larger data sets.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Trials at the same time, a process each.")] = 1,
-    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads of each process.")] = 1,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Folder for the report, and for outcomes to resume from.", callback=own_folder
-        ),
-    ] = None,
-    any_code: Annotated[
-        bool, typer.Option("--any-code", help="Keep outcomes that an earlier version of a learner gave.")
-    ] = False,
-    picture: Annotated[
-        list[str] | None,
-        typer.Option("--picture", help="'A against B': learners to draw; by default each against the first."),
-    ] = None,
-    png: Annotated[bool, typer.Option("--png", help="Pictures as PNG instead of SVG.")] = False,
+    data: Annotated[list[str], Argument(help="Folders of Parquet files, one data set a file; or the files.")],
+    learner: Texts = Option(None, "--learner", "-l", help="Such as nb, kdb:k=3,m=1 or random-forest; may be repeated."),
+    repetitions: int = Option(5, "--repetitions", "-r", min=1, help="Shuffles of each data set."),
+    folds: int = Option(2, "--folds", min=2, help="Parts of each shuffle; each is the test once."),
+    seed: int = Option(0, "--seed", min=0, help="Of the first shuffle."),
+    train_rows: list[int] | None = Option(
+        None, "--train-rows", min=1, help="Also train on so many rows, for learning curves; may be repeated."
+    ),
+    target: str | None = Option(
+        None, "--target", "-t", help="The class column.", show_default="class, or the last column"
+    ),
+    most_rows: int | None = Option(None, "--most-rows", min=1, help="Leave out larger data sets."),
+    jobs: int = Option(1, "--jobs", "-j", min=1, help="Trials at the same time, a process each."),
+    threads: int = Option(1, "--threads", min=1, help="Threads of each process."),
+    output: Path | None = Option(
+        None, "--out", "-o", help="Folder for the report, and for outcomes to resume from.", callback=own_folder
+    ),
+    any_code: bool = Option(False, "--any-code", help="Keep outcomes that an earlier version of a learner gave."),
+    picture: Texts = Option(
+        None, "--picture", help="'A against B': learners to draw; by default each against the first."
+    ),
+    png: bool = Option(False, "--png", help="Pictures as PNG instead of SVG."),
     json_output: JsonOption = False,
 ) -> None:
     """Compare learners by repeated cross-validation over data sets; goes on where an earlier run stopped."""
@@ -103,22 +94,16 @@ def compare(
 
 
 def bench(
-    data: Annotated[
-        list[str] | None,
-        typer.Argument(help="Parquet files, folders, globs or URIs.", show_default="a table from a known network"),
-    ] = None,
-    target: Annotated[str | None, typer.Option("--target", "-t", help="The class column of the data.")] = None,
-    learner: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--learner", "-l", help="Such as nb or kdb:k=3; may be repeated.", show_default="nb, kdb:k=2, xgboost"
-        ),
-    ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1000, help="Of the known network.")] = 500_000,
-    rounds: Annotated[int, typer.Option("--rounds", "-r", min=1, help="Measurements of each; medians are told.")] = 3,
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, show_default="FEWPASS_THREADS or all cores")
-    ] = None,
+    data: list[str] | None = Argument(
+        None, help="Parquet files, folders, globs or URIs.", show_default="a table from a known network"
+    ),
+    target: str | None = Option(None, "--target", "-t", help="The class column of the data."),
+    learner: Texts = Option(
+        None, "--learner", "-l", help="Such as nb or kdb:k=3; may be repeated.", show_default="nb, kdb:k=2, xgboost"
+    ),
+    rows: int = Option(500_000, "--rows", min=1000, help="Of the known network."),
+    rounds: int = Option(3, "--rounds", "-r", min=1, help="Measurements of each; medians are told."),
+    threads: int | None = Option(None, "--threads", min=1, show_default="FEWPASS_THREADS or all cores"),
     json_output: JsonOption = False,
 ) -> None:
     """Measure how fast learners train and answer here, beside a bare scan of the same files; and their memory."""
@@ -135,9 +120,7 @@ def bench(
         measured = bench_known_network(rows, learners, **options)
     with err.status(f"measuring {', '.join(learners)}"):
         figures = list(measured)
-    if json_output:
-        show_json([dataclasses.asdict(each) | {"train_over_scan": each.over_scan()} for each in figures])
-        return
+    json_instead([dataclasses.asdict(each) | {"train_over_scan": each.over_scan()} for each in figures], json_output)
     show_table(
         f"{figures[0].n_rows:,} rows, {options['threads']} threads, medians of {rounds}",
         ["learner", "training", "rows/s", "÷ scan", "scored/s", "one row", "memory"],

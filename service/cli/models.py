@@ -4,22 +4,23 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from learners.errors import redacted
 from learners.orders.formats.network_files import format_of
 from service import product
-from service.cli import views
+from service.cli import exports
 from service.cli.evaluation import show_metrics, what_was_read
 from service.cli.shared_options import ForceOption, JsonOption, Reference, WorkspaceOption
 from service.product.inference.metric_words import number_of
 from service.requests.json_values import JSONObject
 from service.terminal import (
     escape,
+    json_instead,
     opened,
     out,
     say,
     settings_of,
-    show_json,
     show_list,
     show_table,
     text_of,
@@ -28,15 +29,15 @@ from service.terminal import (
 
 app = typer.Typer(help="List, show, alias, tag, prune, export and import models.", invoke_without_command=True)
 MLFLOW = ("models:/", "runs:/")  # addresses of its models
-Name = Annotated[str, typer.Argument(help="Name of the model.")]
+Name = Annotated[str, Argument(help="Name of the model.")]
 
 
-app.command()(views.structure)
-app.command()(views.circuit)
-app.command()(views.trace)
-app.command()(views.picture)
-app.command()(views.network)
-app.command()(views.sql)
+app.command()(exports.structure)
+app.command()(exports.circuit)
+app.command()(exports.trace)
+app.command()(exports.picture)
+app.command()(exports.network)
+app.command()(exports.sql)
 
 
 @app.callback(invoke_without_command=True)
@@ -64,9 +65,7 @@ def show(reference: Reference, workspace: WorkspaceOption = None, json_output: J
     """Show one version: learner, parameters, rows, metrics, files."""
     with opened(workspace) as here:
         version = product.find_version(here, reference)
-    if json_output:
-        show_json(version)
-        return
+    json_instead(version, json_output)
     out.print(f"[bold]{version.name}@{version.version}[/]: {version.learner} {escape(words_of(version.parameters))}")
     files = number_of(len(version.files), "file")
     out.print(f"{version.n_rows:,} rows, {files}, {version.created_at:%Y-%m-%d %H:%M}")
@@ -96,8 +95,8 @@ def versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpt
 
 @app.command()
 def alias(
-    reference: Annotated[str, typer.Argument(help="name@version to point at.")],
-    alias_name: Annotated[str, typer.Argument(metavar="ALIAS", help="Such as champion.")],
+    reference: Annotated[str, Argument(help="name@version to point at.")],
+    alias_name: Annotated[str, Argument(metavar="ALIAS", help="Such as champion.")],
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -111,8 +110,8 @@ def alias(
 
 @app.command()
 def delete(
-    reference: Annotated[str, typer.Argument(help="name@version; or with --all, name.")],
-    is_all: Annotated[bool, typer.Option("--all", help="All versions, aliases and history of the model.")] = False,
+    reference: Annotated[str, Argument(help="name@version; or with --all, name.")],
+    is_all: bool = Option(False, "--all", help="All versions, aliases and history of the model."),
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -134,8 +133,8 @@ def delete(
 @app.command()
 def tag(
     reference: Reference,
-    tag_name: Annotated[str, typer.Argument(metavar="TAG", help="Such as checked-by.")],
-    value: Annotated[str | None, typer.Argument(help="Its value; without one the tag is removed.")] = None,
+    tag_name: Annotated[str, Argument(metavar="TAG", help="Such as checked-by.")],
+    value: str | None = Argument(None, help="Its value; without one the tag is removed."),
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -150,9 +149,7 @@ def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output
     """Show where a version comes from: files, job, what was asked for, libraries."""
     with opened(workspace) as here:
         found = product.lineage(here, reference)
-    if json_output:
-        show_json(found)
-        return
+    json_instead(found, json_output)
     out.print(f"[bold]{found['name']}@{found['version']}[/], sha256 {found['sha256']}", soft_wrap=True)
     facts = {name: found[name] for name in ("job_id", "dataset", "n_rows")} | found["provenance"]
     passes = facts.pop("passes", [])
@@ -167,7 +164,7 @@ def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output
 @app.command()
 def rollback(
     name: Name,
-    alias_name: Annotated[str, typer.Argument(metavar="ALIAS")] = "champion",
+    alias_name: str = Argument("champion", metavar="ALIAS"),
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -202,8 +199,8 @@ def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonO
 @app.command()
 def retention(
     name: Name,
-    keep: Annotated[int | None, typer.Option("--keep", min=1, help="Newest versions to keep.")] = None,
-    keep_all: Annotated[bool, typer.Option("--all", help="Keep all versions.")] = False,
+    keep: int | None = Option(None, "--keep", min=1, help="Newest versions to keep."),
+    keep_all: bool = Option(False, "--all", help="Keep all versions."),
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -221,9 +218,7 @@ def retention(
 @app.command()
 def prune(
     name: Name,
-    keep: Annotated[
-        int | None, typer.Option("--keep", min=1, help="Newest versions to keep.", show_default="its retention")
-    ] = None,
+    keep: int | None = Option(None, "--keep", min=1, help="Newest versions to keep.", show_default="its retention"),
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -237,9 +232,7 @@ def prune(
 @app.command()
 def export(
     reference: Reference,
-    output: Annotated[
-        str, typer.Option("--out", "-o", help="The file to write; or models:/NAME, to register it in MLflow.")
-    ],
+    output: Annotated[str, Option("--out", "-o", help="The file to write; or models:/NAME, to register it in MLflow.")],
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -261,15 +254,13 @@ def export(
 def import_file(
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="A file that `export` or Python's `save` has written, a network as .bif, .xmlbif, .bifxml, .xml, .xdsl or .sem, or a "
             "model that fewpass has logged to MLflow, as models:/NAME/VERSION.",
             metavar="PATH",
         ),
     ],
-    name: Annotated[
-        str | None, typer.Option("--name", help="Of the model; a network needs one.", show_default="as exported")
-    ] = None,
+    name: str | None = Option(None, "--name", help="Of the model; a network needs one.", show_default="as exported"),
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:

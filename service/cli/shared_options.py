@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
+Texts = list[str] | None  # of an option that may be repeated
 UrisArgument = Annotated[
     list[str],
-    typer.Argument(
+    Argument(
         help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders, lake tables or URIs; duckdb://… and postgresql://… with "
         "?table= or ?query=."
     ),
@@ -22,13 +24,11 @@ def own_folder(folder: Path | None) -> Path | None:
     return folder
 
 
-Reference = Annotated[str, typer.Argument(help="name, name@version or name@alias.")]
-OutputOption = Annotated[
-    str, typer.Option("--out", "-o", help="Parquet file to write, here or in a store such as s3://.")
-]
+Reference = Annotated[str, Argument(help="name, name@version or name@alias.")]
+OutputOption = Annotated[str, Option("--out", "-o", help="Parquet file to write, here or in a store such as s3://.")]
 WorkspaceOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--workspace",
         "-w",
         help="Workspace directory.",
@@ -36,11 +36,7 @@ WorkspaceOption = Annotated[
         callback=own_folder,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-PresentOption = Annotated[
-    list[str] | None, typer.Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")
-]
-AbsentOption = Annotated[
-    list[str] | None, typer.Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
+PresentOption = Annotated[Texts, Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")]
+AbsentOption = Annotated[Texts, Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")]
+ForceOption = Annotated[bool, Option("--force", help="Replace the file if it exists.")]

@@ -1,1 +1,1 @@
-"""The pages: templates, static files, one module per screen. They ask the product and compute nothing."""
+"""The pages: templates, static files, screens. They ask the product and compute nothing."""

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.console.assets import asset
-from service.console.rendering import respond
+from service.console.pages import respond
 from service.requests.json_values import JSONObject
 
 FOLDER = "vendor"

@@ -1,19 +1,162 @@
-"""From a screen's model to an answer: a page, its JSON, or in words why there is none."""
+"""Page models as HTML or, for programs, as JSON; or in words why there is none."""
 
-from collections.abc import Callable
-from functools import wraps
+import gzip
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, is_dataclass
+from datetime import UTC, datetime
+from functools import cache, wraps
 
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service import product
-from service.console.rendering import respond, wants_json
+from service.console.assets import asset_url
+from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED, interval, number_of
 from service.requests import problems
-from service.requests.json_values import JSONObject
+from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import NotReady
 from service.serving.predictor import Predictor, Served
+from service.version import VERSION
 from service.workspace import Workspace
+from storage.control.keys import Role
 from storage.errors import NotFound
+
+HTML = "text/html; charset=utf-8"
+# Pages are a few kilobytes: the fastest level that finds repetitions is the one that pays.
+GZIP_LEVEL = 5
+LEAST_PACKED = 1_000
+UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+
+@dataclass(frozen=True)
+class Call:
+    """What somebody would ask over REST for the same, with or without a body: told on every page."""
+
+    method: str
+    path: str
+    body: JSONMapping | None = None
+
+    @property
+    def curl(self) -> str:
+        """The call as a command for a shell."""
+        parts = ["curl"] + ([] if self.method == "GET" else ["-X", self.method])
+        if self.body is not None:
+            body = json.dumps(self.body, ensure_ascii=False)
+            parts += ["-H", "'Content-Type: application/json'", "-d", shlex.quote(body)]
+        return " ".join([*parts, f'"$FEWPASS_URL"{shlex.quote(self.path)}'])
+
+
+@cache
+def environment() -> Environment:
+    """The templates; every value is escaped, and a name that a page model lacks is an error."""
+    found = Environment(
+        # The parts of a report are those of the page that `fewpass report` writes.
+        loader=ChoiceLoader([PackageLoader("service.console"), PackageLoader("service.product.views")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.globals |= {"asset": asset_url, "fewpass_version": VERSION}
+    found.filters |= {
+        "age": age,
+        "digits": digits,
+        "short": short,
+        "moment": moment,
+        "metric": lambda name: METRIC_WORDS.get(name, name),
+        "rows_measured": lambda value: ROWS_MEASURED.get(value, value),
+        "interval": interval,
+        "number_of": number_of,
+    }
+    return found
+
+
+def role_of(request: Request) -> Role | None:
+    """What the visitor may do, as the guard has found it; None of pages that are open to all."""
+    role: Role | None = request.scope.get("fewpass.role")
+    return role
+
+
+def respond(request: Request, template: str, page: JSONMapping, status: int = 200) -> Response:
+    """A page of plain values and dataclasses: as HTML from its template, or as JSON if the visitor wants that."""
+    if wants_json(request):
+        return Response(json.dumps(page, default=_plain), status, media_type="application/json")
+    role = role_of(request)
+    shared = {
+        "role": role,
+        "may": {str(each): role is not None and role.covers(each) for each in Role},
+        "path": request.url.path,
+        "has_session": "fewpass.session" in request.scope,
+        "calls": (),
+    }
+    text = environment().get_template(template).render(shared | dict(page))
+    return html(request, text, status)
+
+
+def html(request: Request, text: str, status: int = 200) -> Response:
+    """A text as an HTML answer, packed where the browser takes that."""
+    headers = {"cache-control": "no-store", "vary": "Accept, Accept-Encoding, Cookie"}
+    body = text.encode("utf-8", "replace")
+    if len(body) >= LEAST_PACKED and "gzip" in request.headers.get("accept-encoding", ""):
+        body = gzip.compress(body, GZIP_LEVEL)
+        headers["content-encoding"] = "gzip"
+    return Response(body, status, headers, media_type=HTML)
+
+
+def wants_json(request: Request) -> bool:
+    """Whether the visitor is a program: it names JSON, and HTML not."""
+    accept = request.headers.get("accept", "")
+    return "application/json" in accept and "text/html" not in accept
+
+
+def age(since: datetime | None) -> str:
+    """How long ago a moment was, in its largest unit."""
+    if since is None:
+        return "–"
+    seconds = max(0.0, (datetime.now(UTC) - since).total_seconds())
+    for size, unit in UNITS:
+        if seconds >= size:
+            n = int(seconds // size)
+            return f"{n} {unit}{'' if n == 1 else 's'}"
+    return "now"
+
+
+def moment(at: datetime | None) -> str:
+    """A moment to the second, in UTC."""
+    return "–" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def digits(number: object, places: int = 4) -> str:
+    """A number for people: whole ones with separators, others rounded."""
+    if number is None:
+        return "–"
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return str(number)
+    if isinstance(number, float) and abs(number) < 10**places:
+        return f"{number:.{places}g}"
+    return f"{number:,.0f}"
+
+
+def short(text: object, length: int = 60) -> str:
+    """A text of a bounded length; the whole stands in a title."""
+    words = str(text)
+    return words if len(words) <= length else words[: length - 1] + "…"
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    return str(value)
+
 
 Screen = Callable[[Request], JSONObject]
 PER_PAGE, MOST = 50, 500  # of a list; and the most that anybody may ask for

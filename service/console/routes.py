@@ -9,8 +9,8 @@ from starlette.types import Scope
 
 from service.console import documentation, live
 from service.console.assets import N_DIGITS, PREFIX, asset
-from service.console.rendering import respond
-from service.console.screens import data, graph, jobs, models, monitoring, overview, settings, train, what_if
+from service.console.pages import respond
+from service.console.screens import data, explorer, models, served_rows, setup, trainings
 
 A_YEAR = "public, max-age=31536000, immutable"
 A_LOOK = "no-cache"
@@ -28,22 +28,22 @@ class Page(Route):
 def routes() -> list[BaseRoute]:
     """Every page of the console, its files and its stream."""
     pages = {
-        "/console": overview.overview,
+        "/console": models.overview,
         "/console/models/{reference}": models.model,
         "/console/models/{name}/compare": models.compare,
-        "/console/models/{reference}/graph": graph.graph,
-        "/console/models/{reference}/graph/{column:path}": graph.family,
-        "/console/models/{reference}/regions": graph.circuit,
-        "/console/models/{reference}/what-if": what_if.explorer,
-        "/console/models/{reference}/monitoring": monitoring.of_model,
-        "/console/monitoring": monitoring.overview,
-        "/console/jobs": jobs.jobs,
-        "/console/jobs/{job_id}": jobs.job,
-        "/console/train": train.train_form,
+        "/console/models/{reference}/graph": explorer.graph,
+        "/console/models/{reference}/graph/{column:path}": explorer.family,
+        "/console/models/{reference}/regions": explorer.circuit,
+        "/console/models/{reference}/what-if": explorer.explorer,
+        "/console/models/{reference}/monitoring": served_rows.of_model,
+        "/console/monitoring": served_rows.overview,
+        "/console/jobs": trainings.jobs,
+        "/console/jobs/{job_id}": trainings.job,
+        "/console/train": trainings.train_form,
         "/console/data": data.datasets,
         "/console/data/{name}": data.dataset,
         "/console/data/{name}/rows": data.rows,
-        "/console/settings": settings.settings,
+        "/console/settings": setup.settings,
     }
     return [
         Page("/console/login", login, methods=["GET"]),

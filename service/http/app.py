@@ -19,7 +19,7 @@ from service.console import routes as console
 from service.http import browser_sessions, error_answers, openapi
 from service.http.api import administration, datasets, health, jobs, models, monitoring, schedules
 from service.http.api.bodies import InFlight
-from service.http.api.dependencies import Openings
+from service.http.api.resources import Openings
 from service.http.api.scoring import explain, invocations, open_inference, predict, score_impute
 from service.http.api.scoring.predict import HotPath, Predict
 from service.http.middleware import BodyLimit, Deadlines, Spans, Telemetry
@@ -61,13 +61,13 @@ class Application(FastAPI):
         super().__init__(**fields)
         in_flight = InFlight(settings.max_in_flight_bytes)
         self.predict = Predict(settings, in_flight)
-        of_densities, infer = score_impute.Densities(self.predict, settings), open_inference.Infer(self.predict)
+        of_densities = score_impute.Densities(self.predict, settings)
         plain: dict[str, Any] = {
             predict.PATH: self.predict,  # what the hot path leaves over: other methods, and paths below a mount
-            explain.PATH: explain.Explain(self.predict).answer,
+            explain.PATH: explain.explanations,
             score_impute.SCORE_PATH: of_densities.score,
             score_impute.IMPUTE_PATH: of_densities.impute,
-            **dict.fromkeys(open_inference.PATHS, infer.answer),
+            **dict.fromkeys(open_inference.PATHS, open_inference.infer),
             invocations.PATH: invocations.Invocations(self.predict, settings).answer,
         }
         self.router.routes += [

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from service.console.rendering import respond, wants_json
+from service.console.pages import respond, wants_json
 from service.http.api.bodies import TOO_DEEP, hint, is_json, long_number
 from service.requests import problems
 from service.requests.json_values import JSONObject
@@ -76,7 +76,7 @@ async def _http_error(request: Request, error: Any) -> Response:
         words = long_number(body) or f"The body is not JSON: {cause}"
         detail = TOO_DEEP if isinstance(cause, RecursionError) else f"{words}.{hint(body)}"
     elif error.status_code == 405 and (allowed := allowed_methods(request.app.openapi(), path)):
-        detail = wrong_method(request.method, path, allowed)
+        detail = f"{path} does not take {request.method}, but {' and '.join(allowed)}. {DOCS}"
         headers["allow"] = ", ".join(allowed)
     return _response(problems.problem_of_status(error.status_code, detail), request, headers)
 
@@ -112,11 +112,6 @@ def allowed_methods(document: JSONObject, path: str) -> list[str]:
         if re.fullmatch(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template)), path):
             found |= {method.upper() for method in operations}
     return sorted(found)
-
-
-def wrong_method(method: str, path: str, allowed: list[str]) -> str:
-    """What to say of a method that a path does not know."""
-    return f"{path} does not take {method}, but {' and '.join(allowed)}. {DOCS}"
 
 
 def _filled(template: str, path: str) -> str:

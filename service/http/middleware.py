@@ -10,6 +10,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,6 @@ from service.telemetry import LATENCY, REQUEST_ID, REQUESTS, TRACEPARENT
 from service.version import VERSION
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
 
 # https://www.w3.org/TR/trace-context/
@@ -45,17 +45,16 @@ UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Spans:
-    """Starts and ends the span of each request, and sends them in batches; the library is not loaded otherwise.
+    """Starts and ends the span of each request, and sends them in batches over OTLP; the library is not loaded otherwise.
 
-    OpenTelemetry's own variables say where to and how many: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`. The
-    exporter is one of OTLP over HTTP unless given. Raises NotReady if OpenTelemetry is not installed.
+    OpenTelemetry's own variables say where to and how many: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`. Raises NotReady if OpenTelemetry is not installed.
 
     References
     ----------
     Semantic conventions: https://opentelemetry.io/docs/specs/semconv/http/http-spans/
     """
 
-    def __init__(self, exporter: SpanExporter | None = None) -> None:
+    def __init__(self) -> None:
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import Resource
@@ -68,7 +67,7 @@ class Spans:
             ) from None
         name = os.environ.get("OTEL_SERVICE_NAME", "fewpass")
         self._provider = TracerProvider(resource=Resource.create({"service.name": name, "service.version": VERSION}))
-        self._provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter()))
+        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("fewpass", VERSION)
         self._context = TraceContextTextMapPropagator()
 
@@ -119,8 +118,6 @@ class Telemetry:
         self.log = structlog.get_logger("access")
         self.prefix = secrets.token_hex(4)
         self.numbers = itertools.count(1)
-        # prometheus-client's labels() costs as much as a whole prediction, so its results are kept.
-        self._finished: dict[tuple[str, str, int], Callable[[float], None]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, with its id in the response and in every log line made meanwhile."""
@@ -161,11 +158,9 @@ class Telemetry:
     def finish(self, scope: Scope, status: int, seconds: float) -> None:
         """Count and time one finished request, and log it if it is worth a line."""
         route = _route_of(scope)
-        key = (route, scope["method"], status)
-        finished = self._finished.get(key)
-        if finished is None:
-            finished = self._finished[key] = _recorder(*key)
-        finished(seconds)
+        count, observe = _recorders(route, scope["method"], status)
+        count()
+        observe(seconds)
         is_quick = scope.get("fewpass.quick", False) and status < 400 and seconds < self.slow_request_s
         if not is_quick and route not in UNTRACED:
             who = {"key": scope["fewpass.key"]} if "fewpass.key" in scope else {}
@@ -179,24 +174,14 @@ def is_hot(method: str, path: str) -> bool:
     return method == "POST" and path.startswith("/v1/models/") and path.endswith("/predict") and path.count("/") == 4
 
 
-def _recorder(route: str, method: str, status: int) -> Callable[[float], None]:
-    count = REQUESTS.labels(route, method, str(status)).inc
-    observe = LATENCY.labels(route).observe
-
-    def record(seconds: float) -> None:
-        count()
-        observe(seconds)
-
-    return record
+@cache  # prometheus-client's labels() costs as much as a whole prediction
+def _recorders(route: str, method: str, status: int) -> tuple[Callable[[], None], Callable[[float], None]]:
+    return REQUESTS.labels(route, method, str(status)).inc, LATENCY.labels(route).observe
 
 
 def _route_of(scope: Scope) -> str:
     """The route's template: a path would make one time series for each model and job."""
-    quick = scope.get("fewpass.route")
-    if quick is not None:
-        return str(quick)
-    route = scope.get("route")
-    return getattr(route, "path", "unmatched")
+    return str(scope.get("fewpass.route") or getattr(scope.get("route"), "path", "unmatched"))
 
 
 def _traceparent(given: bytes | None) -> str:
@@ -210,10 +195,7 @@ def _traceparent(given: bytes | None) -> str:
 
 def _given_id(scope: Scope) -> str | None:
     """The client's own request id, if it sent one that is safe to log."""
-    value = scope["fewpass.headers"].get(b"x-request-id")
-    if value is None:
-        return None
-    text = str(value[:64], "latin-1")
+    text = str(scope["fewpass.headers"].get(b"x-request-id", b"")[:64], "latin-1")
     return text if text.replace("-", "").replace("_", "").isalnum() else None
 
 
@@ -233,7 +215,7 @@ class BodyLimit:
         if not has_body or IMPORTING.take(scope):
             await self.app(scope, receive, send)
             return
-        with self.in_flight.holding() as hold:
+        with Hold(self.in_flight) as hold:
             await self._with_body(scope, receive, send, hold)
 
     async def _with_body(self, scope: Scope, receive: Receive, send: Send, hold: Hold) -> None:
@@ -287,17 +269,14 @@ class Deadlines:
             self._late.discard(task)
             task.uncancel()
             with contextlib.suppress(RuntimeError):  # its answer had begun just then
-                await send_problem(self.too_slow(), scope, send)
+                late = TooSlow(
+                    f"The request exceeded {self.timeout_s:g} s and was cancelled; work already started may complete. "
+                    "Retry, send fewer rows, or submit a job.",
+                    timeout_s=self.timeout_s,
+                )
+                await send_problem(late, scope, send)
         finally:
             del self._running[task]
-
-    def too_slow(self) -> TooSlow:
-        """The answer to a late request."""
-        return TooSlow(
-            f"The request exceeded {self.timeout_s:g} s and was cancelled; work already started may complete. "
-            "Retry, send fewer rows, or submit a job.",
-            timeout_s=self.timeout_s,
-        )
 
     async def sweep(self) -> None:
         """Cancel what is late, until cancelled itself."""

@@ -7,23 +7,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from learners.schema.schema import MAX_CLASSES
-from service.http.api.scoring.explain import PATH as EXPLAIN_PATH
-from service.http.api.scoring.explain import ExplainResponse
-from service.http.api.scoring.invocations import CSV, InvocationRequest, InvocationResponse
-from service.http.api.scoring.invocations import PATH as INVOCATIONS_PATH
-from service.http.api.scoring.open_inference import PATHS as INFER_PATHS
-from service.http.api.scoring.open_inference import InferRequest, InferResponse
-from service.http.api.scoring.predict import ARROW, JSON, PredictRequest, PredictResponse
-from service.http.api.scoring.predict import PATH as PREDICT_PATH
-from service.http.api.scoring.score_impute import (
-    IMPUTE_PATH,
-    SCORE_PATH,
-    ImputeRequest,
-    ImputeResponse,
-    ScoreRequest,
-    ScoreResponse,
-)
-from service.http.api.shapes import Problem
+from service.http.api.resources import Problem
+from service.http.api.scoring import explain, invocations, open_inference, predict, score_impute
+from service.http.api.scoring.invocations import CSV
+from service.http.api.scoring.predict import ARROW, JSON
 from service.http.paths import PREDICTING
 from service.http.security import needed_role
 from service.requests import problems
@@ -128,40 +115,27 @@ def _failures(path: str, method: str, operation: JSONObject, *, is_open: bool) -
 
 
 ARROW_CONTENT = {ARROW: {"schema": {"type": "string", "format": "binary", "description": "An Arrow IPC stream."}}}
-NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}, "example": "income@champion"}
-VERSION = {"name": "version", "in": "path", "required": True, "schema": {"type": "string"}, "example": "3"}
-IGNORE_UNKNOWN = {
-    "name": "ignore_unknown",
-    "in": "query",
-    "description": "Overlook columns that the model does not know, instead of refusing them.",
-    "schema": {"type": "boolean", "default": False},
-}
-INTERVAL = {
-    "name": "interval",
-    "in": "query",
-    "description": "Add credible intervals of this posterior probability, for estimators hdp and hdp-map, and circuits that were sampled.",
-    "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-    "example": 0.9,
-}
-TOP_K = {
-    "name": "top_k",
-    "in": "query",
-    "description": "Answer with the most probable classes of each row, so many, instead of all.",
-    "schema": {"type": "integer", "minimum": 1, "maximum": MAX_CLASSES},
-    "example": 3,
-}
-ID = {
-    "name": "id",
-    "in": "query",
-    "description": "Answer with an id for each prediction, under which its label can be sent later.",
-    "schema": {"type": "boolean", "default": False},
-}
-KEY = {
-    "name": "X-Prediction-Key",
-    "in": "header",
-    "description": "Your own key of the prediction, for its label; with n rows they are key/0 to key/n-1. Only a hash is kept.",
-    "schema": {"type": "string", "maxLength": 256},
-}
+
+
+def _parameter(name: str, place: str, schema: JSONObject, **more: Any) -> JSONObject:
+    return {"name": name, "in": place, "schema": schema} | more
+
+
+TEXT, FLAG = {"type": "string"}, {"type": "boolean", "default": False}
+NAME = _parameter("name", "path", TEXT, required=True, example="income@champion")
+VERSION = _parameter("version", "path", TEXT, required=True, example="3")
+OVERLOOK = "Overlook columns that the model does not know, instead of refusing them."
+IGNORE_UNKNOWN = _parameter("ignore_unknown", "query", FLAG, description=OVERLOOK)
+IN_BETWEEN = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+WITH_INTERVALS = "Add credible intervals of this posterior probability, for estimators hdp and hdp-map, and circuits that were sampled."
+INTERVAL = _parameter("interval", "query", IN_BETWEEN, description=WITH_INTERVALS, example=0.9)
+SOME = {"type": "integer", "minimum": 1, "maximum": MAX_CLASSES}
+MOST_PROBABLE = "Answer with the most probable classes of each row, so many, instead of all."
+TOP_K = _parameter("top_k", "query", SOME, description=MOST_PROBABLE, example=3)
+WITH_ID = "Answer with an id for each prediction, under which its label can be sent later."
+ID = _parameter("id", "query", FLAG, description=WITH_ID)
+OWN_KEY = "Your own key of the prediction, for its label; with n rows they are key/0 to key/n-1. Only a hash is kept."
+KEY = _parameter("X-Prediction-Key", "header", TEXT | {"maxLength": 256}, description=OWN_KEY)
 ROW_EXAMPLES = {"records": {"value": RECORDS_EXAMPLE}, "columns": {"value": COLUMNS_EXAMPLE}}
 INFER_EXAMPLE = {"inputs": [{"name": "humidity", "shape": [2], "datatype": "FP64", "data": [71.5, None]}]}
 SPLIT_EXAMPLE = {"dataframe_split": {"columns": ["outlook", "humidity"], "data": [["sunny", 71.5], ["rain", None]]}}
@@ -169,8 +143,11 @@ SPLIT_EXAMPLE = {"dataframe_split": {"columns": ["outlook", "humidity"], "data":
 
 def _add_plain(schema: JSONObject) -> None:
     """The routes that are no FastAPI routes, with their msgspec shapes."""
-    shapes: list[type] = [PredictRequest, PredictResponse, ExplainResponse, InferRequest, InferResponse]
-    shapes += [InvocationRequest, InvocationResponse, ScoreRequest, ScoreResponse, ImputeRequest, ImputeResponse]
+    shapes: list[type] = [predict.PredictRequest, predict.PredictResponse, explain.ExplainResponse]
+    shapes += [open_inference.InferRequest, open_inference.InferResponse]
+    shapes += [invocations.InvocationRequest, invocations.InvocationResponse]
+    shapes += [score_impute.ScoreRequest, score_impute.ScoreResponse]
+    shapes += [score_impute.ImputeRequest, score_impute.ImputeResponse]
     references, components = msgspec.json.schema_components(shapes, ref_template="#/components/schemas/{name}")
     rows, scores, reasons, tensors, outputs, frames, predictions, *of_densities = references
     schema["components"]["schemas"] |= components
@@ -182,7 +159,7 @@ def _add_plain(schema: JSONObject) -> None:
     outputs_out = {JSON: {"schema": outputs}, **binary}
     csv = {CSV: {"schema": {"type": "string"}, "example": "outlook,humidity\nsunny,71.5\n"}}
     paths = schema["paths"]
-    paths[PREDICT_PATH] = _post(
+    paths[predict.PATH] = _post(
         "predict",
         "Classify rows",
         f"{text} Arrow in gives Arrow out unless Accept says otherwise.",
@@ -190,7 +167,7 @@ def _add_plain(schema: JSONObject) -> None:
         rows_in,
         scores_out,
     )
-    paths[EXPLAIN_PATH] = _post(
+    paths[explain.PATH] = _post(
         "explain",
         "Explain predictions",
         "The log odds of each row's class against the next probable one, attribute by attribute; they add up.",
@@ -198,17 +175,16 @@ def _add_plain(schema: JSONObject) -> None:
         rows_in,
         {JSON: {"schema": reasons}},
     )
-    summaries = {
-        SCORE_PATH: ("score", "Score rows by their log likelihood", "What a row misses is summed out."),
-        IMPUTE_PATH: (
-            "impute",
-            "Fill missing cells",
-            "Those that are null or absent: by modes, by means, or by draws.",
-        ),
-    }
-    for (path, words), body, answer in zip(summaries.items(), of_densities[::2], of_densities[1::2], strict=True):
-        paths[path] = _post(*words, [NAME], {JSON: {"schema": body}}, {JSON: {"schema": answer}})
-    for path, parameters, name in zip(INFER_PATHS, ([NAME], [NAME, VERSION]), ("infer", "infer_version"), strict=True):
+    scored, logs, incomplete, completed = of_densities
+    words = "score", "Score rows by their log likelihood", "What a row misses is summed out."
+    paths[score_impute.SCORE_PATH] = _post(*words, [NAME], {JSON: {"schema": scored}}, {JSON: {"schema": logs}})
+    words = "impute", "Fill missing cells", "Those that are null or absent: by modes, by means, or by draws."
+    paths[score_impute.IMPUTE_PATH] = _post(
+        *words, [NAME], {JSON: {"schema": incomplete}}, {JSON: {"schema": completed}}
+    )
+    for path, parameters, name in zip(
+        open_inference.PATHS, ([NAME], [NAME, VERSION]), ("infer", "infer_version"), strict=True
+    ):
         paths[path] = _post(
             name,
             "Classify rows as tensors",
@@ -217,7 +193,7 @@ def _add_plain(schema: JSONObject) -> None:
             {JSON: {"schema": tensors, "example": INFER_EXAMPLE}},
             outputs_out,
         )
-    paths[INVOCATIONS_PATH] = _post(
+    paths[invocations.PATH] = _post(
         "invocations",
         "Classify rows with the default model",
         "As MLflow's model servers do; 503 without FEWPASS_DEFAULT_MODEL.",

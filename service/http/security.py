@@ -12,6 +12,7 @@ References
 W3C, Fetch Metadata Request Headers. RFC 6454, The Web Origin Concept.
 """
 
+import contextlib
 import ipaddress
 import threading
 import time
@@ -216,7 +217,6 @@ def check_start(settings: Settings, control: Control) -> None:
 
 
 SAFE = frozenset({"GET", "HEAD"})  # a page may send them; the browser does not let it read the answer
-DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
 MAX_SEEN = 100
 
 Headers = list[tuple[bytes, bytes]]
@@ -227,24 +227,14 @@ _ALWAYS: Headers = [
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
+_POLICY = b"content-security-policy"
 # Answers are data: whatever they hold, a browser that shows one loads and runs nothing. Pictures bring their own styles.
-_DATA: Headers = [
-    *_ALWAYS,
-    (
-        b"content-security-policy",
-        b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; sandbox",
-    ),
-]
+_STRICT = b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; sandbox"
+_DATA: Headers = [*_ALWAYS, (_POLICY, _STRICT)]
 # Pages run our own files, ask this server, and nothing else: no script or style stands in them.
-_CONSOLE: Headers = [
-    *_ALWAYS,
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        b"form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-    ),
-    (b"cross-origin-opener-policy", b"same-origin"),
-]
+_OWN = b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+_OWN += b"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+_CONSOLE: Headers = [*_ALWAYS, (_POLICY, _OWN), (b"cross-origin-opener-policy", b"same-origin")]
 _PAGES = ("/docs", "/console")
 
 
@@ -316,20 +306,16 @@ class Visitors:
 
 def _plain(scheme: bytes, place: bytes) -> bytes:
     """A host and port, without the port that the scheme has anyway."""
-    return place.removesuffix(DEFAULT_PORTS.get(scheme, b":"))
+    return place.removesuffix({b"http": b":80", b"https": b":443"}.get(scheme, b":"))
 
 
 def without_port(host: bytes) -> bytes:
     """The name in a Host header, in lower case."""
     name, separator, port = host.lower().rpartition(b":")
-    return name if separator and port.isdigit() and not _is_bare_ipv6(host) else host.lower()
-
-
-def _is_bare_ipv6(host: bytes) -> bool:
-    try:
-        return isinstance(ipaddress.ip_address(host.decode("latin-1")), ipaddress.IPv6Address)
-    except ValueError:
-        return False
+    with contextlib.suppress(ValueError):
+        ipaddress.IPv6Address(host.decode("latin-1"))  # without brackets, so that nothing of it is a port
+        return host.lower()
+    return name if separator and port.isdigit() else host.lower()
 
 
 BURST_S = 1.0  # what a key has left unused of this time it may use at once

@@ -17,9 +17,7 @@ from service.http.security import check_start
 from service.jobs.leases import crew_of
 from service.operations.backup import all_versions
 from service.requests.problems import KeyNeeded
-from service.serving.predictor import map_version
-from service.serving.rehearsal import rehearse
-from service.serving.usability import training_command, usable
+from service.serving.predictor import map_version, rehearse, training_command, usable
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.copy import damages_of_control, revision_of_control

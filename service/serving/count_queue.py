@@ -1,23 +1,81 @@
-"""What was answered and waits to be counted: rows, and of which version they are."""
+"""What was answered and waits to be counted: rows, and of which version they are; and predictions that are kept until a label comes, or as rows."""
 
 import itertools
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from hashlib import blake2b
 from typing import NamedTuple
 
-from learners.kernels.arrays import Codes, Floats
+import numpy as np
+import pyarrow as pa
+
+from learners.kernels.arrays import Codes, Floats, Mask
 from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.served_counts import RawRows, ServedCounts
 from learners.schema.encoding.json_records import Observed
 from learners.schema.schema import FEW_CLASSES
-from service.serving.prediction_log import KEY_BYTES, Keys, Logged
 from storage.monitoring.counts import MonitorChoice
+
+KEY_BYTES = 16
+Keys = Sequence[bytes] | None
+
+
+class Logged(NamedTuple):
+    """Predictions that are kept: `keys` of 16 bytes, `probabilities` (n_rows, n_classes) float64, `is_counted` (n_rows,) bool.
+
+    `codes` are (n_rows, n_attributes) if rows are kept, else None.
+    """
+
+    keys: bytes
+    moment: datetime
+    probabilities: Floats
+    codes: Codes | None
+    is_counted: Mask
+
+
+def logged_rows(
+    x: Codes, probabilities: Floats, keys: Keys, is_counted: Mask, moment: datetime, keeps_rows: bool
+) -> Logged:
+    """Those of some predictions that have a key (empty: none); or all of them, with their codes.
+
+    `x` is (n_attributes, n_rows), `probabilities` (n_rows, n_classes) float64, `is_counted` (n_rows,) bool.
+    """
+    n_rows = x.shape[1]
+    given = [b""] * n_rows if keys is None else list(keys)
+    if not keeps_rows:
+        named = np.flatnonzero([bool(key) for key in given])
+        return Logged(b"".join(given), moment, probabilities[named], None, is_counted[named])
+    random = secrets.token_bytes(KEY_BYTES * n_rows)
+    places = range(0, KEY_BYTES * n_rows, KEY_BYTES)
+    own = (key or random[place : place + KEY_BYTES] for key, place in zip(given, places, strict=True))
+    joined = random if keys is None else b"".join(own)
+    return Logged(joined, moment, probabilities, np.ascontiguousarray(x.T), is_counted)
+
+
+def predictions_table(logged: Sequence[Logged]) -> pa.Table:
+    """Key, moment, probabilities, codes, and whether the row was counted."""
+    sizes = [len(one.is_counted) for one in logged]
+    n_rows, p = sum(sizes), np.concatenate([one.probabilities for one in logged])
+    moments = np.repeat([int(one.moment.timestamp() * 1e6) for one in logged], sizes)
+    keys = pa.py_buffer(b"".join(one.keys for one in logged))
+    codes: list[bytes | None] = []
+    for one, size in zip(logged, sizes, strict=True):
+        codes += [None] * size if one.codes is None else map(bytes, one.codes.view(np.uint8))
+    return pa.table(
+        {
+            "key": pa.FixedSizeBinaryArray.from_buffers(pa.binary(KEY_BYTES), n_rows, [None, keys]),
+            "at": pa.array(moments, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+            "p": pa.ListArray.from_arrays(np.arange(n_rows + 1, dtype=np.int32) * p.shape[1], p.ravel()),
+            "codes": pa.array(codes, pa.binary()),
+            "is_counted": pa.array(np.concatenate([one.is_counted for one in logged])),
+        }
+    )
+
 
 MOST_RECORDS = 1 << 16
 LEAST_RECORDS, MOST_PROBABILITIES = 256, 1 << 24  # where there are many classes
@@ -37,20 +95,8 @@ class Waiting(NamedTuple):
 class Watch:
     """Counts what one version serves; threads and the event loop append.
 
-    Parameters
-    ----------
-    name, version : of it
-    secret : of the workspace
-    part : tells apart the files of several watches of one version in one process
-
-    Attributes
-    ----------
-    is_logged : whether predictions may be kept for labels or as rows: not the probabilities of more than `FEW_CLASSES`
-        classes
-    append, next_id : for one record: `append((next_id(), codes, probabilities, record, key))`, with codes as bytes or a
-        list
-    left_at : when the version was no longer mapped, on the monotonic clock
-    is_rehearsing : whether what waits is to be forgotten, and so not to be counted
+    `part` tells apart the files of several watches of one version in one process. One record is added by
+    `append((next_id(), codes, probabilities, record, key))`, with codes as bytes or a list.
     """
 
     def __init__(self, model: Model, name: str, version: int, secret: bytes, part: int = 0) -> None:
@@ -58,7 +104,7 @@ class Watch:
         self.requests = itertools.count().__next__
         self.prefix = secrets.token_hex(8)
         n_classes = model.schema.n_classes
-        self.is_logged = n_classes <= FEW_CLASSES
+        self.is_logged = n_classes <= FEW_CLASSES  # whether predictions may be kept for labels or as rows
         self.records: deque[Observed] = deque(
             maxlen=max(LEAST_RECORDS, min(MOST_RECORDS, MOST_PROBABILITIES // n_classes))
         )
@@ -68,8 +114,8 @@ class Watch:
         self.batches: list[Waiting] = []
         self.n_cells = self.n_skipped = self.n_requests = 0
         self.last_id = -1
-        self.left_at: float | None = None
-        self.is_rehearsing = False
+        self.left_at: float | None = None  # when the version was no longer mapped, on the monotonic clock
+        self.is_rehearsing = False  # what waits is to be forgotten, and so not to be counted
         self.choice: MonitorChoice = {}
         self.watched: Watched | None = None
         self.hours: dict[datetime, ServedCounts] = {}

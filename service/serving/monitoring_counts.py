@@ -17,8 +17,7 @@ from learners.monitoring.count_layout import Watched
 from learners.monitoring.served_counts import BatchRows, RecordRows, ServedCounts, ServedRows, status_counts
 from learners.schema.encoding.encode import encoder_of
 from learners.schema.encoding.json_records import Observed
-from service.serving.count_queue import Waiting, Watch
-from service.serving.prediction_log import logged_rows, predictions_table
+from service.serving.count_queue import Waiting, Watch, logged_rows, predictions_table
 from service.settings import Settings
 from service.telemetry import MONITORED_ROWS, SAMPLED_OUT_ROWS
 from storage.errors import StorageError
@@ -113,8 +112,8 @@ class Observer:
             if not watch.is_rehearsing:
                 self._fold(watch)
 
-    def _fold(self, watch: Watch) -> int:
-        """Count what waits for one version; returns how many rows there were."""
+    def _fold(self, watch: Watch) -> None:
+        """Count what waits for one version."""
         records = [watch.records.popleft() for _ in range(len(watch.records))]
         with watch.lock:
             batches, watch.batches = watch.batches, []
@@ -123,11 +122,9 @@ class Observer:
         if records:
             n_skipped += records[-1][0] - watch.last_id - len(records)
             watch.last_id = records[-1][0]
-        n_rows: int = len(records) + sum(one.x.shape[1] for one in batches) + n_skipped
-        if not n_rows:
-            return 0
-        if watch.choice.get("mode", self.settings.monitoring) == "off":
-            return n_rows
+        n_rows = len(records) + sum(one.x.shape[1] for one in batches) + n_skipped
+        if not n_rows or watch.choice.get("mode", self.settings.monitoring) == "off":
+            return
         if watch.watched is None:
             watch.watched = Watched(watch.model)
         counts = self._counts_now(watch)
@@ -136,7 +133,6 @@ class Observer:
             self._count(watch, counts, _joined(watch.watched, records[start : start + AT_ONCE]), 1)
             time.sleep(BREATH_S)
         self._count_batches(watch, counts, batches)
-        return n_rows
 
     def _count_batches(self, watch: Watch, counts: ServedCounts, batches: Sequence[Waiting]) -> None:
         """Beyond the rows of a second that are counted, some batches: a few rows of each would cost as much as all of one.

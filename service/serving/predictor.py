@@ -1,8 +1,10 @@
 """Mapped models for serving: found by name, version or alias, swapped when the registry changes; never opens DuckDB."""
 
+import contextlib
+import shlex
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,33 +15,90 @@ import pyarrow as pa
 import structlog
 
 from learners.answer_checks import distributions
+from learners.circuits.model import CircuitModel
+from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.classifiers.baselines.boosted import BoostedModel
-from learners.errors import InvalidParameter, names_with_similar
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.ensembles.model import EnsembleModel
+from learners.errors import InvalidParameter, LearnerError, NoClass, names_with_similar
 from learners.models.model import Model
 from learners.monitoring.served_counts import RawRows
 from learners.registry.model_kinds import load_model
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.json_records import record_classifier
+from learners.schema.encoding.json_records import encode_records, record_classifier
 from learners.schema.schema import Value
 from service.requests.json_values import JSONMapping
 from service.requests.problems import InvalidRequest
-from service.serving.count_queue import Watch
+from service.serving.compiled_networks import compiled_network, n_kept_edges
+from service.serving.count_queue import Keys, Watch
 from service.serving.monitoring_counts import Observer
-from service.serving.prediction_log import Keys
-from service.serving.rehearsal import rehearse
-from service.serving.usability import Unusable, usable
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from storage.control.control import Control, generation
-from storage.errors import CorruptFile, NotFound
+from storage.errors import CorruptFile, NotFound, OutdatedModel
 from storage.models import models
 from storage.models.compiled import map_compiled
+from storage.models.model_file import verify
 from storage.models.models import ModelVersion
 
 MOST_CHARACTERS = 200
 MAX_CHECKED = 16
 WAY_OUT = "or send ?ignore_unknown=true"
+REHEARSED = (2, 40)  # rows: kernels have a way for few, and one for many
+# Edges of the circuit of a network that is compiled before a request asks for it, about 0.1 KB each; and of all such circuits:
+# a process that maps hundreds of models may never be asked queries.
+MOST_REHEARSED, MOST_KEPT = 200_000, 2_000_000
 
 Probabilities = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@contextlib.contextmanager
+def usable(version: ModelVersion) -> Iterator[None]:
+    """Say what a model fails with: CorruptFile if its files are not what was written, else OutdatedModel."""
+    try:
+        yield
+    except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        verify(version.duckdb_path)  # raises CorruptFile, with the file and what is wrong with it
+        reason = f"{type(error).__name__}: {error}"
+        raise OutdatedModel(f"{version.name}@{version.version}", reason, training_command(version)) from error
+
+
+def training_command(version: ModelVersion) -> str:
+    """What trains a version like this one, as far as the registry knows and may be told to whoever asks for predictions."""
+    parameters = [f"--set {shlex.quote(f'{name}={value}')}" for name, value in version.parameters.items()]
+    return " ".join(["fewpass train FILES", f"--name {version.name} --learner {version.learner}", *parameters])
+
+
+class Unusable:
+    """Versions that could not be used, and when, so that each request and poll does not look at every byte again."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: dict[tuple[str, int, str], tuple[tuple[int, int], CorruptFile]] = {}
+
+    def check(self, version: ModelVersion) -> None:
+        """Raise what was found last time (CorruptFile), as long as the file is the same one."""
+        mark, error = self._known.get(_key(version), (None, None))
+        if error is not None and mark == _mark(version):
+            raise error
+
+    def add(self, version: ModelVersion, error: CorruptFile) -> None:
+        """Remember what was found."""
+        self._known.pop(_key(version), None)
+        while len(self._known) >= self._most:
+            del self._known[next(iter(self._known))]
+        self._known[_key(version)] = _mark(version), error
+
+
+def _key(version: ModelVersion) -> tuple[str, int, str]:
+    return version.name, version.version, version.sha256
+
+
+def _mark(version: ModelVersion) -> tuple[int, int]:
+    """What changes when the compiled form is made anew."""
+    with contextlib.suppress(OSError):
+        found = version.arrow_path.stat()
+        return found.st_mtime_ns, found.st_ino
+    return 0, 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,25 +198,17 @@ class Predictor:
     """The models of one serving process.
 
     `served(reference)` is a dict look-up on the event loop; `resolve` and `refresh` read the control database and are
-    called on threads. References to a `Served` stay good for as long as a request holds them.
-
-    Parameters
-    ----------
-    max_mapped : model versions kept mapped, of those that some reference means; the least recently resolved goes first
-    observer : counts what is answered
-
-    Attributes
-    ----------
-    generation : of the registry, as it was taken over last
-    damaged : what is wrong with the version that a reference means now; until then what was mapped before, if anything,
-        is served
+    called on threads. References to a `Served` stay good for as long as a request holds them. At most `max_mapped`
+    versions are kept mapped, of those that some reference means; the least recently resolved goes first.
     """
 
     def __init__(self, control: Control, max_mapped: int = 256, observer: Observer | None = None) -> None:
         self.control, self.observer = control, observer
         self.max_mapped = max_mapped
-        self.generation = generation(control)
-        self.damaged: dict[str, str] = {}
+        self.generation = generation(control)  # as it was taken over last
+        self.damaged: dict[
+            str, str
+        ] = {}  # what is wrong with what a reference means now; what was mapped before is served
         self._unusable = Unusable(max_mapped)
         self._served: dict[str, Served] = {}
         self._mapped: OrderedDict[tuple[str, int, str], Served] = OrderedDict()
@@ -300,3 +351,22 @@ def scored_batch(
     columns = [pa.array(np.ascontiguousarray(column)) for part in parts.values() for column in part.T]
     names = [f"{part}_{name}" for part in parts for name in classes]
     return pa.RecordBatch.from_arrays([prediction, *columns], names=["prediction", *names])
+
+
+def rehearse(served: Served) -> None:
+    """Answer for rows of which nothing is known, on a thread: what runs for the first time compiles or loads, for seconds."""
+    with contextlib.nullcontext() if served.watch is None else served.watch.rehearsing():
+        _answer_nothing(served)
+
+
+def _answer_nothing(served: Served) -> None:
+    with contextlib.suppress(NoClass):  # some models answer queries only
+        served.classify({})
+        for n_rows in REHEARSED:
+            served.predict_proba(encode_records([{}] * n_rows, served.schema))
+    if isinstance(served.model, CircuitModel):
+        served.model.prepare()
+    network = served.model.joint if isinstance(served.model, EnsembleModel) else served.model
+    if isinstance(network, LookupModel):
+        with contextlib.suppress(NetworkTooLarge):  # the first query compiles it, or is refused
+            compiled_network(network, min(MOST_REHEARSED, MOST_KEPT - n_kept_edges())).prepare()

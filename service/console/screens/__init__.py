@@ -1,1 +1,1 @@
-"""One module for each screen: the model of its page, made of what the product answers."""
+"""The screens by what they show: the model of each page, made of what the product answers."""

@@ -4,8 +4,7 @@ from starlette.requests import Request
 
 from learners.schema import Schema
 from service import product
-from service.console.pages import page, part_of_list, workspace_of
-from service.console.rendering import Call
+from service.console.pages import Call, page, part_of_list, workspace_of
 from service.product.inference.metric_words import interval
 from service.requests.json_values import JSONObject
 

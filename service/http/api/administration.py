@@ -7,8 +7,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
 from service import product
-from service.http.api.dependencies import Limit, Ours
-from service.http.api.shapes import PageShape, Shape
+from service.http.api.resources import Limit, Ours, PageShape, Shape
 from service.http.security import Guard
 from service.requests.requests import Name
 from service.requests.requests import Request as RequestShape

@@ -27,10 +27,6 @@ class InFlight:
         self.max_bytes, self.n_bytes = max_bytes, 0
         self._lock = threading.Lock()
 
-    def holding(self) -> "Hold":
-        """What one request holds, given back when it ends."""
-        return Hold(self)
-
     def take(self, n_bytes: int) -> None:
         """Add to what is held, or give back where it is negative; Overloaded if that is too much."""
         with self._lock:
@@ -44,7 +40,7 @@ class InFlight:
 
 
 class Hold:
-    """What one request holds."""
+    """What one request holds, given back when it ends."""
 
     def __init__(self, of: InFlight) -> None:
         self.of, self.n_bytes = of, 0

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from service import product
-from service.http.api.dependencies import BYTES_BODY, Limit, Opening, Ours, write_body
-from service.http.api.shapes import PageShape, Shape
+from service.http.api.resources import BYTES_BODY, Limit, Opening, Ours, PageShape, Shape, write_body
 from service.requests.json_values import JSONObject
 from service.requests.requests import DatasetRequest
 from storage.files.workspace_layout import publish

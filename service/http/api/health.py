@@ -102,9 +102,10 @@ def _look_at_models(workspace: Workspace) -> None:
 
 
 def _look_at_jobs(workspace: Workspace) -> None:
-    JOBS.labels("queued").set(product.job_queue(workspace).count("queued"))
-    JOBS.labels("running").set(product.job_queue(workspace).count("running"))
-    running = [job.progress or {} for job in product.job_queue(workspace).list(state="running", limit=100).items]
+    queue = product.job_queue(workspace)
+    JOBS.labels("queued").set(queue.count("queued"))
+    JOBS.labels("running").set(queue.count("running"))
+    running = [job.progress or {} for job in queue.list(state="running", limit=100).items]
     PASSES.set(sum("pass_number" in progress for progress in running))
     ROWS_PER_S.set(sum(progress.get("rows_per_s") or 0 for progress in running))
 

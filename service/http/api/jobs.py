@@ -15,8 +15,7 @@ from pydantic import Field
 
 from service import product
 from service.console.pages import workspace_of
-from service.http.api.dependencies import Opening, Ours
-from service.http.api.shapes import PageShape, Shape, answers
+from service.http.api.resources import Opening, Ours, PageShape, Shape, answers
 from service.jobs.queue import Job, Priority, State
 from service.requests.json_values import JSONObject
 from service.requests.requests import JobRequest

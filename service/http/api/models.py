@@ -11,8 +11,7 @@ from pydantic import BaseModel, Field
 from learners.orders.formats.network_files import FORMATS, NetworkFormat
 from learners.registry.sql.dialects import DialectName
 from service import product
-from service.http.api.dependencies import TAR, TAR_BODY, Limit, Ours, Upload
-from service.http.api.shapes import ModelVersionShape, PageShape, Shape, answers
+from service.http.api.resources import TAR, TAR_BODY, Limit, ModelVersionShape, Ours, PageShape, Shape, Upload, answers
 from service.product.views.circuit_export import MEDIA_TYPES, CircuitOf, Form
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
@@ -286,10 +285,7 @@ def trace(reference: str, workspace: Ours) -> Response:
     responses=answers(*MEDIA_TYPES.values()),
 )
 def circuit(
-    reference: str,
-    workspace: Ours,
-    form: Annotated[Form, Query(alias="format")] = "text",
-    of: CircuitOf = "columns",
+    reference: str, workspace: Ours, form: Annotated[Form, Query(alias="format")] = "text", of: CircuitOf = "columns"
 ) -> Response:
     """Of a network, the circuit that it is compiled to. `text` and `json` can be trained and served anywhere.
 

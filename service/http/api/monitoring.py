@@ -8,9 +8,8 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field, model_validator
 
 from service import product
-from service.http.api.dependencies import Ours
+from service.http.api.resources import Ours, Shape, answers
 from service.http.api.scoring.predict import ARROW
-from service.http.api.shapes import Shape, answers
 from service.product.monitoring.labels import Label
 from service.requests.first_findings import Body
 from storage.monitoring.counts import MonitorChoice

@@ -7,9 +7,8 @@ from fastapi import APIRouter, Header, Response
 from pydantic import Field
 
 from service import product
-from service.http.api.dependencies import Limit, Opening, Ours
 from service.http.api.jobs import JobShape
-from service.http.api.shapes import PageShape, Shape
+from service.http.api.resources import Limit, Opening, Ours, PageShape, Shape
 from service.requests.json_values import JSONObject
 from service.requests.requests import Missed, ScheduleChange, ScheduleRequest
 

@@ -27,7 +27,7 @@ from learners.registry.networks.network_answers import answer_all, is_plain
 from learners.registry.networks.of_models import network_of
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, TooSlow
-from service.serving.networks import compiled_network
+from service.serving.compiled_networks import compiled_network
 
 # Samples are rows, and a row has at most some values; so the most that answers may hold follows from the most rows.
 VALUES_PER_ROW = 50
@@ -55,7 +55,7 @@ class WrongQuery(LearnerError, ValueError):
 
 
 def queryable(model: Model) -> CircuitModel:
-    """The model as a circuit: itself, or its network compiled, see `service.serving.networks`; of an ensemble its joint member.
+    """The model as a circuit: itself, or its network compiled, see `service.serving.compiled_networks`; of an ensemble its joint member.
 
     Of a posterior over structures, its most probable graph. Raises NoJoint if it has no joint distribution,
     NetworkTooLarge if its network needs too large a circuit.

@@ -32,7 +32,7 @@ from service.product.outputs import Output, ParquetDraft, check_parquet, deliver
 from service.product.progress import Report, silent
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
-from service.serving.answers import check_columns, check_top_k, top_batch, top_classes
+from service.serving.class_answers import check_columns, check_top_k, top_batch, top_classes
 from service.serving.predictor import Probabilities, intervals_of, scored_batch
 
 Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]

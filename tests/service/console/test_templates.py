@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import service.console
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.model_report import ColumnRows, Mistake, ModelReport, Point, Share
-from service.console.rendering import Call, environment
+from service.console.pages import Call, environment
 from service.product.views.reports import LOSSES
 from storage.control.keys import ApiKey, Role
 from storage.control.schedules import Schedule

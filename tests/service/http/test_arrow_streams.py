@@ -7,17 +7,10 @@ from hypothesis import strategies as st
 
 from service.http.api.arrow_streams import MAX_SCHEMAS, QuickStreams, read_stream
 from service.requests.problems import BodyTooLarge, MalformedBody
+from tests.service.http.test_predict import stream_of
 
 MOST = 1 << 20
 BATCH = pa.RecordBatch.from_pydict({"a": ["x", None, "y"], "b": [1.5, 2.0, None]})
-
-
-def stream_of(*batches, **options):
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
 
 
 def test_one_plain_batch_is_read_again_and_again():

@@ -15,7 +15,7 @@ from service.settings import Settings
 from tests.processes import runs, wait_for
 from tests.service.asking import PATIENCE_S
 from tests.service.forks import local_server
-from tests.service.http.test_hostile import is_answered
+from tests.service.http.test_hostile import answer_of, is_answered
 
 GET = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
 POST = b"POST /v1/models/m/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -45,13 +45,6 @@ def is_held(server, client):
     ours = client.getsockname()[1]
     held = psutil.Process(server.pid).net_connections("tcp")
     return any(connection.raddr and connection.raddr.port == ours for connection in held)
-
-
-def answer_of(client):
-    answer = b""
-    while not answer.endswith(b"}") and (piece := client.recv(65_536)):
-        answer += piece
-    return answer
 
 
 def test_an_answer_that_nobody_takes_is_dropped(server):

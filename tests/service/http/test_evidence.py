@@ -146,9 +146,7 @@ def test_what_if_answers_by_the_joint(site):
     posterior, completion = told["parts"]["posterior"], told["parts"]["completion"]
     asked = {"evidence": evidence | {"humidity": "(missing)"}, "likely": LIKELY}
     marginal, conditional, best = ask(
-        site.client,
-        "weather",
-        *({"kind": kind, **asked} for kind in ("marginal", "conditional", "map")),
+        site.client, "weather", *({"kind": kind, **asked} for kind in ("marginal", "conditional", "map"))
     )
     assert posterior["log_evidence"] == pytest.approx(marginal["log_probability"], abs=1e-12)
     assert posterior["distributions"] == conditional["distributions"]

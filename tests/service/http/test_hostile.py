@@ -16,23 +16,17 @@ import pytest
 
 from learners.errors import SourceError
 from learners.passes.sources.source import Source
-from service.http.api.dependencies import Openings, Threads
+from service.http.api.resources import Openings, Threads
 from service.settings import Settings
 from tests.processes import children_of, wait_for
 from tests.service.asking import PATIENCE_S, job_at_end, run_apart
 from tests.service.conftest import weather
 from tests.service.forks import local_server
+from tests.service.http.test_predict import problem
 
 JSON = {"content-type": "application/json"}
 TOO_DEEP = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
 TRAIN = b'{"kind": "train", "model": "x", "learner": "nb", "target": "class", "uris": ["x"], %s}'
-
-
-def problem(answer, status):
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"].startswith("application/problem+json")
-    told: dict = answer.json()
-    return told
 
 
 @pytest.mark.parametrize(
@@ -162,12 +156,16 @@ def test_head_is_get_without_a_body(site, path):
     assert site.client.head("/v1/jobs/job-1/events").status_code == 405  # it would not end
 
 
-def is_answered(connection, request):
-    connection.sendall(request)
+def answer_of(connection):
     answer = b""
     while not answer.endswith(b"}") and (piece := connection.recv(65_536)):
         answer += piece
-    return answer.startswith(b"HTTP/1.1 200")
+    return answer
+
+
+def is_answered(connection, request):
+    connection.sendall(request)
+    return answer_of(connection).startswith(b"HTTP/1.1 200")
 
 
 def test_a_server_whose_workspace_is_gone_accepts_nothing_more(tmp_path):

@@ -14,7 +14,7 @@ from learners import Source, drive
 from learners.models.query import Conditional, Map, Marginal
 from learners.registry import recipes
 from service import product
-from service.cli.querying import query
+from service.cli.ask import query
 from service.http.app import create_app
 from service.http.warm_up import TABLE
 from service.product.inference import queries
@@ -199,7 +199,8 @@ def test_tables_of_queries_can_be_read_at_any_width(tmp_path):
     columns = {name: rng.choice(["Österreich", "São Tomé"], 300) for name in names}
     pq.write_table(pa.table(columns), tmp_path / "land.parquet")
     workspace = tmp_path / "workspace"
-    fewpass("train", tmp_path / "land.parquet", "-l", "spn", "-n", "land", workspace=workspace)
+    simple = ("--set", "structure=chow-liu", "--set", "passes=1")
+    fewpass("train", tmp_path / "land.parquet", "-l", "spn", "-n", "land", *simple, workspace=workspace)
     one = fewpass("query", "land", "sample", workspace=workspace).stdout
     assert all(sum(name in line for line in one.splitlines()) == 1 for name in names)
     assert max(map(len, one.splitlines())) <= 80 and "Österreich" in one
@@ -218,7 +219,7 @@ def test_tables_of_queries_can_be_read_at_any_width(tmp_path):
 def test_numbers_may_stay_numbers(site):
     """Trained by a job, classified, and asked for means."""
     asked = {"uris": [str(site.train)], "target": "class", "learner": "spn", "model": "breeze", "kind": "train"}
-    finished(site.client, asked | {"parameters": {"leaves": "gaussian", "passes": 5}})
+    finished(site.client, asked | {"parameters": {"structure": "hclt", "leaves": "gaussian", "passes": 5}})
     answer = site.client.post("/v1/models/breeze/predict", json={"records": site.table.to_pylist()}).json()
     assert np.mean(np.array(answer["predictions"]) == np.array(site.table["class"])) > 0.8
     of_class = [{"kind": "moments", "variables": ["humidity"], "evidence": {"class": c}} for c in ("yes", "no")]

@@ -14,7 +14,7 @@ from service.http.security import OPEN, needed_role
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.keys import Role
-from tests.service.http.test_hostile import problem
+from tests.service.http.test_predict import problem
 
 # As docs/how-to/security.md says; what is not here needs `read` to be looked at and `train` to be changed.
 PREDICT = {
@@ -110,10 +110,13 @@ def documented_role(method, path):
 
 
 def test_each_role_may_do_on_every_route_what_is_documented_and_nothing_more(house):
-    operations = house.operations()
+    operations, document = house.operations(), house.app.openapi()
     assert {f"{method} {path}" for method, path in operations} >= PREDICT | ADMIN
+    assert set(document["components"]["securitySchemes"]) == {"bearer", "apiKey"}
     for method, path in operations:
-        needed = documented_role(method, path)
+        needed, operation = documented_role(method, path), document["paths"][path][method.lower()]
+        assert operation.get("x-fewpass-role") == (str(needed) if needed else None), path
+        assert ("401" in operation["responses"]) == (needed is not None), path
         asked = path.replace("{", "").replace("}", "")  # there is nothing of such a name, so that nothing is done
         assert (house.ask(None, method, asked) == 401) == (needed is not None), (method, path)
         for role in Role:
@@ -136,8 +139,7 @@ def test_a_line_break_that_the_routing_overlooks_opens_nothing(house):
         needed = documented_role(method, path) or Role.READ
         asked = path.replace("{", "").replace("}", "") + "\n"
         for role in Role:
-            is_refused = house.ask(role, method, asked) == 403
-            assert is_refused or role.covers(needed), (role, method, path)
+            assert role.covers(needed) or house.ask(role, method, asked) == 403, (role, method, path)
 
 
 def test_below_a_mount_roles_are_the_same(house):

@@ -11,22 +11,26 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from starlette.responses import PlainTextResponse
 
 from service import product
+from service.http import security
 from service.http.app import create_app
-from service.http.security import needed_role
+from service.http.middleware import Telemetry
+from service.http.security import Guard, RequestRates
 from service.product.datasets import data_roots
-from service.requests.problems import OutsideRoots
+from service.requests.problems import OutsideRoots, TooManyRequests
 from service.requests.requests import TrainRequest
 from service.settings import Settings, is_loopback
 from service.workspace import Workspace
 from storage.control import keys
 from storage.control.keys import Role
 from tests.processes import wait_for
-from tests.service.asking import PATIENCE_S, client_of
+from tests.service.asking import PATIENCE_S, client_of, run_apart
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import weather
 from tests.service.forks import local_server
+from tests.service.http.test_hostile import answer_of
 from tests.service.http.test_predict import PATH, RECORD, problem
 
 ADMIN_KEY = "an-administrator-of-tests"
@@ -95,6 +99,7 @@ def test_a_wrong_key_is_refused(fortress, headers):
     raw = {name: value.encode("latin-1") for name, value in headers.items()}
     body = problem(fortress.client.get("/v1/models", headers=raw), 401)
     assert "wrong" not in json.dumps(body)  # a token is never repeated
+    problem(fortress.ask("expired", "GET", "/v1/models"), 401)
 
 
 def test_a_key_may_stand_beside_the_password_of_a_proxy(fortress):
@@ -107,25 +112,9 @@ def test_a_key_may_stand_beside_the_password_of_a_proxy(fortress):
     problem(fortress.client.post(PATH, json={"records": [RECORD]}, headers=predicting), 401)
 
 
-def test_an_expired_key_is_refused(fortress):
-    problem(fortress.ask("expired", "GET", "/v1/models"), 401)
-
-
 def test_a_refusal_names_the_key_its_role_and_the_one_that_is_needed(fortress):
     found = problem(fortress.ask("predict", "PUT", "/v1/models/weather/aliases/champion", json={"version": 1}), 403)
     assert (found["role"], found["needed"]) == ("predict", "train") and "predict-key" in found["detail"]
-
-
-def test_every_route_needs_a_role_unless_it_is_a_probe(fortress):
-    document = fortress.client.get("/openapi.json").json()
-    assert set(document["components"]["securitySchemes"]) == {"bearer", "apiKey"}
-    for path, operations in document["paths"].items():
-        for method, operation in operations.items():
-            role = needed_role(method.upper(), path.replace("{", "").replace("}", ""))
-            assert operation.get("x-fewpass-role") == (str(role) if role else None), path
-            assert ("401" in operation["responses"]) == (role is not None), path
-            if method != "get" and role is not None:
-                assert role.covers(Role.PREDICT), path
 
 
 def test_keys_are_made_listed_and_revoked_over_rest(fortress):
@@ -182,10 +171,7 @@ def answer_to_half_a_body(url, path):
     head = f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ADMIN_KEY}\r\ncontent-length: 9\r\n\r\n"
     with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
         connection.sendall(head.encode() + b'{"r')
-        answer = b""
-        while not answer.endswith(b"}") and (piece := connection.recv(65_536)):
-            answer += piece
-    return answer.decode()
+        return answer_of(connection).decode()
 
 
 # Data roots
@@ -245,14 +231,11 @@ def test_nothing_outside_the_roots_is_read(fortress, outside, uri):
         # What only reading a folder can tell is told by the job; there is no worker here.
         assert response.status_code == 403 or ("*" in written and response.status_code == 202), response.text
     assert fortress.ask("read", "GET", "/v1/datasets/escape").status_code == 404
-
-
-@pytest.mark.parametrize("uri", [uri for uri in ESCAPES if "*" not in uri])
-def test_no_circuit_outside_the_roots_is_read(fortress, outside, uri):
-    parameters = {"structure": "file", "circuit": uri.format(secret=outside, tables=fortress.tables, parent="x")}
-    body = {"kind": "train", "uris": [f"{fortress.tables}/train.parquet"], "learner": "spn", "model": "m"}
-    refused = fortress.ask("train", "POST", "/v1/jobs", json=body | {"parameters": parameters})
-    assert problem(refused, 403)["title"] == "Outside the data roots"
+    if "*" not in uri:  # nor is a circuit
+        job = {"kind": "train", "uris": [f"{fortress.tables}/train.parquet"], "learner": "spn", "model": "m"}
+        job["parameters"] = {"structure": "file", "circuit": written}
+        refused = fortress.ask("train", "POST", "/v1/jobs", json=job)
+        assert problem(refused, 403)["title"] == "Outside the data roots"
 
 
 def test_a_job_looks_again_where_its_files_lead(fortress, outside):
@@ -327,3 +310,73 @@ def test_on_loopback_keys_are_optional_but_a_wrong_one_is_refused(site):
 def test_the_application_starts_with_keys_of_its_settings(tmp_path):
     app = create_app(Settings(workspace=tmp_path, require_keys=True))
     assert app.guard.needs_keys and "token" not in repr(Settings(admin_key="a-token-of-sixteen"))
+
+
+KEY = "a-key-of-24-characters-x"
+
+
+class Clock:
+    """Time that stands still unless it is moved."""
+
+    now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(security, "time", clock)
+    return clock
+
+
+@pytest.mark.parametrize(("per_s", "at_once"), [(4, 4), (0.5, 1), (1.5, 1)])
+def test_a_key_makes_so_many_requests_and_others_theirs(clock, per_s, at_once):
+    rates, taken = RequestRates(per_s), 0
+    for _ in range(at_once):
+        rates.take("ana")
+    with pytest.raises(
+        TooManyRequests, match=f"Key 'ana' may make {per_s:g} requests a second .* Try again in"
+    ) as refused:
+        rates.take("ana")
+    rates.take("ben")
+    clock.now += refused.value.fields["retry_after_s"] + 0.001
+    rates.take("ana")
+    for _ in range(10_000):  # a hundred seconds at a hundred tries a second
+        clock.now += 0.01
+        try:
+            rates.take("ana")
+        except TooManyRequests:
+            continue
+        taken += 1
+    assert taken == pytest.approx(100 * per_s, abs=2)
+
+
+def test_keys_that_wait_for_nothing_are_forgotten(clock, monkeypatch):
+    monkeypatch.setattr(security, "MAX_KEYS", 3)
+    rates = RequestRates(1)
+    for number in range(10):
+        rates.take(str(number))
+        clock.now += 10
+    assert len(rates._due) <= 3
+
+
+def test_the_answer_is_429_with_the_time_to_wait(clock):
+    settings = Settings(require_keys=True, admin_key=KEY, requests_per_s=2)
+    app = Telemetry(Guard(PlainTextResponse("here"), settings), 1.0)
+
+    async def asked():
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1:8000"
+        ) as client:
+            held = {"authorization": f"Bearer {KEY}"}
+            told = [await client.get("/v1/models", headers=held) for _ in range(3)]
+            told += [await client.post("/v1/models/m/predict", headers=held), await client.get("/healthz")]
+            clock.now += 1
+            return [*told, await client.post("/v1/models/m/predict", headers=held)]
+
+    answers = run_apart(asked())
+    assert [answer.status_code for answer in answers] == [200, 200, 429, 429, 200, 200]
+    assert answers[2].headers["retry-after"] == "1" and answers[2].json()["title"] == "Too many requests"
+    assert answers[2].headers["content-type"] == "application/problem+json"

@@ -15,8 +15,7 @@ from service import product
 from service.cli import app
 from service.operations import precompile
 from service.requests.requests import TrainRequest
-from service.serving.predictor import Predictor
-from service.serving.rehearsal import REHEARSED
+from service.serving.predictor import REHEARSED, Predictor
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import meet

@@ -22,8 +22,8 @@ from service.product.monitoring.windows import Watching
 from service.product.promotion.rollback import judged
 from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
+from service.serving.count_queue import predictions_table
 from service.serving.monitoring_counts import Observer
-from service.serving.prediction_log import predictions_table
 from service.serving.predictor import map_version
 from service.settings import Settings
 from service.workspace import Workspace

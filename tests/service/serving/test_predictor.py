@@ -17,7 +17,6 @@ from service.product.inference.queries import queryable
 from service.product.monitoring.windows import Watching
 from service.requests.problems import problem_of
 from service.requests.requests import TrainRequest
-from service.serving import usability
 from service.serving.monitoring_counts import Observer
 from service.serving.predictor import Predictor
 from service.settings import Settings
@@ -161,7 +160,7 @@ def test_of_references_that_are_meant_the_least_recent_goes_first(workspace):
 
 @pytest.mark.parametrize("limit", ["MOST_REHEARSED", "MOST_KEPT"])
 def test_the_circuit_of_a_network_is_there_before_the_first_query(workspace, monkeypatch, limit):
-    monkeypatch.setattr(f"service.serving.rehearsal.{limit}", 3)
+    monkeypatch.setattr(f"service.serving.predictor.{limit}", 3)
     large = Predictor(workspace.control).resolve("m")
     monkeypatch.undo()
     served = Predictor(workspace.control).resolve("m")
@@ -169,7 +168,7 @@ def test_the_circuit_of_a_network_is_there_before_the_first_query(workspace, mon
     def never(*_):
         raise AssertionError("compiled by a query")
 
-    monkeypatch.setattr("service.serving.networks.compiled", never)
+    monkeypatch.setattr("service.serving.compiled_networks.compiled", never)
     (answer,) = queryable(served.model).answer([Marginal({})])
     assert answer["probability"] == pytest.approx(1.0)
     with pytest.raises(AssertionError, match="compiled by a query"):
@@ -181,7 +180,7 @@ def test_what_a_version_rehearses_is_never_counted(workspace, observer, monkeypa
         observer.fold()
         raise NetworkTooLarge(1, 0)
 
-    monkeypatch.setattr("service.serving.rehearsal.compiled_network", fold_meanwhile)
+    monkeypatch.setattr("service.serving.predictor.compiled_network", fold_meanwhile)
     served = Predictor(workspace.control, observer=observer).resolve("m")
     served.classify(RECORD)
     observer.fold()
@@ -208,7 +207,7 @@ def test_a_version_that_no_model_can_be_made_of_is_named_with_what_to_do(workspa
     assert "Train it again with fewpass train FILES --name m --learner nb --set m=1.0" in found.detail
     assert "m@1" in predictor.damaged["m"]  # /readyz says degraded
     seen: list[object] = []
-    monkeypatch.setattr(usability, "verify", seen.append)
+    monkeypatch.setattr("service.serving.predictor.verify", seen.append)
     with pytest.raises(OutdatedModel, match="Train it again"):
         predictor.resolve("m")
     predictor.refresh()

@@ -19,7 +19,7 @@ from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge
 from service.requests.requests import MAX_QUERIES
-from service.serving.answers import check_size
+from service.serving.class_answers import check_size
 from service.serving.predictor import Served
 from service.settings import Settings
 
@@ -51,30 +51,24 @@ class ExplainResponse(msgspec.Struct):
     explanations: list[Reason]
 
 
-class Explain:
-    """The endpoint; it reads rows as the predict endpoint does."""
+async def explanations(request: Request) -> Response:
+    """Answer one request; it reads rows as the predict endpoint does."""
+    predict: Predict = request.app.predict
+    content_type, _, _ = headers_of(request.scope)
+    options = options_of(request.scope["query_string"])
+    body = await request.body()
+    served = await predict.served(request.path_params["name"])
 
-    def __init__(self, predict: Predict) -> None:
-        self.predict = predict
+    def work() -> bytes:
+        predict.held(body, content_type, request.scope["fewpass.hold"])
+        chunk = predict.rows(served, body, content_type, options).chunk
+        if chunk.n_rows > MAX_ROWS:
+            raise BodyTooLarge(f"{chunk.n_rows} rows; at most {MAX_ROWS} are explained at once.", max_rows=MAX_ROWS)
+        check_size(chunk.n_rows * (1 + len(served.schema.attributes)), len(served.classes), top_k=1)
+        check_size(chunk.n_rows, len(served.classes))
+        return msgspec.json.encode(explained(served, chunk))
 
-    async def answer(self, request: Request) -> Response:
-        """Answer one request."""
-        content_type, _, _ = headers_of(request.scope)
-        options = options_of(request.scope["query_string"])
-        body = await request.body()
-        served = await self.predict.served(request.path_params["name"])
-
-        def work() -> bytes:
-            self.predict.held(body, content_type, request.scope["fewpass.hold"])
-            chunk = self.predict.rows(served, body, content_type, options).chunk
-            if chunk.n_rows > MAX_ROWS:
-                detail = f"{chunk.n_rows} rows; at most {MAX_ROWS} are explained at once."
-                raise BodyTooLarge(detail, max_rows=MAX_ROWS)
-            check_size(chunk.n_rows * (1 + len(served.schema.attributes)), len(served.classes), top_k=1)
-            check_size(chunk.n_rows, len(served.classes))
-            return msgspec.json.encode(explained(served, chunk))
-
-        return Response(await anyio.to_thread.run_sync(work), media_type=JSON)
+    return Response(await anyio.to_thread.run_sync(work), media_type=JSON)
 
 
 def explained(served: Served, chunk: Any) -> JSONObject:

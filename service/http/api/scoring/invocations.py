@@ -1,5 +1,7 @@
 """/invocations, /ping and /version: scoring as MLflow's model servers do it, for the default model."""
 
+from functools import partial
+
 import anyio.to_thread
 import msgspec
 import pyarrow as pa
@@ -24,7 +26,7 @@ from service.http.api.bodies import (
 from service.http.api.scoring.predict import JSON, Predict, Rows, encode_rows, encode_table, headers_of
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
-from service.serving.answers import check_size, classes_in_json
+from service.serving.class_answers import check_size, classes_in_json
 from service.serving.predictor import Served
 from service.settings import Settings
 from service.version import VERSION
@@ -84,11 +86,9 @@ class Invocations:
             raise NotReady("There is no default model: set FEWPASS_DEFAULT_MODEL to a name or name@alias.")
         content_type, _, _ = headers_of(request.scope)
         body = await request.body()
-        hold = request.scope["fewpass.hold"]
         served = await self.predict.served(self.model)
-        if len(body) <= self.predict.inline_bytes:
-            return self.score(served, body, content_type, hold)
-        return await anyio.to_thread.run_sync(self.score, served, body, content_type, hold)
+        work = partial(self.score, served, body, content_type, request.scope["fewpass.hold"])
+        return work() if len(body) <= self.predict.inline_bytes else await anyio.to_thread.run_sync(work)
 
     def score(self, served: Served, body: bytes, content_type: str, hold: Hold) -> Response:
         """Rows in, classes out."""

@@ -7,6 +7,7 @@ Open Inference Protocol, HTTP/REST (KServe), and its binary tensor data extensio
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
@@ -20,11 +21,11 @@ from starlette.responses import Response
 from learners.schema.schema import Attribute
 from service import product
 from service.http.api.bodies import UNCOUNTED, Hold, check_bytes, check_json, check_rows, decoded
-from service.http.api.dependencies import Ours
+from service.http.api.resources import Ours
 from service.http.api.scoring.predict import JSON, Predict, encode_rows
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady
-from service.serving.answers import check_size
+from service.serving.class_answers import check_size
 from service.serving.predictor import Served
 from service.version import VERSION
 
@@ -82,7 +83,6 @@ class InferResponse(msgspec.Struct):
     id: str | None = None
 
 
-TENSORS = "Send {'inputs': [{'name', 'shape', 'datatype', 'data'}]}."
 DECODE = msgspec.json.Decoder(InferRequest).decode
 
 
@@ -114,7 +114,7 @@ def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tupl
     Raises MalformedBody, InvalidRequest or BodyTooLarge.
     """
     n_json = _json_length(body, header_bytes)
-    request = decoded(DECODE, body[:n_json], TENSORS)
+    request = decoded(DECODE, body[:n_json], "Send {'inputs': [{'name', 'shape', 'datatype', 'data'}]}.")
     columns: dict[str, list[Any]] = {}
     at = n_json
     for tensor in request.inputs:
@@ -191,11 +191,11 @@ def _texts(tensor: Tensor, content: bytes) -> Iterator[str]:
 
 
 def write_response(
-    head: JSONObject, outputs: list[tuple[str, str, Any]], request: InferRequest
+    served: Served, outputs: list[tuple[str, str, Any]], request: InferRequest
 ) -> tuple[bytes, int | None]:
     """The body of an answer, and the length of its JSON part if binary tensors follow.
 
-    `head` has the model's name and version, `outputs` all (name, datatype, values); those that the request names are sent.
+    `outputs` are all (name, datatype, values); those that the request names are sent.
     """
     by_default = bool(request.parameters.get("binary_data_output", False))
     selection = {output.name: output.parameters for output in request.outputs or ()}
@@ -213,8 +213,8 @@ def write_response(
         else:
             found["data"] = np.asarray(values).ravel().tolist()
         described.append(found)
-    if request.id is not None:
-        head = head | {"id": request.id}
+    head = {"model_name": served.name, "model_version": str(served.version)}
+    head |= {} if request.id is None else {"id": request.id}
     text = msgspec.json.encode(head | {"outputs": described})
     return text + b"".join(tail), len(text) if tail else None
 
@@ -223,14 +223,12 @@ def to_bytes(datatype: str, values: Any) -> bytes:
     """The bytes of a binary tensor."""
     if datatype != "BYTES":
         return np.ascontiguousarray(values, DTYPES[datatype]).tobytes()
-    texts = [str(value).encode() for value in values]
-    return b"".join(struct.pack("<I", len(text)) + text for text in texts)
+    return b"".join(struct.pack("<I", len(text)) + text for text in (str(value).encode() for value in values))
 
 
 router = APIRouter(prefix="/v2", tags=["open inference protocol"])
 PATHS = ("/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer")
 WAY_OUT = 'or send the request parameter "ignore_unknown": true'
-EXTENSIONS = ["binary_tensor_data"]
 
 
 class ServerShape(BaseModel):
@@ -238,7 +236,7 @@ class ServerShape(BaseModel):
 
     name: str = "fewpass"
     version: str = VERSION
-    extensions: list[str] = EXTENSIONS
+    extensions: list[str] = ["binary_tensor_data"]
 
 
 class LiveShape(BaseModel):
@@ -300,7 +298,8 @@ async def ready(request: Request) -> ReadyShape:
 
 async def served_model(name: str, request: Request) -> Served:
     """The model of the path; its version may be a number or an alias."""
-    served: Served = await request.app.predict.served(reference_of(name, request.path_params.get("version")))
+    version = request.path_params.get("version")
+    served: Served = await request.app.predict.served(f"{name}@{version}" if version else name)
     return served
 
 
@@ -332,49 +331,36 @@ async def version_ready(name: str, version: str, served: ServedModel) -> ModelRe
     return ModelReadyShape(name=served.name)
 
 
-class Infer:
-    """POST …/infer, a plain Starlette endpoint that shares the models and limits of `predict`."""
-
-    def __init__(self, predict: Predict) -> None:
-        self.predict = predict
-
-    async def answer(self, request: Request) -> Response:
-        """Answer one request; long ones on a thread."""
-        body = await request.body()
-        hold = request.scope["fewpass.hold"]
-        served = await self.predict.served(reference_of(**request.path_params))
-        header_bytes = request.scope["fewpass.headers"].get(LENGTH)
-        if len(body) <= self.predict.inline_bytes:
-            return self.infer(served, body, header_bytes, hold)
-        return await anyio.to_thread.run_sync(self.infer, served, body, header_bytes, hold)
-
-    def infer(self, served: Served, body: bytes, header_bytes: bytes | None, hold: Hold) -> Response:
-        """Tensors in, tensors out."""
-        hold.add(decoded_bytes(body, header_bytes, self.predict.max_decoded_bytes))
-        request, columns = read_request(body, header_bytes, self.predict.max_rows)
-        ignore_unknown = request.parameters.get("ignore_unknown", False) is True
-        chunk, raw = encode_rows(served, columns, ignore_unknown, WAY_OUT)
-        check_size(chunk.n_rows, len(served.classes))
-        probabilities = served.predict_proba(chunk)
-        served.answered(chunk, probabilities, raw)
-        classes = served.classes
-        kind = datatype_of_values(classes)
-        outputs: list[tuple[str, str, Any]] = [
-            ("prediction", kind, [classes[code] for code in probabilities.argmax(axis=1)]),
-            ("probabilities", "FP64", probabilities),
-            ("classes", kind, classes),
-        ]
-        head = {"model_name": served.name, "model_version": str(served.version)}
-        content, n_json = write_response(head, outputs, request)
-        if n_json is None:
-            return Response(content, media_type=JSON)
-        headers = {LENGTH.decode(): str(n_json)}
-        return Response(content, media_type="application/octet-stream", headers=headers)
+async def infer(request: Request) -> Response:
+    """POST …/infer, with the models and limits of `predict`; long bodies are answered on a thread."""
+    predict: Predict = request.app.predict
+    body = await request.body()
+    served = await served_model(request.path_params["name"], request)
+    header_bytes = request.scope["fewpass.headers"].get(LENGTH)
+    work = partial(_inferred, predict, served, body, header_bytes, request.scope["fewpass.hold"])
+    return work() if len(body) <= predict.inline_bytes else await anyio.to_thread.run_sync(work)
 
 
-def reference_of(name: str, version: str | None = None) -> str:
-    """A path's model as the rest of the product names it."""
-    return f"{name}@{version}" if version else name
+def _inferred(predict: Predict, served: Served, body: bytes, header_bytes: bytes | None, hold: Hold) -> Response:
+    """Tensors in, tensors out."""
+    hold.add(decoded_bytes(body, header_bytes, predict.max_decoded_bytes))
+    request, columns = read_request(body, header_bytes, predict.max_rows)
+    ignore_unknown = request.parameters.get("ignore_unknown", False) is True
+    chunk, raw = encode_rows(served, columns, ignore_unknown, WAY_OUT)
+    check_size(chunk.n_rows, len(served.classes))
+    probabilities = served.predict_proba(chunk)
+    served.answered(chunk, probabilities, raw)
+    classes = served.classes
+    kind = datatype_of_values(classes)
+    outputs: list[tuple[str, str, Any]] = [
+        ("prediction", kind, [classes[code] for code in probabilities.argmax(axis=1)]),
+        ("probabilities", "FP64", probabilities),
+        ("classes", kind, classes),
+    ]
+    content, n_json = write_response(served, outputs, request)
+    if n_json is None:
+        return Response(content, media_type=JSON)
+    return Response(content, headers={LENGTH.decode(): str(n_json)}, media_type="application/octet-stream")
 
 
 def described(served: Served, versions: list[str]) -> MetadataShape:
@@ -405,6 +391,5 @@ def datatype_of(attribute: Attribute) -> str:
 
 def datatype_of_values(values: list[Any]) -> str:
     """BOOL, INT64 or BYTES."""
-    if values and all(isinstance(value, bool) for value in values):
-        return "BOOL"
-    return "INT64" if values and all(isinstance(value, int) for value in values) else "BYTES"
+    kinds = {type(value) for value in values}
+    return "BOOL" if kinds == {bool} else "INT64" if kinds and kinds <= {bool, int} else "BYTES"

@@ -37,7 +37,14 @@ from service.http.api.bodies import (
 from service.requests import problems
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
-from service.serving.answers import check_answer, check_columns, classes_in_json, rows_in_json, top_batch, top_classes
+from service.serving.class_answers import (
+    check_answer,
+    check_columns,
+    classes_in_json,
+    rows_in_json,
+    top_batch,
+    top_classes,
+)
 from service.serving.predictor import WAY_OUT, Predictor, Probabilities, Served, intervals_of, scored_batch
 from service.settings import Settings
 
@@ -186,7 +193,7 @@ class Predict:
 
     async def answer(self, scope: Scope, receive: Receive) -> tuple[str, bytes]:
         """The response's content type and body."""
-        with self.in_flight.holding() as hold:
+        with Hold(self.in_flight) as hold:
             content_type, accept, length = headers_of(scope)
             options = options_of(scope["query_string"])
             key = scope["fewpass.headers"].get(PREDICTION_KEY)

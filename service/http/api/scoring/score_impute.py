@@ -25,7 +25,7 @@ from service.product.inference.queries import queryable, until
 from service.product.inference.row_scores import density_columns, graph_average, ranks_of
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, UnsupportedMediaType
-from service.serving.answers import rows_in_json
+from service.serving.class_answers import rows_in_json
 from service.serving.predictor import Served
 from service.settings import Settings
 

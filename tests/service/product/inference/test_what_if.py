@@ -13,7 +13,7 @@ from learners.schema import Attribute, Schema
 from learners.schema.encoding.json_records import encode_records
 from learners.schema.schema import choices
 from service import product
-from service.console.screens.what_if import start_of
+from service.console.screens.explorer import start_of
 from service.product.inference.what_if import WhatIfRequest, _drops, beyond_training
 from service.product.inference.what_if import what_if as answer_case
 from service.requests.requests import TrainRequest

@@ -5,9 +5,8 @@ from datetime import datetime
 from starlette.requests import Request
 
 from service import product
-from service.console.pages import page, workspace_of
-from service.console.rendering import Call
-from service.console.screens.overview import line_of, open_alerts
+from service.console.pages import Call, page, workspace_of
+from service.console.screens.models import line_of, open_alerts
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace

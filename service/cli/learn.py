@@ -1,4 +1,4 @@
-"""`fewpass train | predict | evaluate | schema`: in this process, without a server."""
+"""`fewpass train | evaluate | schema | forget`: in this process, without a server."""
 
 import getpass
 import json
@@ -9,85 +9,57 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from service import product
+from service.cli.ask import written
 from service.cli.evaluation import next_steps, show_beside, show_metrics, verdict, what_was_read
-from service.cli.querying import written
-from service.cli.shared_options import ForceOption, JsonOption, OutputOption, Reference, UrisArgument, WorkspaceOption
+from service.cli.shared_options import JsonOption, Texts, UrisArgument, WorkspaceOption
 from service.product.inference.metric_words import number_of
 from service.requests.json_values import JSONObject
 from service.requests.written_evidence import pairs_of
-from service.terminal import escape, opened, out, progress_bar, settings_of, show_json, show_rows, show_table, warn
+from service.terminal import escape, json_instead, opened, out, progress_bar, settings_of, show_table, warn
 
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+")
-TargetOption = Annotated[str | None, typer.Option("--target", "-t", help="The column to predict.")]
-ColumnsOption = Annotated[
-    str | None, typer.Option("--columns", help="What you know of columns: JSON, or a file of it.")
-]
+TargetOption = Annotated[str | None, Option("--target", "-t", help="The column to predict.")]
+ColumnsOption = Annotated[str | None, Option("--columns", help="What you know of columns: JSON, or a file of it.")]
 
 
 def train(
     uris: UrisArgument,
     *,
     target: TargetOption = None,
-    name: Annotated[str, typer.Option("--name", "-n", help="Name of the model; each training adds a version.")],
-    learner: Annotated[
-        str, typer.Option("--learner", "-l", help="auto (the default), eskdb, nb, tan, kdb, ...")
-    ] = "auto",
-    k: Annotated[int | None, typer.Option("--k", help="Parents per attribute, for kdb and skdb.")] = None,
-    parameters: Annotated[
-        list[str] | None, typer.Option("--set", help="Another parameter, as name=value; may be repeated.")
-    ] = None,
-    test: Annotated[
-        list[str] | None, typer.Option("--test", help="Files to evaluate on instead of rows kept back.")
-    ] = None,
-    holdout: Annotated[
-        float | None,
-        typer.Option(
-            "--holdout", min=0, max=0.99, help="Share of rows to keep back and evaluate on.", show_default="0.2"
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows are kept back.")] = 0,
-    alias: Annotated[list[str] | None, typer.Option("--alias", help="Alias to point at the new version.")] = None,
+    name: Annotated[str, Option("--name", "-n", help="Name of the model; each training adds a version.")],
+    learner: str = Option("auto", "--learner", "-l", help="auto (the default), eskdb, nb, tan, kdb, ..."),
+    k: int | None = Option(None, "--k", help="Parents per attribute, for kdb and skdb."),
+    parameters: Texts = Option(None, "--set", help="Another parameter, as name=value; may be repeated."),
+    test: Texts = Option(None, "--test", help="Files to evaluate on instead of rows kept back."),
+    holdout: float | None = Option(
+        None, "--holdout", min=0, max=0.99, help="Share of rows to keep back and evaluate on.", show_default="0.2"
+    ),
+    seed: int = Option(0, "--seed", min=0, help="Decides which rows are kept back."),
+    alias: Texts = Option(None, "--alias", help="Alias to point at the new version."),
     columns: ColumnsOption = None,
-    weight: Annotated[
-        str | None, typer.Option("--weight", help="Column that says how often each row counts: whole numbers.")
-    ] = None,
-    null_class: Annotated[
-        str | None,
-        typer.Option(
-            "--null-class", help="Rows without a class: drop leaves them out; else the class that they are of."
-        ),
-    ] = None,
-    columns_of: Annotated[
-        str | None,
-        typer.Option(
-            "--columns-of",
-            help="Columns that count where files differ: union, intersection, or those of the first file.",
-        ),
-    ] = None,
-    update: Annotated[
-        bool,
-        typer.Option("--update", help="Count new files only; keep attributes and cut points of the last --update."),
-    ] = False,
-    window: Annotated[
-        str | None, typer.Option("--window", help="Newest rows only: 30d (w, d, h, m), or the last files: 12f.")
-    ] = None,
-    timestamp: Annotated[
-        str | None, typer.Option("--timestamp", help="Column of times for --window; else when files changed.")
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option("--at", help="Version of a lake table, or a time: its last snapshot by then.")
-    ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Read all bytes of all files first, to find every rewritten one.")
-    ] = False,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", help="Dask workers make the passes: tcp://host:8786, or local:4.")
-    ] = None,
-    memory_limit: Annotated[
-        str | None, typer.Option("--memory-limit", help="Most memory to use, such as 2GiB; counts go to files in time.")
-    ] = None,
+    weight: str | None = Option(None, "--weight", help="Column that says how often each row counts: whole numbers."),
+    null_class: str | None = Option(
+        None, "--null-class", help="Rows without a class: drop leaves them out; else the class that they are of."
+    ),
+    columns_of: str | None = Option(
+        None,
+        "--columns-of",
+        help="Columns that count where files differ: union, intersection, or those of the first file.",
+    ),
+    update: bool = Option(
+        False, "--update", help="Count new files only; keep attributes and cut points of the last --update."
+    ),
+    window: str | None = Option(None, "--window", help="Newest rows only: 30d (w, d, h, m), or the last files: 12f."),
+    timestamp: str | None = Option(None, "--timestamp", help="Column of times for --window; else when files changed."),
+    at: str | None = Option(None, "--at", help="Version of a lake table, or a time: its last snapshot by then."),
+    verify: bool = Option(False, "--verify", help="Read all bytes of all files first, to find every rewritten one."),
+    cluster: str | None = Option(None, "--cluster", help="Dask workers make the passes: tcp://host:8786, or local:4."),
+    memory_limit: str | None = Option(
+        None, "--memory-limit", help="Most memory to use, such as 2GiB; counts go to files in time."
+    ),
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -128,9 +100,7 @@ def train(
     with Workspace(settings) as here, progress_bar(not json_output) as report:
         version, passes = product.train_with_passes(here, request, report, warn)
         schema = product.served(here, f"{version.name}@{version.version}").schema
-    if json_output:
-        show_json(version)
-        return
+    json_instead(version, json_output)
     seconds = time.perf_counter() - started
     out.print(
         f"[bold]{version.name}@{version.version}[/]: {version.learner} from {version.n_rows:,} rows in {seconds:.2f} s"
@@ -147,24 +117,18 @@ def train(
 
 
 def forget(
-    name: Annotated[str, typer.Argument(help="A data set, or a model that was trained on files.")],
-    where: Annotated[
-        str | None, typer.Option("--where", help="Which rows, as an SQL condition, such as 'user_id = 7'.")
-    ] = None,
-    withdraw: Annotated[
-        str | None,
-        typer.Option("--withdraw", help="Take back the rule of this condition; models stay. Needs --reason."),
-    ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why a rule is taken back; kept with it.")] = None,
-    prediction_key: Annotated[
-        str | None,
-        typer.Option(
-            "--prediction-key", help="The column of the keys with which the rows were predicted: forget these, too."
-        ),
-    ] = None,
-    retrain: Annotated[bool, typer.Option(help="Train the models again without the rows.")] = True,
-    prove: Annotated[bool, typer.Option(help="Learn once more from the remaining rows alone, and compare.")] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be forgotten.")] = False,
+    name: Annotated[str, Argument(help="A data set, or a model that was trained on files.")],
+    where: str | None = Option(None, "--where", help="Which rows, as an SQL condition, such as 'user_id = 7'."),
+    withdraw: str | None = Option(
+        None, "--withdraw", help="Take back the rule of this condition; models stay. Needs --reason."
+    ),
+    reason: str | None = Option(None, "--reason", help="Why a rule is taken back; kept with it."),
+    prediction_key: str | None = Option(
+        None, "--prediction-key", help="The column of the keys with which the rows were predicted: forget these, too."
+    ),
+    retrain: bool = Option(True, help="Train the models again without the rows."),
+    prove: bool = Option(True, help="Learn once more from the remaining rows alone, and compare."),
+    dry_run: bool = Option(False, "--dry-run", help="Only say what would be forgotten."),
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -182,9 +146,7 @@ def forget(
             where=where, prediction_key=prediction_key, retrain=retrain, prove=prove, dry_run=dry_run, **place
         )
         done = product.forget(here, request, report)
-    if json_output:
-        show_json(done)
-        return
+    json_instead(done, json_output)
     held = f"{number_of(done['n_rows'], 'row')} in {number_of(len(done['files']), 'file')}"
     found = f"{held} where {escape(where)}"
     if not (done["n_rows"] or done.get("versions") or done.get("holding")):
@@ -223,9 +185,7 @@ def _withdraw(name: str, where: str, reason: str | None, workspace: Path | None,
         raise typer.BadParameter("Say why: it is kept with the rule.", param_hint="--reason")
     with opened(workspace) as here:
         done = product.withdraw_rule(here, name, where, by=_user(), reason=reason)
-    if json_output:
-        show_json(done)
-        return
+    json_instead(done, json_output)
     out.print(f"Trainings of {escape(name)} read these rows again: {escape(done['where'])}")
     if done["still_under"]:
         out.print(f"The same rule still stands under: {', '.join(done['still_under'])}")
@@ -239,44 +199,8 @@ def _user() -> str:
         return f"user {os.getuid()}"
 
 
-def predict(
-    model: Reference,
-    uris: UrisArgument,
-    output: OutputOption,
-    keep: Annotated[list[str] | None, typer.Option("--keep", help="Input column to copy; may be repeated.")] = None,
-    interval: Annotated[
-        float | None, typer.Option("--interval", help="Add credible intervals of this probability, such as 0.9.")
-    ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Add what each attribute contributed.")] = False,
-    top_k: Annotated[
-        int | None,
-        typer.Option("--top-k", min=1, help="Most probable classes of each row, as lists, not a column each."),
-    ] = None,
-    force: ForceOption = False,
-    workspace: WorkspaceOption = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Predict the class of each row of files, into a Parquet file; batch by batch, so that memory does not grow."""
-    started = time.perf_counter()
-    with opened(workspace) as here, progress_bar(not json_output) as report:
-        n_rows = product.predict_files(
-            here,
-            model,
-            uris,
-            output,
-            keep=keep or [],
-            interval=interval,
-            is_explained=explain,
-            top_k=top_k,
-            replace=force,
-            report=report,
-            warn=warn,
-        )
-    show_rows(output, {"n_rows": n_rows}, started, json_output)
-
-
 def evaluate(
-    model: Annotated[str, typer.Argument(help="name, name@version or name@alias; more of them are compared.")],
+    model: Annotated[str, Argument(help="name, name@version or name@alias; more of them are compared.")],
     uris: UrisArgument,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -293,9 +217,7 @@ def evaluate(
             evaluation = product.evaluate_beside(here, models, files, report)
         else:
             evaluation = product.evaluate(here, EvaluateRequest(model=model, uris=files), report)
-    if json_output:
-        show_json(evaluation)
-        return
+    json_instead(evaluation, json_output)
     for warning in evaluation.pop("warnings", []):
         warn(warning)
     if n_more:
@@ -316,9 +238,7 @@ def schema(
     """Show how columns would be learned, in one pass: kinds, values, missing values, and what is left out."""
     with progress_bar(not json_output) as report:
         found = product.schema_of_files(uris, target, _read_json(columns) if columns else {}, report)
-    if json_output:
-        show_json(json.loads(found.to_json()))
-        return
+    json_instead(json.loads(found.to_json()), json_output)
     show_table(
         f"{found.n_attributes} attributes",
         ["attribute", "type", "kind", "codes", "missing"],

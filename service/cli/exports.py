@@ -5,23 +5,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from learners.errors import redacted
 from learners.orders.formats.network_files import NetworkFormat, chosen_format
 from learners.registry.sql.dialects import DialectName
 from service import product
-from service.cli.shared_options import AbsentOption, ForceOption, JsonOption, PresentOption, Reference, WorkspaceOption
+from service.cli.shared_options import (
+    AbsentOption,
+    ForceOption,
+    JsonOption,
+    PresentOption,
+    Reference,
+    Texts,
+    WorkspaceOption,
+)
 from service.product.inference.metric_words import number_of
 from service.product.views.circuit_export import CircuitOf, Form, Picture
 from service.requests.json_values import JSONObject
-from service.terminal import escape, opened, out, show_json, show_table, text_of
+from service.terminal import escape, json_instead, opened, out, show_table, text_of
 
 if TYPE_CHECKING:
     from service.workspace import Workspace
 
-TextOutput = Annotated[
-    str | None, typer.Option("--out", "-o", help="The file to write.", show_default="standard output")
-]
+TextOutput = Annotated[str | None, Option("--out", "-o", help="The file to write.", show_default="standard output")]
 
 
 def _give(
@@ -39,16 +46,14 @@ def _give(
 
 def structure(
     reference: Reference,
-    member: Annotated[int | None, typer.Option("--member", help="Of an ensemble: the number of one member.")] = None,
+    member: int | None = Option(None, "--member", help="Of an ensemble: the number of one member."),
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Show the graph of a model: the parents of each attribute."""
     with opened(workspace) as here:
         found = product.structure(here, reference, member)
-    if json_output:
-        show_json(found)
-        return
+    json_instead(found, json_output)
     for edge in found["edges"]:
         out.print(f"{escape(str(edge['from']))} -> {escape(str(edge['to']))}", highlight=False)
     if not found["edges"]:
@@ -66,12 +71,10 @@ def structure(
 
 def circuit(
     reference: Reference,
-    form: Annotated[
-        Form, typer.Option("--format", "-f", help="dot is for Graphviz, svg a picture, model for `import`.")
-    ] = "text",
-    of: Annotated[
-        CircuitOf, typer.Option("--of", help="graphs: of a posterior over structures, the parents of each column.")
-    ] = "columns",
+    form: Form = Option("text", "--format", "-f", help="dot is for Graphviz, svg a picture, model for `import`."),
+    of: CircuitOf = Option(
+        "columns", "--of", help="graphs: of a posterior over structures, the parents of each column."
+    ),
     output: TextOutput = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
@@ -84,7 +87,7 @@ def circuit(
 
 def trace(
     reference: Reference,
-    output: Annotated[str, typer.Option("--out", "-o", help="The SVG file to write.")],
+    output: Annotated[str, Option("--out", "-o", help="The SVG file to write.")],
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
@@ -94,10 +97,8 @@ def trace(
 
 def picture(
     reference: Reference,
-    output: Annotated[str, typer.Option("--out", "-o", help="The SVG file to write.")],
-    of: Annotated[
-        Picture, typer.Option("--of", help="A heat map of the edges, or the graph with widths by probability.")
-    ] = "edges",
+    output: Annotated[str, Option("--out", "-o", help="The SVG file to write.")],
+    of: Picture = Option("edges", "--of", help="A heat map of the edges, or the graph with widths by probability."),
     present: PresentOption = None,
     absent: AbsentOption = None,
     force: ForceOption = False,
@@ -113,10 +114,9 @@ def picture(
 
 def network(
     reference: Reference,
-    form: Annotated[
-        NetworkFormat | None,
-        typer.Option("--format", "-f", help="xdsl is of GeNIe.", show_default="by the name of the file, else bif"),
-    ] = None,
+    form: NetworkFormat | None = Option(
+        None, "--format", "-f", help="xdsl is of GeNIe.", show_default="by the name of the file, else bif"
+    ),
     output: TextOutput = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
@@ -131,24 +131,20 @@ def network(
 
 def sql(
     reference: Reference,
-    table: Annotated[str, typer.Option("--table", help="The table whose rows are answered; schema.table if need be.")],
-    dialect: Annotated[DialectName, typer.Option("--dialect", "-d", help="The database that runs it.")] = "duckdb",
-    view: Annotated[
-        str | None,
-        typer.Option("--view", help="Name of the view; names of tables begin so.", show_default="the model's name"),
-    ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--key",
-            help="A column of the table to show beside the answers; may be repeated.",
-            show_default="the model's columns",
-        ),
-    ] = None,
-    absent: Annotated[
-        list[str] | None,
-        typer.Option("--absent", help="A column of the model that the table does not have; may be repeated."),
-    ] = None,
+    table: Annotated[str, Option("--table", help="The table whose rows are answered; schema.table if need be.")],
+    dialect: DialectName = Option("duckdb", "--dialect", "-d", help="The database that runs it."),
+    view: str | None = Option(
+        None, "--view", help="Name of the view; names of tables begin so.", show_default="the model's name"
+    ),
+    key: Texts = Option(
+        None,
+        "--key",
+        help="A column of the table to show beside the answers; may be repeated.",
+        show_default="the model's columns",
+    ),
+    absent: Texts = Option(
+        None, "--absent", help="A column of the model that the table does not have; may be repeated."
+    ),
     output: TextOutput = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
@@ -163,8 +159,8 @@ def sql(
 
 def report(
     reference: Reference,
-    uris: Annotated[list[str], typer.Argument(help="Files, folders, globs or URIs of rows whose class is known.")],
-    html: Annotated[str, typer.Option("--html", help="The page to write.")],
+    uris: Annotated[list[str], Argument(help="Files, folders, globs or URIs of rows whose class is known.")],
+    html: Annotated[str, Option("--html", help="The page to write.")],
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:

@@ -6,8 +6,7 @@ from starlette.requests import Request
 
 from learners.registry import recipes
 from service import product
-from service.console.pages import MOST, columns_to_choose, page, workspace_of
-from service.console.rendering import Call, role_of
+from service.console.pages import MOST, Call, columns_to_choose, page, role_of, workspace_of
 from service.jobs.cron import Cron
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest

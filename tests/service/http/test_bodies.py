@@ -1,9 +1,10 @@
-"""What a body will hold is known before it is decoded: bombs are refused, and what is within the limits is read."""
+"""What a body will hold is known before it is decoded: bombs are refused, and what is within the limits is read; large ones piece by piece, as if at once."""
 
 import json
 import struct
 import tracemalloc
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,15 +14,18 @@ from starlette.testclient import TestClient
 
 from service import product
 from service.http.api.arrow_streams import QuickStreams, read_stream
-from service.http.api.bodies import WHOLE_BYTES, InFlight, check_csv, check_json
+from service.http.api.bodies import RECORDS, WHOLE_BYTES, Hold, InFlight, check_csv, check_json, row_reader
+from service.http.api.scoring.invocations import InvocationRequest
 from service.http.api.scoring.open_inference import LENGTH, decoded_bytes, read_request
-from service.http.api.scoring.predict import ARROW
+from service.http.api.scoring.predict import ARROW, PredictRequest
+from service.http.api.scoring.score_impute import ImputeRequest
 from service.http.app import create_app
 from service.requests.problems import BodyTooLarge, MalformedBody, Overloaded, UnsupportedMediaType
 from service.requests.requests import TrainRequest
+from service.serving import class_answers
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.service.http.test_arrow_streams import stream_of
+from tests.service.http.test_predict import stream_of
 
 MEBIBYTE = 1 << 20
 ZEROS = pa.RecordBatch.from_pydict({"a": np.zeros(MEBIBYTE)})
@@ -122,18 +126,15 @@ def test_what_json_holds_is_never_told_too_low(value):
 
 def test_a_body_of_the_control_plane_has_a_number_of_values_that_is_read_at_once(tmp_path):
     body = b'{"columns": [' + b"[]," * 600_000 + b"[]]}"
-    with TestClient(create_app(Settings(workspace=tmp_path)), base_url="http://localhost") as client:
-        for path in (
-            "/v1/jobs",
-            *(f"/v1/models/m/{kind}" for kind in ("whatif", "query", "labels")),
-        ):
+    with TestClient(create_app(Settings(workspace=tmp_path, warm_up=False)), base_url="http://localhost") as client:
+        for path in ("/v1/jobs", *(f"/v1/models/m/{kind}" for kind in ("whatif", "query", "labels"))):
             answer = client.post(path, content=body, headers={"content-type": "application/json"})
             assert answer.status_code == 413, answer.text
             assert "at most 500,000 are read here" in answer.json()["detail"]
 
 
 EMPTY = "[" + "[]," * 60_000 + "[]]"
-RECORDS = "[" + "{}," * 100_000 + "{}]"
+EMPTY_RECORDS = "[" + "{}," * 100_000 + "{}]"
 MANY = "{" + ",".join(f'"c{i}":[[]]' for i in range(60_000)) + "}"
 TRAIN = '{"kind": "train", "model": "m", "learner": "nb", "uris": '
 
@@ -142,9 +143,9 @@ TRAIN = '{"kind": "train", "model": "m", "learner": "nb", "uris": '
     ("path", "body"),
     [
         ("models/weather/predict", '{"columns": {"outlook": ' + EMPTY + "}}"),
-        ("models/weather/predict", '{"records": ' + RECORDS + "}"),
+        ("models/weather/predict", '{"records": ' + EMPTY_RECORDS + "}"),
         ("models/weather/score", '{"columns": {"outlook": ' + EMPTY + "}}"),
-        ("models/weather/score", '{"records": ' + RECORDS + "}"),
+        ("models/weather/score", '{"records": ' + EMPTY_RECORDS + "}"),
         ("models/weather/impute", '{"columns": ' + MANY + "}"),
         ("models/weather/labels", '{"labels": ' + EMPTY + "}"),
         ("models/weather/whatif", '{"evidence": {"outlook": ' + EMPTY + "}}"),
@@ -194,9 +195,9 @@ def test_a_binary_tensor_is_read_as_far_as_its_rows_go():
 
 def test_requests_together_hold_no_more_than_they_may():
     in_flight = InFlight(100)
-    with in_flight.holding() as first:
+    with Hold(in_flight) as first:
         first.add(60)
-        with in_flight.holding() as second:
+        with Hold(in_flight) as second:
             second.add(40)
             with pytest.raises(Overloaded, match="hold 100 bytes, and this one would take 1 more than the 100 for all"):
                 second.add(1)
@@ -258,7 +259,7 @@ def test_so_do_other_ways_in(client, path, body):
 
 def test_a_server_that_holds_enough_says_so(client):
     in_flight = client.app.predict.in_flight
-    with in_flight.holding() as others:
+    with Hold(in_flight) as others:
         others.add(4 * MEBIBYTE)
         answer = client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}] * 4_000})
         assert answer.status_code == 503
@@ -268,3 +269,84 @@ def test_a_server_that_holds_enough_says_so(client):
     assert in_flight.n_bytes == 0
     answer = client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}] * 4_000})
     assert answer.status_code == 200
+
+
+AT_ONCE = msgspec.json.Decoder(PredictRequest).decode
+N = 2 * RECORDS + 7
+
+
+def in_pieces(body, max_rows=10**6):
+    return row_reader(PredictRequest, max_rows)(body + b" " * WHOLE_BYTES)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"records": [{"a": i, "b": 'é,"{[x'} for i in range(N)]},
+        {"records": []},
+        {"columns": {"a": [None, 1.5, True] * N, "b,": ["x"]}},
+        {"columns": {}},
+        {},
+    ],
+)
+def test_pieces_give_what_the_whole_does(told):
+    body = json.dumps(told).encode()
+    assert in_pieces(body) == AT_ONCE(body)
+
+
+@pytest.mark.parametrize(
+    ("told", "place"),
+    [
+        ({"records": [{"a": 1}] * (N - 1) + [{"a": [1]}]}, f"$.records[{N - 1}][...]"),
+        ({"records": [{"a": 1}] * (N - 1) + [3]}, f"$.records[{N - 1}]"),
+        ({"columns": {"a": [1, 2, {}]}}, "$.columns[...][2]"),
+        ({"columns": {"a": 3}}, "$.columns[...]"),
+        ({"records": 3}, "$.records"),
+        ({"rows": 3}, "unknown field `rows`"),
+    ],
+)
+def test_a_wrong_value_is_named_by_its_place_in_the_body(told, place):
+    body = json.dumps(told).encode()
+    with pytest.raises(msgspec.ValidationError) as whole:
+        AT_ONCE(body)
+    with pytest.raises(msgspec.ValidationError) as pieces:
+        in_pieces(body)
+    assert place in str(pieces.value) and str(pieces.value) == str(whole.value)
+
+
+def test_too_many_records_are_refused_before_they_are_decoded():
+    with pytest.raises(BodyTooLarge, match="3 rows in one request; the limit is 2"):
+        in_pieces(b'{"records": [{}, {}, [["no record"]]]}', 2)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"dataframe_records": [{"a": i} for i in range(N)]},
+        {"dataframe_split": {"columns": ["a", "b"], "data": [[i, "x"] for i in range(N)], "index": [1]}},
+        {"inputs": {"a": [1, None], "b": "x"}},
+        {"instances": [{"a": 1}], "params": {"x": [1]}},
+    ],
+)
+def test_so_are_the_forms_of_mlflow(told):
+    body = json.dumps(told).encode()
+    long = row_reader(InvocationRequest, 10**6)(body + b" " * WHOLE_BYTES)
+    short = row_reader(InvocationRequest, 10**6)(body)
+    if short.dataframe_split is not None:
+        short.dataframe_split.index = long.dataframe_split.index = None  # which nobody reads
+    assert long == short
+
+
+def test_what_a_request_asks_besides_its_rows_is_read_as_well():
+    body = b'{"records": [{"a": 1}], "how": "draw", "draws": 3}' + b" " * WHOLE_BYTES
+    assert row_reader(ImputeRequest, 9)(body) == ImputeRequest(records=[{"a": 1}], how="draw", draws=3)
+    with pytest.raises(msgspec.ValidationError, match="draws"):
+        row_reader(ImputeRequest, 9)(body.replace(b'"draws": 3', b'"draws": 0'))
+
+
+@pytest.mark.parametrize("rows", [np.arange(24.0).reshape(12, 2), np.empty((0, 2)), [{"a": None}] * 5, []])
+def test_an_answer_in_pieces_is_the_answer(monkeypatch, rows):
+    monkeypatch.setattr(class_answers, "ROWS_AT_A_TIME", 5)
+    assert json.loads(msgspec.json.encode(class_answers.rows_in_json(rows))) == (
+        rows if isinstance(rows, list) else rows.tolist()
+    )

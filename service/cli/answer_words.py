@@ -1,19 +1,11 @@
-"""`fewpass query`: ask a model's joint distribution, or its posterior over structures."""
+"""Answers to queries as tables: of joint distributions, and of posteriors over structures."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import typer
-
-from service import product
-from service.cli.shared_options import AbsentOption, JsonOption, PresentOption, Reference, WorkspaceOption
-from service.cli.structures import coverage_words, show_answer, show_intervention
 from service.product.inference.metric_words import interval
 from service.requests.json_values import JSONMapping, JSONObject
-from service.requests.problems import InvalidRequest
-from service.requests.written_evidence import evidence_of, likely_of, pairs_of
-from service.terminal import opened, out, show_json, show_records, show_table
+from service.terminal import out, show_records, show_table
 
 # What an answer may be in one number, and what it may say besides; each with its words.
 ONE_NUMBER = {
@@ -33,109 +25,121 @@ LOGARITHMS = {"log_probability", "log_evidence", "log_likelihood", "upper_bound"
 ROUNDING = 1e-12
 MOST_CELLS = 50
 MISSING = "(missing)"
-SAMPLING = ("error", "time_limit_s", "seed")
-AVERAGE = ("n", "level", "seed", "prior")
-STRUCTURES = {"edges", "graph", "graphs", "paths", "effects", "score"}
-KINDS = "marginal, conditional, moments, sample, map, impute or surprise; of structures: edges, graph, graphs, paths, effects or score"
+MOST_ROWS = 50
+ARROW = "->"
+LIMITS = {"max_parents": "parents", "candidates": "candidate parents"}
 
 
-def query(
-    model: Reference,
-    kind: Annotated[str, typer.Argument(help=f"What to ask for: {KINDS}.")] = "conditional",
-    variables: Annotated[
-        list[str] | None, typer.Option("--of", help="A column to tell; may be repeated. By default all that can be.")
-    ] = None,
-    given: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--given",
-            help="What is known: column=value, column=low..high, column in {a,b} or column != value; may be repeated.",
-        ),
-    ] = None,
-    likely: Annotated[
-        list[str] | None,
-        typer.Option("--likely", help="How likely values are to be, as 'column: a=.8,b=.2'; may be repeated."),
-    ] = None,
-    do: Annotated[
-        list[str] | None,
-        typer.Option("--do", help="What is set from outside, as column=value; may be repeated. Of networks."),
-    ] = None,
-    average: Annotated[
-        bool, typer.Option("--average", help="Of a posterior over structures: average over its graphs, with intervals.")
-    ] = False,
-    sample: Annotated[
-        bool,
-        typer.Option(
-            "--sample",
-            help="If a network is too large for an exact answer: samples, until --set error=.002 or --set time_limit_s=10.",
-        ),
-    ] = False,
-    present: PresentOption = None,
-    absent: AbsentOption = None,
-    edge: Annotated[
-        list[str] | None,
-        typer.Option("--edge", help="An edge of the graph to score, or that is to answer, as 'a->b'; may be repeated."),
-    ] = None,
-    network: Annotated[
-        Path | None,
-        typer.Option("--network", help="A network file: the graph to score or to answer, or edges that are there."),
-    ] = None,
-    parameters: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="n, seed, prior, level, joint, solver, k, best or time_limit_s, as name=value."),
-    ] = None,
-    best: Annotated[int | None, typer.Option("--best", help="How many assignments 'map' tells, best first.")] = None,
-    workspace: WorkspaceOption = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Ask how probable values are, given what you know of other columns; or how probable structures are."""
-    request: JSONObject = {"kind": kind}
-    for name, texts, read in (("evidence", given, evidence_of), ("likely", likely, likely_of), ("do", do, evidence_of)):
-        if texts:
-            request[name] = written(read, texts)
-    if network is not None:
-        if edge:
-            raise typer.BadParameter("give either --edge or --network", param_hint="--network")
-        found = _edges_of(network)
-        is_known = average or kind in STRUCTURES - {"score"}
-        edge, present = (edge, [*(present or []), *found]) if is_known else (found, present)
-    edges = {name: arcs for name, arcs in (("present", present), ("absent", absent)) if arcs}
-    pairs = written(pairs_of, parameters, "--set")
-    if sample:
-        request["sampling"] = {name: pairs.pop(name) for name in SAMPLING if name in pairs}
-    if average:
-        if edge:
-            raise typer.BadParameter("give either --edge or --average", param_hint="--edge")
-        request["graph"] = edges | {name: pairs.pop(name) for name in AVERAGE if name in pairs}
-    else:
-        request |= edges | ({("edges" if kind in STRUCTURES else "graph"): edge} if edge else {})
-    request |= ({"variables": variables} if variables else {}) | pairs
-    if best is not None:
-        request["best"] = best
-    with opened(workspace) as here:
-        answer = product.query(here, model, [_read_query(request)])[0]
-        target = product.served(here, model).schema.target
-    if json_output:
-        show_json(answer)
-        return
-    if answer["kind"] in STRUCTURES:
-        show_answer(answer)
-    else:
-        _show(answer, target)
+def show_answer(answer: JSONMapping) -> None:
+    """Print the answer to a query about structures: probable edges, paths and large effects first."""
+    for name in ("log_evidence", "log_score", "log_posterior", "log_odds", "best_log_score", "expected_shd"):
+        if name in answer:
+            value = answer[name]  # JSON has no infinities
+            out.print(f"{name} {'-inf' if value is None else format(value, '.6g')}")
+    match answer["kind"]:
+        case "edges" | "paths" as kind:
+            _show_pairs(kind.removesuffix("s"), answer[kind])
+        case "graphs":
+            _show_graphs(answer["graphs"])
+        case "effects":
+            _show_effects(answer)
+        case "score":
+            out.print("the best graph:")
+            _print_edges(answer["best_edges"])
+        case _:
+            _print_edges(answer["edges"])
+    if "effective_sample_size" in answer:
+        out.print(f"effective_sample_size {answer['effective_sample_size']:.0f}")
+    for note in answer.get("notes", []):
+        out.print(f"note: {note}")
+    out.print(coverage_words(answer["coverage"]))
 
 
-def _edges_of(path: Path) -> list[str]:
-    from learners.orders.formats.network_files import read_network
+def show_intervention(intervention: JSONMapping) -> None:
+    """Print which arcs an intervention cuts, and which columns to adjust for."""
+    cut = [_arrow(arc) + _share(arc.get("probability")) for arc in intervention["cut"]]
+    out.print(f"cut: {', '.join(cut) or 'no arcs'}", markup=False, highlight=False)
+    rows = []
+    for pair in intervention.get("back_door", ()):
+        adjusted = pair["adjust_for"]  # names, or with their probabilities
+        names = [f"{name}{_share(adjusted[name])}" for name in adjusted] if isinstance(adjusted, dict) else adjusted
+        is_cause = _number(pair["probability"]) if "probability" in pair else ("yes" if pair["is_cause"] else "no")
+        rows.append([_arrow(pair), is_cause, ", ".join(names) or "nothing"])
+    if rows:
+        show_table(None, ["pair", "is a cause", "adjust for"], rows, empty="")
 
-    return list(read_network(path).edges)
+
+def _share(probability: float | None) -> str:
+    return "" if probability is None else f" ({probability:.2f})"
 
 
-def written(read: Callable[[list[str]], JSONObject], texts: list[str] | None, option: str | None = None) -> JSONObject:
-    """What an option says, read; what is wrong with it is a wrong use of the command."""
-    try:
-        return read(texts or [])
-    except InvalidRequest as error:
-        raise typer.BadParameter(str(error), param_hint=option) from error
+def coverage_words(coverage: JSONMapping) -> str:
+    """How much of the posterior an answer is of."""
+    limits = coverage.get("limits", {})
+    bounds = [f"at most {limits[name]} {word}" for name, word in LIMITS.items() if limits.get(name) is not None]
+    within = f" of graphs with {' and '.join(bounds)} of each column" if bounds else ""
+    if coverage["is_exact"]:
+        return f"exact: all orders{within} are added up"
+    (low, high), (least, most) = coverage["orders_interval"], coverage["graphs_interval"]
+    return (
+        f"coverage, 95% interval of {coverage['n_draws']} draws: orders {coverage['orders']:.1%} ({low:.1%} to {high:.1%}), "
+        f"graphs {coverage['graphs']:.1%} ({least:.1%} to {most:.1%}){within}"
+    )
+
+
+def _show_graphs(graphs: Sequence[JSONMapping]) -> None:
+    has_weights = any("weight" in graph for graph in graphs)
+    rows = [
+        [graph["count"]]
+        + ([f"{graph['weight']:.4f}"] if has_weights else [])
+        + [f"{graph['log_posterior']:.4f}", ", ".join(map(_arrow, graph["edges"])) or "(no edges)"]
+        for graph in graphs
+    ]
+    names = ["drawn"] + (["weight"] if has_weights else []) + ["log posterior", "edges"]
+    show_table(None, names, rows[:MOST_ROWS], empty="")
+    _say_more(len(rows), "graphs")
+
+
+def _show_effects(answer: JSONMapping) -> None:
+    pairs = sorted(answer["effects"], key=lambda pair: -abs(pair["mean"]))
+    has_errors = any("standard_error" in pair for pair in pairs)
+    rows = [
+        [_arrow(pair), f"{pair['mean']:.6g}", f"{pair['low']:.4g} to {pair['high']:.4g}"]
+        + ([f"{pair['standard_error']:.2g}"] if has_errors else [])
+        for pair in pairs[:MOST_ROWS]
+    ]
+    names = ["effect", "mean", f"{answer['level']:.0%} interval"] + (["standard error"] if has_errors else [])
+    show_table(None, names, rows, empty="")
+    _say_more(len(pairs), "effects")
+
+
+def _show_pairs(what: str, pairs: Sequence[JSONMapping]) -> None:
+    ordered = sorted(pairs, key=lambda pair: -(pair["probability"] or 0.0))
+    has_errors = any("standard_error" in pair for pair in pairs)
+    rows = [
+        [_arrow(pair), _number(pair["probability"])] + ([_number(pair.get("standard_error"), "")] if has_errors else [])
+        for pair in ordered[:MOST_ROWS]
+    ]
+    show_table(None, [what, "probability"] + (["standard error"] if has_errors else []), rows, empty="")
+    _say_more(len(pairs), f"{what}s")
+
+
+def _number(value: float | None, unknown: str = "unknown") -> str:
+    return unknown if value is None else f"{value:.4f}"
+
+
+def _print_edges(edges: Sequence[Mapping[str, str]]) -> None:
+    for text in map(_arrow, edges) if edges else ["(no edges)"]:
+        out.print(text, markup=False, highlight=False)
+
+
+def _arrow(edge: JSONMapping) -> str:
+    return f"{edge['from']}{ARROW}{edge['to']}"
+
+
+def _say_more(n: int, what: str) -> None:
+    if n > MOST_ROWS:
+        out.print(f"The first {MOST_ROWS} of {n:,} {what}; --json tells all.")
 
 
 def _show_numbers(answer: JSONObject, words: JSONMapping) -> None:
@@ -150,7 +154,7 @@ def _show_numbers(answer: JSONObject, words: JSONMapping) -> None:
             out.print(f"{words[name]}: {text}", highlight=False)
 
 
-def _show(answer: JSONObject, target: str | None) -> None:
+def show_distributions(answer: JSONObject, target: str | None) -> None:
     """The answer, the class before other columns; then what it says besides."""
     _show_numbers(answer, ONE_NUMBER)
     level = f"{answer.get('level', 0):.0%} interval"
@@ -243,15 +247,3 @@ def _word(value: Any) -> str:
     if value is None:
         return MISSING
     return f"{value:.6g}" if isinstance(value, float) else interval(str(value))
-
-
-def _read_query(request: JSONObject) -> Any:
-    """The query that was asked, checked."""
-    from pydantic import ConfigDict, Field, TypeAdapter
-
-    from learners.models.query import AnyQuery
-
-    known: TypeAdapter[Any] = TypeAdapter(
-        Annotated[AnyQuery, Field(discriminator="kind")], config=ConfigDict(extra="forbid")
-    )
-    return known.validate_python(request)

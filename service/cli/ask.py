@@ -1,0 +1,234 @@
+"""`fewpass query | predict | score | impute`: what a model says of values, structures and rows of files, in this process, without a server."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from typer import Argument, Option
+
+from learners.models.evidence import Average
+from learners.models.query import How
+from service import product
+from service.cli.answer_words import show_answer, show_distributions
+from service.cli.shared_options import (
+    AbsentOption,
+    ForceOption,
+    JsonOption,
+    OutputOption,
+    PresentOption,
+    Reference,
+    Texts,
+    UrisArgument,
+    WorkspaceOption,
+)
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
+from service.requests.written_evidence import evidence_of, likely_of, pairs_of
+from service.terminal import escape, json_instead, opened, out, progress_bar, show_rows, warn
+
+SAMPLING = ("error", "time_limit_s", "seed")
+AVERAGE = ("n", "level", "seed", "prior")
+STRUCTURES = {"edges", "graph", "graphs", "paths", "effects", "score"}
+KINDS = "marginal, conditional, moments, sample, map, impute or surprise; of structures: edges, graph, graphs, paths, effects or score"
+
+
+def query(
+    model: Reference,
+    kind: str = Argument("conditional", help=f"What to ask for: {KINDS}."),
+    variables: Texts = Option(None, "--of", help="A column to tell; may be repeated. By default all that can be."),
+    given: Texts = Option(
+        None,
+        "--given",
+        help="What is known: column=value, column=low..high, column in {a,b} or column != value; may be repeated.",
+    ),
+    likely: Texts = Option(
+        None, "--likely", help="How likely values are to be, as 'column: a=.8,b=.2'; may be repeated."
+    ),
+    do: Texts = Option(None, "--do", help="What is set from outside, as column=value; may be repeated. Of networks."),
+    average: bool = Option(
+        False, "--average", help="Of a posterior over structures: average over its graphs, with intervals."
+    ),
+    sample: bool = Option(
+        False,
+        "--sample",
+        help="If a network is too large for an exact answer: samples, until --set error=.002 or --set time_limit_s=10.",
+    ),
+    present: PresentOption = None,
+    absent: AbsentOption = None,
+    edge: Texts = Option(
+        None, "--edge", help="An edge of the graph to score, or that is to answer, as 'a->b'; may be repeated."
+    ),
+    network: Path | None = Option(
+        None, "--network", help="A network file: the graph to score or to answer, or edges that are there."
+    ),
+    parameters: Texts = Option(
+        None, "--set", help="n, seed, prior, level, joint, solver, k, best or time_limit_s, as name=value."
+    ),
+    best: int | None = Option(None, "--best", help="How many assignments 'map' tells, best first."),
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Ask how probable values are, given what you know of other columns; or how probable structures are."""
+    request: JSONObject = {"kind": kind}
+    for name, texts, read in (("evidence", given, evidence_of), ("likely", likely, likely_of), ("do", do, evidence_of)):
+        if texts:
+            request[name] = written(read, texts)
+    if network is not None:
+        if edge:
+            raise typer.BadParameter("give either --edge or --network", param_hint="--network")
+        found = _edges_of(network)
+        is_known = average or kind in STRUCTURES - {"score"}
+        edge, present = (edge, [*(present or []), *found]) if is_known else (found, present)
+    edges = {name: arcs for name, arcs in (("present", present), ("absent", absent)) if arcs}
+    pairs = written(pairs_of, parameters, "--set")
+    if sample:
+        request["sampling"] = {name: pairs.pop(name) for name in SAMPLING if name in pairs}
+    if average:
+        if edge:
+            raise typer.BadParameter("give either --edge or --average", param_hint="--edge")
+        request["graph"] = edges | {name: pairs.pop(name) for name in AVERAGE if name in pairs}
+    else:
+        request |= edges | ({("edges" if kind in STRUCTURES else "graph"): edge} if edge else {})
+    request |= ({"variables": variables} if variables else {}) | pairs
+    if best is not None:
+        request["best"] = best
+    with opened(workspace) as here:
+        answer = product.query(here, model, [_read_query(request)])[0]
+        target = product.served(here, model).schema.target
+    json_instead(answer, json_output)
+    if answer["kind"] in STRUCTURES:
+        show_answer(answer)
+    else:
+        show_distributions(answer, target)
+
+
+def _edges_of(path: Path) -> list[str]:
+    from learners.orders.formats.network_files import read_network
+
+    return list(read_network(path).edges)
+
+
+def written(read: Callable[[list[str]], JSONObject], texts: list[str] | None, option: str | None = None) -> JSONObject:
+    """What an option says, read; what is wrong with it is a wrong use of the command."""
+    try:
+        return read(texts or [])
+    except InvalidRequest as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error
+
+
+def _read_query(request: JSONObject) -> Any:
+    """The query that was asked, checked."""
+    from pydantic import ConfigDict, Field, TypeAdapter
+
+    from learners.models.query import AnyQuery
+
+    known: TypeAdapter[Any] = TypeAdapter(
+        Annotated[AnyQuery, Field(discriminator="kind")], config=ConfigDict(extra="forbid")
+    )
+    return known.validate_python(request)
+
+
+def predict(
+    model: Reference,
+    uris: UrisArgument,
+    output: OutputOption,
+    keep: Texts = Option(None, "--keep", help="Input column to copy; may be repeated."),
+    interval: float | None = Option(
+        None, "--interval", help="Add credible intervals of this probability, such as 0.9."
+    ),
+    explain: bool = Option(False, "--explain", help="Add what each attribute contributed."),
+    top_k: int | None = Option(
+        None, "--top-k", min=1, help="Most probable classes of each row, as lists, not a column each."
+    ),
+    force: ForceOption = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Predict the class of each row of files, into a Parquet file; batch by batch, so that memory does not grow."""
+    started = time.perf_counter()
+    with opened(workspace) as here, progress_bar(not json_output) as report:
+        n_rows = product.predict_files(
+            here,
+            model,
+            uris,
+            output,
+            keep=keep or [],
+            interval=interval,
+            is_explained=explain,
+            top_k=top_k,
+            replace=force,
+            report=report,
+            warn=warn,
+        )
+    show_rows(output, {"n_rows": n_rows}, started, json_output)
+
+
+def score(
+    model: Reference,
+    uris: UrisArgument,
+    output: OutputOption,
+    keep: Texts = Option(None, "--keep", help="Input column to copy; may be repeated."),
+    average: bool = Option(False, "--average", help="Of a posterior over structures: average over its graphs."),
+    force: ForceOption = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Tell how probable a model holds each row: log likelihood and surprise rank (1: the most surprising)."""
+    started = time.perf_counter()
+    with opened(workspace) as here, progress_bar(not json_output) as report:
+        over = Average() if average else None
+        facts = product.score(here, model, uris, output, over, keep=keep or [], replace=force, report=report, warn=warn)
+    show_rows(output, facts, started, json_output)
+    if not json_output:
+        mean = facts["log_likelihood"]
+        out.print("no row is possible" if mean is None else f"mean log likelihood {mean:.4f} a row")
+        if facts["n_impossible"]:
+            out.print(f"{facts['n_impossible']:,} rows have probability zero")
+        if average:
+            out.print(_of_average(facts))
+        if facts["densities"]:
+            out.print(f"densities, not probabilities, of: {escape(', '.join(facts['densities']))}")
+
+
+def _of_average(facts: JSONObject) -> str:
+    """How graphs were averaged, in words."""
+    own = facts["average"]
+    how = (
+        "exactly" if own["is_exact"] else f"by {own['n']:,} draws (standard error {own.get('standard_error', 0.0):.2g})"
+    )
+    n = facts["n_incomplete"]
+    lacking = f"; {n:,} rows lack a value or have one that training never saw" if n else ""
+    return f"averaged over graphs {how}{lacking}"
+
+
+def impute(
+    model: Reference,
+    uris: UrisArgument,
+    output: OutputOption,
+    how: str = Option("mode", "--how", help="mode, mean (of numbers; else the mode) or draw."),
+    columns: Texts = Option(
+        None, "--of", help="A column to fill; may be repeated. By default all of the model that the data has."
+    ),
+    draws: int = Option(1, "--draws", help="Completed rows for each row, with --how draw."),
+    seed: int = Option(0, "--seed", min=0, help="Of draws."),
+    force: ForceOption = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Fill missing cells from their distribution given the rest of the row; all columns are copied."""
+    from service.product.inference.imputation import Filling
+
+    filling = Filling(cast("How", how), tuple(columns or ()), draws, seed)
+    started = time.perf_counter()
+    with opened(workspace) as here, progress_bar(not json_output) as report:
+        facts = product.impute(here, model, uris, output, filling, replace=force, report=report, warn=warn)
+    show_rows(output, facts, started, json_output)
+    if not json_output:
+        for name, n in facts["n_filled"].items():
+            out.print(f"{escape(name)}: {n:,} cells")
+        if facts["n_left"]:
+            out.print(
+                f"{facts['n_left']:,} cells are left: of impossible rows, or of values without a name of their own"
+            )

@@ -1,0 +1,380 @@
+"""`fewpass drift | monitor | labels | alerts | webhooks | jobs`: is the data still what the model was trained on, what do served models show, and what is at work?"""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.padding import Padding
+from typer import Argument, Option
+
+from learners.errors import redacted
+from service import product
+from service.cli.shared_options import (
+    ForceOption,
+    JsonOption,
+    OutputOption,
+    Reference,
+    Texts,
+    UrisArgument,
+    WorkspaceOption,
+)
+from service.requests.json_values import JSONObject
+from service.terminal import (
+    EXIT_FAILED,
+    describe,
+    escape,
+    json_instead,
+    opened,
+    out,
+    progress_bar,
+    say,
+    settings_of,
+    show_json,
+    show_list,
+    show_table,
+)
+from storage.monitoring.records import AlertRecord
+
+EXIT_DRIFT = 3
+MOST_COLUMNS = 20
+webhooks_app = typer.Typer(help="Send alerts to others.", no_args_is_help=True)
+
+
+def drift(
+    model: Reference,
+    uris: UrisArgument,
+    against: Texts = Option(
+        None, "--against", help="Other files to compare with; may be repeated.", show_default="the training"
+    ),
+    q: float = Option(0.01, "--q", help="Greatest rate of false discoveries of an alarm.", min=0, max=1),
+    nats: float = Option(0.01, "--nats", help="Least change of an alarm, as log loss a row.", min=0),
+    points: float = Option(1.0, "--points", help="Least change of a rate of an alarm.", min=0),
+    check: bool = Option(False, "--check", help=f"Exit with {EXIT_DRIFT} if there is an alarm."),
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Compare rows with what a model was trained on, in one pass: what has changed, and what the cause is."""
+    from learners.monitoring.drift_tests import Limits
+
+    limits = Limits(q, nats, points)
+    with opened(workspace) as here, progress_bar(not json_output) as report:
+        found = product.drift(here, model, uris, against=against or (), limits=limits, report=report)
+    if json_output:
+        show_json(found)
+    else:
+        show_drift(found)
+    if check and found["is_drifting"]:
+        raise typer.Exit(EXIT_DRIFT)
+
+
+def show_drift(found: JSONObject) -> None:
+    """Causes first, then the columns with the largest effects."""
+    rows, reference = found["rows"], found["reference"]
+    for warning in found.get("warnings", []):
+        out.print(f"[yellow]warning[/]: {escape(warning)}", highlight=False)
+    out.print(f"{rows['counted']:,} rows against {escape(reference['name'])} ({reference['rows']:,} rows)")
+    if not found["causes"]:
+        out.print("[green]no drift[/]: no difference is both sure and large enough")
+    for number, cause in enumerate(found["causes"], 1):
+        out.print(f"[bold]{number}.[/] {escape(cause['words'])}", highlight=False)
+    shown = [
+        [column["column"], column["family_nats"], column["family_q"], column["psi"], column["js"], _worst(column)]
+        for column in found["columns"][:MOST_COLUMNS]
+    ]
+    show_table(None, ["column", "change", "q", "PSI", "JS", "quality"], shown)
+    if len(found["columns"]) > MOST_COLUMNS:
+        out.print(f"The {MOST_COLUMNS} largest of {len(found['columns']):,} columns; --json tells all.")
+    estimated = found["estimated"]
+    if estimated["accuracy"] is not None:
+        out.print(
+            f"estimated accuracy {estimated['accuracy']:.4f}, log loss {estimated['log_loss']:.4f}: {estimated['caveat']}"
+        )
+
+
+def _worst(column: JSONObject) -> str:
+    """The rate that has changed most, in points."""
+    changed = [(kind, rate["points"]) for kind, rate in column["rates"].items() if rate["points"]]
+    if not changed:
+        return ""
+    kind, points = max(changed, key=lambda one: abs(one[1]))
+    return f"{kind} {points:+.2g}"
+
+
+def monitor(
+    model: Reference,
+    window: str = Option("24h", "--window", help="How long, such as 24h or 7d."),
+    against: str = Option("training", "--against", help="training, window:7d, same-hour:4w or version:3."),
+    check: bool = Option(False, "--check", help=f"Exit with {EXIT_DRIFT} if there is an alarm."),
+    forget: Texts = Option(None, "--forget", help="Forget the prediction of this key or id; may be repeated."),
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Show what a served model was asked, what has changed, and what labels say."""
+    with opened(workspace) as here:
+        if forget:
+            done = product.forget_predictions(here, model, forget)
+            show_json(done) if json_output else out.print(
+                f"{done['predictions']} predictions and {done['labels']} labels are forgotten, {done['subtracted']} rows "
+                "are subtracted from the counts"
+            )
+            return
+        found = product.monitor(here, model, window=window, against=against)
+    if json_output:
+        show_json(found)
+    elif found["is_drifting"] is None:
+        out.print(escape(str(found["why"])))
+    else:
+        show_drift(found)
+    if check and found["is_drifting"]:
+        raise typer.Exit(EXIT_DRIFT)
+
+
+def labels(
+    model: Reference,
+    uris: UrisArgument,
+    key: Annotated[str, Option("--key", help="The column of your keys, or of ids with --ids.")],
+    label: Annotated[str, Option("--label", help="The column of the classes.")],
+    ids: bool = Option(False, "--ids", help="The column holds the ids that predictions answered."),
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Send labels of earlier predictions; sending them again changes nothing."""
+    with opened(workspace) as here:
+        done = product.add_labels(here, model, product.labels_of_files(here, uris, key, label, "id" if ids else "key"))
+    words = f"{done['accepted']:,} labels: {done['matched']:,} matched, {done['pending']:,} wait for a prediction"
+    say(done, words, json_output)
+
+
+def alerts(
+    model: str | None = Option(None, "--model", help="Of one model."),
+    is_open: bool = Option(False, "--open", help="Only those that are not over."),
+    acknowledge: Texts = Option(None, "--acknowledge", help="Note that this alert was seen; may be repeated."),
+    mute: Texts = Option(None, "--mute", help="Send no more about this alert; may be repeated."),
+    unmute: Texts = Option(None, "--unmute", help="Send about this alert again; may be repeated."),
+    resolve: Texts = Option(None, "--resolve", help="Close this alert; may be repeated."),
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """List alerts, the newest first, after some of them were noted as seen, muted or resolved."""
+    with opened(workspace) as here:
+        for alert in acknowledge or ():
+            product.acknowledge_alert(here, alert)
+        for alert in mute or ():
+            product.mute_alert(here, alert)
+        for alert in unmute or ():
+            product.mute_alert(here, alert, is_muted=False)
+        for alert in resolve or ():
+            product.resolve_alert(here, alert)
+        found = product.list_alerts(here, model, is_open=True if is_open else None)
+    rows = [
+        [one["id"], f"{one['model']}@{one['version']}", one["fired_at"][:16], _state(one), one["words"]]
+        for one in found
+    ]
+    show_list(found, json_output, ["id", "model", "fired", "state", "cause"], rows, "no alerts")
+
+
+def _state(alert: AlertRecord) -> str:
+    if alert["resolved_at"]:
+        return f"resolved {alert['resolved_at'][:16]}"
+    return ("seen" if alert["acknowledged_at"] else "open") + (", muted" if alert["is_muted"] else "")
+
+
+@webhooks_app.command("list")
+def list_webhooks(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """List webhooks."""
+    with opened(workspace) as here:
+        found = product.list_webhooks(here)
+    rows = [[one["id"], one["url"], one["created_at"]] for one in found]
+    show_list(found, json_output, ["id", "url", "created"], rows)
+
+
+@webhooks_app.command()
+def add(
+    url: str,
+    model: Texts = Option(None, "--model", help="May be repeated; all unless given."),
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Send alerts to a URL; the secret is shown this once."""
+    with opened(workspace) as here:
+        webhook = product.create_webhook(here, url, model or [])
+    show_json(webhook) if json_output else out.print(f"{webhook['id']} {webhook['secret']}", highlight=False)
+
+
+@webhooks_app.command()
+def test(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Send a test event."""
+    with opened(workspace) as here:
+        delivery = product.test_webhook(here, webhook)
+    words = f"{delivery['status']} after {delivery['attempts']} attempts{': ' + delivery['error'] if delivery['error'] else ''}"
+    say(delivery, words, json_output)
+
+
+@webhooks_app.command()
+def delete(webhook: str, workspace: WorkspaceOption = None) -> None:
+    """Send nothing there any more."""
+    with opened(workspace) as here:
+        product.delete_webhook(here, webhook)
+
+
+jobs_app = typer.Typer(help="Submit, list, show, follow, cancel and retry jobs.", invoke_without_command=True)
+
+
+JobId = Annotated[str, Argument(help="Id of the job.")]
+
+
+Limit = Annotated[int, Option("--limit", min=1, max=500, help="Most jobs to list.")]
+
+
+@jobs_app.callback(invoke_without_command=True)
+def jobs(
+    context: typer.Context, limit: Limit = 20, workspace: WorkspaceOption = None, json_output: JsonOption = False
+) -> None:
+    """List the newest jobs, unless a subcommand is given."""
+    if context.invoked_subcommand is None:
+        list_jobs(limit, workspace, json_output)
+
+
+@jobs_app.command("list")
+def list_jobs(limit: Limit = 20, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """List the newest jobs."""
+    with opened(workspace) as here:
+        items = product.job_queue(here).list(limit=limit).items
+    json_instead(items, json_output)
+    # No table: at 80 columns it would break ids, which people copy.
+    for job in items:
+        out.print(f"[bold]{job.id}[/]  {job.kind}  {job.state}  {job.created_at:%Y-%m-%d %H:%M}", soft_wrap=True)
+        if words := _words(job):
+            out.print(Padding(escape(words), (0, 0, 0, 4)), highlight=False)
+    if not items:
+        out.print("[dim]no jobs yet[/]")
+
+
+@jobs_app.command()
+def submit(
+    job: Annotated[str, Argument(help="JSON of a job, or a file of it; as in POST /v1/jobs.")],
+    priority: str = Option("normal", "--priority", help="high, normal or low."),
+    key: str | None = Option(None, "--key", help="Idempotency key: the same job again starts nothing new."),
+    memory_limit: str | None = Option(
+        None, "--memory-limit", help="Most memory it may use, such as 2GiB; beyond, it is ended."
+    ),
+    time_limit: float | None = Option(None, "--time-limit", help="Most seconds it may run."),
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Queue a job: train, refresh, evaluate, forget, query, score, impute or schema; a worker runs it."""
+    from service.workspace import Workspace
+
+    limits = {"memory_limit": memory_limit, "time_limit_s": time_limit}
+    given = read_request(job) | {name: limit for name, limit in limits.items() if limit is not None}
+    from service.requests.requests import SubmissionRequest
+
+    request = checked(SubmissionRequest, {"job": given, "priority": priority})
+    with Workspace(settings_of(workspace)) as here:
+        submitted, _ = product.submit(here, request.job, key, is_remote=False, priority=request.priority)
+    _show(submitted, json_output)
+
+
+@jobs_app.command()
+def show(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Show one job."""
+    with opened(workspace) as here:
+        job = product.job_queue(here).get(job_id)
+    _show(job, json_output)
+
+
+@jobs_app.command()
+def watch(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Follow a job to its end; the exit code says whether it succeeded."""
+    with opened(workspace) as here, progress_bar(not json_output) as report:
+        while not (job := product.job_queue(here).get(job_id)).is_finished:
+            report(job.progress or {"step": job.state})
+            time.sleep(0.2)
+    _show(job, json_output)
+    if job.state != "succeeded":
+        raise typer.Exit(EXIT_FAILED)
+
+
+@jobs_app.command()
+def cancel(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Cancel a queued or running job."""
+    with opened(workspace) as here:
+        _show(product.job_queue(here).cancel(job_id), json_output)
+
+
+@jobs_app.command()
+def retry(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """Submit a failed or cancelled job again."""
+    with opened(workspace) as here:
+        _show(product.job_queue(here).retry(job_id), json_output)
+
+
+@jobs_app.command()
+def log(
+    job_id: JobId,
+    workspace: WorkspaceOption = None,
+    json_output: bool = Option(False, "--json", help="Accepted for symmetry: logs are JSON lines."),
+) -> None:
+    """Print what the worker has logged of a job, a JSON object a line."""
+    del json_output
+    with opened(workspace) as here:
+        typer.echo(product.job_log(here, job_id), nl=False)
+
+
+@jobs_app.command()
+def output(
+    job_id: JobId,
+    to: OutputOption,
+    force: ForceOption = False,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Copy the rows that a job of kind score or impute has written."""
+    with opened(workspace) as here:
+        product.write_job_output(here, job_id, to, replace=force)
+    say({"out": redacted(to)}, f"[bold]{escape(redacted(to))}[/]", json_output)
+
+
+def _show(job: Any, json_output: bool) -> None:
+    if json_output:
+        show_json(job)
+        return
+    out.print(f"[bold]{job.id}[/] {job.kind}: {job.state}")
+    if words := _words(job):
+        out.print(escape(words))
+
+
+def _words(job: Any) -> str:
+    if job.error is not None:
+        return str(job.error.get("detail", ""))
+    if job.result is not None and "promotion" in job.result:
+        return str(job.result["promotion"]["reason"])
+    if job.result is not None:
+        facts = {name: value for name, value in job.result.items() if name != "sha256" and isinstance(value, str | int)}
+        return ", ".join(f"{name} {value}" for name, value in facts.items())
+    return describe(job.progress) if job.progress else ""
+
+
+def read_request(text: str) -> JSONObject:
+    """A job as JSON, or the file that holds it."""
+    try:
+        return dict(json.loads(text if text.lstrip().startswith("{") else Path(text).read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise typer.BadParameter(
+            f"{text[:80]!r} is neither JSON nor a file of it: {error}", param_hint="--job"
+        ) from error
+
+
+def checked(shape: Any, given: JSONObject) -> Any:
+    """A shape of what was given, or a usage error that names what does not fit."""
+    from pydantic import ValidationError
+
+    from service.requests.validation_messages import complaints
+
+    try:
+        return shape(**given)
+    except ValidationError as error:
+        messages = (f"{'.'.join(map(str, place))}: {words}" for place, words in complaints(error.errors(), shape))
+        raise typer.BadParameter("; ".join(messages)) from error
