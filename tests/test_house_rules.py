@@ -16,13 +16,12 @@ MAX_LINES = 400
 MAX_ENTRIES = 15
 # Names of files that stand more than once, by the reason.
 REPEATED = {
-    "a room of its own kind has one": "checks describe drawing errors kernels model parameters priors queries recipes settings",
-    "one resource, kept, used, served and shown": """alerts checkpoints datasets densities drift graphs imputation inference
-        jobs keys labels learning leases models monitoring query records rules schedules sessions structures training
-        views what_if""",
-    "one step of two kinds of model, or of their serving": "answers budget cluster compile intervals networks tree_kernels",
+    "a room of its own kind has one": "checks describe errors kernels model parameters queries recipes settings",
+    "one resource, kept, used, served and shown": """alerts checkpoints datasets densities drift inference jobs keys
+        labels leases models monitoring query records rules schedules sessions structures training views what_if""",
+    "one step of two kinds of model, or of their serving": "budget cluster compile intervals networks",
     "what is computed below, and what users import of it above": "shap",
-    "a common word for different things of their rooms": "columns streams tables",
+    "a common word for different things of their rooms": "streams tables",
 }
 # What implements a paper, and says which.
 OF_PAPERS = [

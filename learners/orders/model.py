@@ -13,16 +13,13 @@ from learners.errors import NoClass
 from learners.kernels.arrays import Arrays, Floats, freeze
 from learners.models.model import Header
 from learners.models.query import Graphs, StructureQuery
-from learners.orders.lattice.graphs import BestGraph, Graph, as_sets, best_graph, members
-from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
+from learners.orders.lattice.graph_samples import BestGraph, Graph, as_sets, best_graph, members
+from learners.orders.lattice.lattice import Coverage, OrderPosterior, Share
 from learners.orders.parameters import OrderParameters
-from learners.orders.queries.conditional import ConditionalPosteriors
-from learners.orders.queries.edges import edge_probabilities
-from learners.orders.queries.network import NoTables
-from learners.orders.queries.predictive import log_densities, log_shares, numeric_rows
+from learners.orders.queries.edges import ConditionalPosteriors, edge_probabilities
+from learners.orders.queries.predictive import NoTables, log_densities, log_shares, numeric_rows
 from learners.orders.queries.queries import Answer, GraphQueries
-from learners.orders.scores.bdeu import BDeu, KeptRows
-from learners.orders.scores.bge import BGe, BGePrior, Standard
+from learners.orders.scores.bdeu_bge import BDeu, BGe, BGePrior, KeptRows, Standard
 from learners.orders.scores.scores import FamilyScores
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.encode import encode

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score
-from learners.orders.lattice.posterior import Coverage, OrderPosterior
+from learners.orders.lattice.lattice import Coverage, OrderPosterior
 from learners.orders.queries.queries import GraphQueries
-from learners.orders.scores.bge import Standard
-from learners.orders.scores.priors import StructurePrior
+from learners.orders.scores.bdeu_bge import Standard
+from learners.orders.scores.scores import StructurePrior
 from tests.naive import orders as naive
 from tests.orders.problems import bge_of, family_scores, gaussian_table, log_fair, naive_bge
 

@@ -16,12 +16,12 @@ from learners import Source, encode, load_model
 from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.errors import EmptyData, InvalidArray, InvalidParameter, NoClass, SchemaError, UnknownColumn
 from learners.models.query import Edges, Effects, Graph, Graphs, Moments, Paths, Score
-from learners.orders import screening
+from learners.orders import recipes as screening
 from learners.orders.checks import TooFewRows
 from learners.orders.formats.bif import parse_bif
 from learners.orders.formats.network_tables import InvalidNetwork
 from learners.orders.queries.queries import NotGaussian
-from learners.orders.scores.edge_constraints import ImpossibleEdges
+from learners.orders.scores.scores import ImpossibleEdges
 from learners.passes.learner import Part, drive
 from learners.passes.memory import limit_memory, memory_limit
 from learners.passes.stored_statistics import MemoryStore

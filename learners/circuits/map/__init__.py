@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from learners.circuits.map.errors import BeyondDoublePrecision, ContinuousQuery, ImpossibleEvidence, InvalidQuery
+from learners.circuits.errors import BeyondDoublePrecision, ContinuousQuery, ImpossibleEvidence, InvalidQuery
 from learners.circuits.map.query import SOLVERS, MapAnswer, k_best, map_query
 
 __all__ = [

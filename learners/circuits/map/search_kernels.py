@@ -6,10 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.map.bound_kernels import look_ahead
 from learners.circuits.map.kbest_kernels import best_of_trees
-from learners.circuits.map.tree_kernels import best_tree
-from learners.circuits.map.value_kernels import LANES, assignment_value, assignment_values, copy, downward, upward
+from learners.circuits.map.parse_tree_kernels import best_tree
+from learners.circuits.map.value_kernels import (
+    LANES,
+    assignment_value,
+    assignment_values,
+    copy,
+    downward,
+    look_ahead,
+    upward,
+)
 from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.kernels.jit import inner_kernel, kernel
 
@@ -226,30 +233,30 @@ def search(arrays, log_bound, frames, room, progress, looks_ahead, budget):
             work += pass_cost(arrays, looks_ahead)
             threshold = np.exp(progress.log_best[0] - log_bound) * (1.0 + TOLERANCE)
             removed, n_free = remove_values(value_starts, allowed, room.slots, threshold)
-        if n_free < 0:
-            depth = close_frame(frames, depth)
-            continue
-        if n_free < 2:
-            value = best_of_slots(value_starts, allowed, room.slots, progress.best)
-            progress.log_best[0] = max(progress.log_best[0], log_bound + np.log(value))
-            depth = close_frame(frames, depth)
-            continue
-        n = count_allowed(value_starts, allowed, FEW_ASSIGNMENTS)
+        n = count_allowed(value_starts, allowed, FEW_ASSIGNMENTS) if n_free >= 2 else 1
         if n <= FEW_ASSIGNMENTS:
-            x = np.empty(value_starts.size - 1, dtype=np.int64)
-            value = best_of_all(arrays, allowed, n, x)
-            work += arrays.children.size * (n // LANES + 1)
-            if value > threshold:
-                progress.log_best[0] = log_bound + np.log(value)
-                copy(x, progress.best)
-            depth = close_frame(frames, depth)
+            if n_free >= 2:
+                x = np.empty(value_starts.size - 1, dtype=np.int64)
+                value = best_of_all(arrays, allowed, n, x)
+                work += arrays.children.size * (n // LANES + 1)
+                if value > threshold:
+                    progress.log_best[0] = log_bound + np.log(value)
+                    copy(x, progress.best)
+            elif n_free >= 0:
+                value = best_of_slots(value_starts, allowed, room.slots, progress.best)
+                progress.log_best[0] = max(progress.log_best[0], log_bound + np.log(value))
+            # The frame is finished: the one above has one value less.
+            depth -= 1
+            if depth >= 0:
+                frames.allowed[depth, frames.branch[depth]] = 0
             continue
         slot, other = choose_branch(value_starts, allowed, room.slots)
         frames.branch[depth] = slot
         frames.log_bound[depth + 1] = log_bound + np.log(room.slots[slot])
         frames.log_bound[depth] = log_bound + np.log(other)
         below = frames.allowed[depth + 1]
-        copy(allowed, below)
+        for s in range(allowed.size):
+            below[s] = allowed[s]
         v = 0
         while value_starts[v + 1] <= slot:
             v += 1
@@ -316,11 +323,3 @@ def solve_at_root(arrays, looks_ahead, budget, x, outcome):
         if n <= FEW_ASSIGNMENTS:
             outcome[1] = best
             return
-
-
-@inner_kernel
-def close_frame(frames, depth):
-    """Leave a finished frame: the one above has one value less; returns its depth."""
-    if depth > 0:
-        frames.allowed[depth - 1, frames.branch[depth - 1]] = 0
-    return depth - 1

@@ -8,10 +8,10 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from learners.circuits.columns import Columns
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
 from learners.circuits.queries.column_values import is_in_intervals
+from learners.circuits.variables import Columns
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats, Mask
 from learners.models.evidence import Evidence, Known, Likely, NoneOf, Range, RawValue

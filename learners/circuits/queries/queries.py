@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.columns import Columns, columns_of
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, NoArcs, NoGraphs
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.evaluation.reweighted import Likelihoods, reweighted
 from learners.circuits.map import MapAnswer, k_best
 from learners.circuits.map.query import TREE_SOLVERS
-from learners.circuits.queries import answers
-from learners.circuits.queries.answer_types import Answer, Assignment, Batches
+from learners.circuits.queries import array_answers as answers
+from learners.circuits.queries.array_answers import sample
 from learners.circuits.queries.likelihoods import Read, read, read_evidence
-from learners.circuits.queries.named_answers import Source, Summary
-from learners.circuits.queries.sampling import sample
+from learners.circuits.queries.named_answers import Answer, Assignment, Batches, Source, Summary
+from learners.circuits.variables import Columns, columns_of
 from learners.kernels.arrays import Array, Floats
 from learners.models.evidence import Evidence, Known, Likely
 from learners.models.query import Conditional, Impute, Map, Moments, Query, Sample, Surprise
@@ -31,7 +30,7 @@ _Group = tuple[Any, ...]
 
 
 def answer(circuit: Circuit, schema: Schema, query: Query) -> Answer:
-    """Answer one query as `answer_all` does; the schema's columns are the circuit's variables, see `columns.Columns`."""
+    """Answer one query as `answer_all` does; the schema's columns are the circuit's variables, see `variables.Columns`."""
     return answer_all(circuit, schema, [query])[0]
 
 

@@ -9,12 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.evaluation.evaluate import as_rows, rows_in
-from learners.circuits.evaluation.plan import ONE_ENTRY, Compiled, compiled
+from learners.circuits.evaluation.evaluate import ONE_ENTRY, Compiled, as_rows, compiled, rows_in
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM
-from learners.circuits.streaming.online_kernels import Posterior, Scratch, learn_rows
+from learners.circuits.streaming.online_kernels import N_BLOCK, N_ROOM, Posterior, Scratch, learn_rows
 from learners.circuits.streaming.projection_kernels import ADF, BMM
-from learners.circuits.streaming.two_child_kernels import N_BLOCK, N_ROOM
 from learners.errors import InvalidParameter, StatisticMismatch
 from learners.kernels.arrays import Array, Floats
 from learners.schema import Chunk

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.mixtures.boxes import DependentRanges
-from learners.circuits.queries.answer_types import Answer
+from learners.circuits.mixtures.mixture import DependentRanges
+from learners.circuits.queries.named_answers import Answer
 from learners.circuits.structures.from_network import MAX_EDGES
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
 from learners.models.query import Conditional, Marginal, Moments, Query
-from learners.orders.lattice.graphs import members
+from learners.orders.lattice.graph_samples import members
 from learners.orders.model import OrderModel
 from learners.orders.queries.graph_scores import WeightedGraphs
 from learners.registry.networks.arc_networks import ArcNetwork

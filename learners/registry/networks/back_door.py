@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from learners.orders.lattice.graphs import Graph
+from learners.orders.lattice.graph_samples import Graph
 
 
 def descendants(parents: Graph, node: int) -> set[int]:

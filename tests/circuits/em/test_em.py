@@ -12,9 +12,9 @@ from benchmarks.circuits import random_pseudo_counts
 from learners.circuits.em.em import ExpectedCounts, batch_em, em_passes
 from learners.circuits.evaluation.evaluate import log_values, relative_node_logs
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
-from learners.circuits.formats.text import CircuitBuilder, read_text
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, SUM
 from learners.circuits.streaming.online import StreamingPosterior
+from learners.circuits.structures.text import CircuitBuilder, read_text
 from learners.errors import StatisticMismatch
 from tests import laws
 from tests.circuits.evaluation.test_evaluate import as_row, chain, mixed_circuit, mixed_rows, random_rows

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_induced_trees, log_values, root_logs_of_leaves
 from learners.circuits.evaluation.evaluate_kernels import few_root_logs, root_logs
-from learners.circuits.formats.text import CircuitBuilder, read_text
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
+from learners.circuits.structures.text import CircuitBuilder, read_text
 from tests.circuits.map_circuits import random_circuit
 from tests.conftest import PUBLIC_SETS
 from tests.naive import induced_trees as naive

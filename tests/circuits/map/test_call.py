@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.kernels import CATEGORICAL, INDICATOR
-from learners.circuits.map import approximate
-from learners.circuits.map.errors import ImpossibleEvidence
-from learners.circuits.map.exact import root_bound
-from learners.circuits.map.prepared_circuit import WholeCircuit
-from learners.circuits.map.query import map_query
+from learners.circuits.map import solvers
+from learners.circuits.map.query import WholeCircuit, map_query
+from learners.circuits.map.solvers import root_bound
 from tests.circuits.map_circuits import random_circuit
 from tests.naive.map import value
 
@@ -38,10 +37,10 @@ def test_a_query_answers_as_its_parts_do(seed, solver):
         value(circuit, evidence | found.assignment), rel=1e-9, abs=1e-300
     )
     if problem.n_variables:
-        x = (approximate.greedy_tree if solver == "ng" else approximate.best_tree)(problem)
+        x = (solvers.greedy_tree if solver == "ng" else solvers.best_tree)(problem)
         codes = dict(zip(problem.variables.tolist(), x.tolist(), strict=True))
         assert found.assignment == {v: codes.get(v, 0) for v in asked}
-        expected = approximate.log_probability(problem, x)
+        expected = solvers.log_probability(problem, x)
         assert found.log_probability == pytest.approx(expected, rel=1e-12, abs=1e-12)
         assert found.upper_bound == pytest.approx(max(expected, root_bound(problem)), rel=1e-12, abs=1e-12)
     else:

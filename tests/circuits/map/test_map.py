@@ -15,13 +15,10 @@ from learners.circuits.map import (
     ImpossibleEvidence,
     InvalidQuery,
     map_query,
+    solvers,
 )
-from learners.circuits.map import (
-    exact as exact_module,
-)
-from learners.circuits.map.approximate import best_tree, k_best_trees, log_probabilities
-from learners.circuits.map.exact import exact, root_bound
-from learners.circuits.map.prepared_circuit import whole_circuit
+from learners.circuits.map.query import whole_circuit
+from learners.circuits.map.solvers import best_tree, exact, k_best_trees, log_probabilities, root_bound
 from tests.circuits.map_circuits import problems, random_circuit
 from tests.naive import map as naive
 from tests.naive.induced_trees import induced_trees
@@ -157,10 +154,10 @@ def test_the_search_in_pieces_finds_what_enumeration_finds():
     assert answer.log_probability == pytest.approx(log_values(circuit, worlds).max(), abs=CLOSE)
 
 
-@pytest.mark.parametrize("most_rows", [0, exact_module.MOST_ROW_ENTRIES])
+@pytest.mark.parametrize("most_rows", [0, solvers.MOST_ROW_ENTRIES])
 def test_a_deep_search_reduces_circuits_and_stays_right(most_rows, monkeypatch):
     """By the look-ahead, and by the maxima at leaves that bound circuits too large for it."""
-    monkeypatch.setattr(exact_module, "MOST_ROW_ENTRIES", most_rows)
+    monkeypatch.setattr(solvers, "MOST_ROW_ENTRIES", most_rows)
     rng = np.random.default_rng(5)
     for _ in range(5):
         circuit = random_circuit(rng, 10, most_values=3)

@@ -13,7 +13,6 @@ from scipy.special import psi
 
 from benchmarks.circuits import random_pseudo_counts
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.formats.text import CircuitBuilder, read_text
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON, SUM
 from learners.circuits.streaming.online import (
     PseudoCounts,
@@ -22,6 +21,7 @@ from learners.circuits.streaming.online import (
 )
 from learners.circuits.streaming.projection_kernels import ADF, LARGE, project
 from learners.circuits.streaming.shards import merged_onto
+from learners.circuits.structures.text import CircuitBuilder, read_text
 from learners.errors import InvalidParameter, StatisticMismatch
 from tests.circuits.evaluation.test_evaluate import as_row, mixed_circuit, mixed_rows, random_rows
 from tests.circuits.map_circuits import random_circuit

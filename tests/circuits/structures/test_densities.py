@@ -16,12 +16,12 @@ from learners import Source, drive, encode, load_model
 from learners.circuits.em.em import batch_em
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.formats.text import CircuitBuilder
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, POISSON
 from learners.circuits.queries.answer_kernels import leaf_value
 from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
 from learners.circuits.streaming.shards import merged_onto
 from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
+from learners.circuits.structures.text import CircuitBuilder
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from learners.passes.stored_statistics import MemoryStore
