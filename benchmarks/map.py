@@ -14,8 +14,8 @@ from functools import partial
 
 from benchmarks.map_circuits import circuit, n_arcs, random_query
 from benchmarks.measuring import Figure, median_figure, options, report
-from learners.circuits.map import map_query, solvers
-from learners.circuits.map.query import whole_circuit
+from learners.circuits.map import solvers
+from learners.circuits.map.query import k_best, whole_circuit
 from learners.circuits.map.solvers import exact
 
 # Milliseconds per problem of github.com/shtechair/maxspn (Go, one thread), from issue 6.
@@ -87,7 +87,7 @@ def whole_queries(name, n_problems, split, rounds) -> dict[str, float]:
     queries = [random_query(name, whole.n_variables, number, split) for number in range(n_problems)]
     medians = {}
     for solver in ("bt", "kbt", "exact"):
-        _, of_rounds = mean_ms([partial(map_query, whole, q, e, solver) for q, e in queries], rounds)
+        _, of_rounds = mean_ms([partial(k_best, whole, q, e, solver) for q, e in queries], rounds)
         medians[solver] = round(statistics.median(of_rounds), 4)
     return medians
 

@@ -120,7 +120,8 @@ def chosen(
     else:
         gains = partial(choosing.likelihood_of, schema, valid)
         circuit, _ = yield from choosing.polished(start, most, make, lambda e: e.maximised(choice.laplace), gains)
-    own = {"em_passes": len(counting), "n_rows": counted.second.n_rows, "search": choosing.facts_of(choice)}
+    searched = {"laplace": choice.laplace, "tried": [tried.facts() for tried in choice.tried]}
+    own = {"em_passes": len(counting), "n_rows": counted.second.n_rows, "search": searched}
     model = CircuitModel(schema, circuit, facts | own)
     if densities:
         return (yield from gaussians.rivalled(model, densities, parameters.minutes, parameters.passes))

@@ -88,7 +88,10 @@ class Columns:
     def check_known(self, variable: int) -> None:
         """Refuse a column of which the circuit has no leaf. Raises InvalidEvidence."""
         if not self._is_known[variable]:
-            raise knows_nothing_of(self.names[variable])
+            name = self.names[variable]
+            raise InvalidEvidence(
+                f"Column {name!r} was left out when the circuit was made, so it cannot be used. Leave it out."
+            )
 
     def labels(self, variable: int) -> list[str]:
         """What each code of a discrete variable stands for, in words."""
@@ -135,10 +138,6 @@ class Columns:
                     self.check_known(v)
         return x
 
-    def known_rows(self, x: Array) -> Floats:
-        """Rows (n_variables, n_rows) as float64, NaN also where a discrete variable has a code outside its domain."""
-        return known_numbers(x, self.circuit.n_values)
-
     def rows_of_chunk(self, chunk: Chunk, with_class: bool = True) -> Array:
         """(n_variables, n_rows) int16 or int32 of an encoded chunk, -1 where missing; float64, NaN, where there are numbers.
 
@@ -172,13 +171,6 @@ def never_had(name: str, value: object, labels: Sequence[str]) -> InvalidEvidenc
     known = ", ".join(map(repr, near)) + (", …" if len(near) < len(labels) else "")
     return InvalidEvidence(
         f"Column {name!r} never had the value {in_short(value)} in training (known: {known}). Leave it out, then it is summed out."
-    )
-
-
-def knows_nothing_of(name: str) -> InvalidEvidence:
-    """That a circuit has no leaf for a column."""
-    return InvalidEvidence(
-        f"Column {name!r} was left out when the circuit was made, so it cannot be used. Leave it out."
     )
 
 

@@ -15,7 +15,6 @@ from learners.counts.families.family_counts import Family, FamilyCounts
 from learners.counts.information import x_log_x
 from learners.counts.moments import Moments, Unit
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
-from learners.kernels.arrays import Integers
 from learners.orders.checks import check_numeric, gaussian_score
 from learners.orders.lattice.coverage import covered_posterior
 from learners.orders.lattice.graph_samples import best_graph
@@ -237,12 +236,6 @@ def at_limit(posterior: OrderPosterior, most: int, names: Sequence[str]) -> list
     return [name for name, own in zip(names, parents, strict=True) if len(own) >= most]
 
 
-def exact_bytes(candidates: tuple[Integers, ...]) -> int:
-    """Memory that the sums over all orders take."""
-    families = sum(1 << own.size for own in candidates)
-    return _FAMILY_BYTES * families + step_bytes(len(candidates)) + (40 << len(candidates))
-
-
 def posterior_of(
     score: BGe | BDeu,
     prior: StructurePrior,
@@ -276,7 +269,7 @@ def _is_exact(parameters: OrderParameters, d: int, few: int | None) -> bool:
     size = d - 1 if few is None else min(few, d - 1)
     if parameters.method == "blocks":
         return False
-    n_bytes = exact_bytes((np.arange(size),) * d) if d <= MOST_EXACT else inf
+    n_bytes = d * (_FAMILY_BYTES << size) + step_bytes(d) + (40 << d) if d <= MOST_EXACT else inf
     limit = memory_limit().n_bytes
     if n_bytes <= limit:
         return True

@@ -40,9 +40,9 @@ def of_all_graphs(given, prior):
 
 
 MATRICES = {
-    "edges": lambda graph: naive.edge_probabilities([graph], [1.0], D),
-    "paths": lambda graph: naive.ancestor_matrix(graph).astype(float),
-    "effects": lambda graph: naive.effect_matrix(graph, asked("exact").posterior.bge.scale),
+    "edges": lru_cache(None)(lambda graph: naive.edge_probabilities([graph], [1.0], D)),
+    "paths": lru_cache(None)(lambda graph: naive.ancestor_matrix(graph).astype(float)),
+    "effects": lru_cache(None)(lambda graph: naive.effect_matrix(graph, asked("exact").posterior.bge.scale)),
 }
 
 

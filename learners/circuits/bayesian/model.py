@@ -189,11 +189,14 @@ class BayesianCircuit(CircuitModel):
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
         """(n_rows, n, n_variables) float64 drawn given each row, each from a draw of the posterior that is drawn anew."""
         out = np.empty((x.shape[1], n, x.shape[0]))
-        of_draw = _scattered(seed, numbers[:, np.newaxis] * n + np.arange(n)) % self.draws.n_draws
+        places = (numbers[:, np.newaxis] * n + np.arange(n)).astype(np.uint64)
+        with np.errstate(over="ignore"):  # SplitMix64, from 0 to 2^31
+            bits = random_bits_at(np.uint64(seed) + (places + np.uint64(1)) * GOLDEN) >> np.uint64(33)
+        of_draw = bits.astype(np.int64) % self.draws.n_draws
         for draw in np.unique(of_draw).tolist():
-            circuit, (rows, places) = self.draws.of(int(draw)), np.nonzero(of_draw == draw)
-            own = numbers[rows] * n + places
-            out[rows, places] = sample(circuit, np.ascontiguousarray(x[:, rows]), 1, seed, own)[:, 0]
+            circuit, (rows, at) = self.draws.of(int(draw)), np.nonzero(of_draw == draw)
+            own = numbers[rows] * n + at
+            out[rows, at] = sample(circuit, np.ascontiguousarray(x[:, rows]), 1, seed, own)[:, 0]
         return out
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
@@ -247,10 +250,3 @@ class BayesianCircuit(CircuitModel):
         flat = self.trace.reshape(-1, self.trace.shape[2])
         columns = {name: flat[:, i] if i == 0 else flat[:, i].astype(np.int64) for i, name in enumerate(names)}
         return super().tables() | {"sweeps": pa.table(sweeps | columns)}
-
-
-def _scattered(seed: int, numbers: Integers) -> Integers:
-    """Whole numbers from 0 to 2^31 that depend on a seed and a number each: SplitMix64."""
-    with np.errstate(over="ignore"):
-        counters = np.uint64(seed) + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN
-    return (random_bits_at(counters) >> np.uint64(33)).astype(np.int64)

@@ -235,20 +235,16 @@ def summarised(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summa
     """
     if not 0 < level < 1:
         raise InvalidParameter("interval", level, "the probability of the interval, above 0 and below 1")
-    mean = values.mean(axis=-1)
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=-1)
-    return Summary(mean, _standard_error(values, n_chains), low, high)
-
-
-def _standard_error(values: Floats, n_chains: int) -> Floats:
-    per_chain = values.shape[-1] // n_chains
+    mean, per_chain = values.mean(axis=-1), values.shape[-1] // n_chains
     size = max(1, math.isqrt(per_chain))
     n_batches = per_chain // size
-    if n_chains * n_batches < 2:
-        return np.full(values.shape[:-1], np.nan)
-    chains = values[..., : n_chains * per_chain].reshape(*values.shape[:-1], n_chains, per_chain)
-    batches = chains[..., : n_batches * size].reshape(*values.shape[:-1], n_chains * n_batches, size).mean(axis=-1)
-    return batches.std(axis=-1, ddof=1) / math.sqrt(n_chains * n_batches)
+    error = np.full(values.shape[:-1], np.nan)
+    if n_chains * n_batches > 1:
+        chains = values[..., : n_chains * per_chain].reshape(*values.shape[:-1], n_chains, per_chain)
+        batches = chains[..., : n_batches * size].reshape(*values.shape[:-1], n_chains * n_batches, size).mean(axis=-1)
+        error = batches.std(axis=-1, ddof=1) / math.sqrt(n_chains * n_batches)
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=-1)
+    return Summary(mean, error, low, high)
 
 
 def log_mean(logs: Floats) -> Floats:

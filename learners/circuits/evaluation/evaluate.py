@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.circuits.circuit import Circuit, CircuitArrays, kept_with, kept_with_structure
+from learners.circuits.circuit import Circuit, kept_with, kept_with_structure
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.evaluate_kernels import (
     BLOCK,
@@ -35,7 +35,7 @@ from learners.circuits.kernels import (
     TABLE_OF_TWO,
     node_depths,
 )
-from learners.kernels.arrays import Array, Floats, Integers, Mask, freeze, frozen
+from learners.kernels.arrays import Array, Floats, Integers, Mask, frozen
 from learners.schema import Chunk
 
 # Variables of at most so many values have a row of zeros and ones per value, over which a distribution is a dot product
@@ -103,8 +103,9 @@ def _compile(circuit: Circuit) -> Compiled:
     )
 
 
-def entry_weights(circuit: Circuit, plan: Compiled) -> Floats:
+def _entry_weights(circuit: Circuit) -> Floats:
     """(n_entries,) float64: the weight of every entry; 1 for those of products."""
+    plan = compiled(circuit)
     weight = np.zeros(plan.edge.size)
     is_edge, is_parameter = plan.edge >= 0, plan.parameter >= 0
     weight[is_edge] = np.exp(circuit.log_weight[plan.edge[is_edge]])
@@ -271,7 +272,9 @@ def log_values(circuit: Circuit, x: ArrayLike) -> Floats:
     else:
         codes = np.empty((circuit.n_variables, BLOCK), np.int64)
         root_logs(plan.plan, weight, x, np.arange(n_rows), np.empty((plan.n_slots, BLOCK)), codes, logs)
-    _add_offsets(circuit, plan, x, logs)
+    for v in np.flatnonzero(plan.log_offset):  # by which densities were divided
+        if v in circuit.scope(circuit.root):
+            logs += np.where(np.isnan(x[v]), 0.0, plan.log_offset[v])
     for some, log_leaf in wide_rows(circuit, x, np.flatnonzero(np.isnan(logs))):
         logs[some] = root_logs_of_leaves(circuit, log_leaf)
     return logs
@@ -317,12 +320,9 @@ def relative_node_logs(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
     return values, derivatives
 
 
-def upward_logs(circuit: Circuit, log_leaf: Floats) -> Floats:
-    """(n_nodes,) float64: log values of all nodes, of leaves with log values log_leaf (n_nodes,)."""
-    return _node_logs(circuit, circuit.arrays, log_leaf)
-
-
-def _node_logs(circuit: Circuit, arrays: CircuitArrays, log_leaf: Floats) -> Floats:
+def upward_logs(circuit: Circuit, log_leaf: Floats, log_weight: Floats | None = None) -> Floats:
+    """(n_nodes,) float64: log values of all nodes, of leaves with log values log_leaf (n_nodes,), and perhaps other weights."""
+    arrays = circuit.arrays if log_weight is None else circuit.arrays._replace(log_weight=log_weight)
     values = np.empty((circuit.n_nodes, 1))
     node_logs(arrays, log_leaf[:, np.newaxis], *_scratch(circuit, 1), values, np.empty((circuit.n_nodes, 0)))
     return values[:, 0]
@@ -334,9 +334,8 @@ def log_induced_trees(circuit: Circuit) -> float:
     References: Zhao, Poupart, Gordon (2016), A unified approach for learning the parameters of sum-product networks,
     theorem 2: it is the value of the root where all weights and leaves are one.
     """
-    log_weight = np.where(circuit.log_weight > -np.inf, 0.0, -np.inf)
-    freeze(log_weight)
-    return float(_node_logs(circuit, circuit.arrays._replace(log_weight=log_weight), np.zeros(circuit.n_nodes))[-1])
+    log_weight = frozen(np.where(circuit.log_weight > -np.inf, 0.0, -np.inf))
+    return float(upward_logs(circuit, np.zeros(circuit.n_nodes), log_weight)[-1])
 
 
 def rows_in(given: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> Array:
@@ -364,11 +363,7 @@ def as_rows(circuit: Circuit, x: ArrayLike) -> Floats:
 
 def with_weights(circuit: Circuit) -> tuple[Compiled, Floats]:
     """The circuit's plan and its entries' weights, made once."""
-    return compiled(circuit), kept_with(circuit, _own_weights)
-
-
-def _own_weights(circuit: Circuit) -> Floats:
-    return entry_weights(circuit, compiled(circuit))
+    return compiled(circuit), kept_with(circuit, _entry_weights)
 
 
 def _check_whole(circuit: Circuit, x: Floats) -> None:
@@ -378,13 +373,6 @@ def _check_whole(circuit: Circuit, x: Floats) -> None:
         values = x[v][(np.floor(x[v]) != x[v]) & ~np.isnan(x[v])]
         if values.size:
             raise InvalidEvidence(f"Variable {v} is discrete and has the value {values[0]}: give whole codes, or NaN.")
-
-
-def _add_offsets(circuit: Circuit, plan: Compiled, x: Array, logs: Floats) -> None:
-    """Undo the division of densities."""
-    for v in np.flatnonzero(plan.log_offset):
-        if v in circuit.scope(circuit.root):
-            logs += np.where(np.isnan(x[v]), 0.0, plan.log_offset[v])
 
 
 def _scratch(circuit: Circuit, n_rows: int) -> tuple[Floats, Floats]:

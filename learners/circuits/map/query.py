@@ -108,7 +108,8 @@ class WholeCircuit:
         order = np.concatenate([seen[np.argsort(first)], np.flatnonzero(n_leaves_of == 0)])
         number = np.argsort(order)
         raw = MaxArrays(_starts(n_values[order]), number[self.leaf_variable], starts, values, *self.inner)
-        return _all_kept(MaxProblem(raw, shift, order))
+        everything, nothing = np.ones(int(raw.value_starts[-1]), np.uint8), np.zeros(order.size, np.uint8)
+        return restricted(MaxProblem(raw, shift, order), everything, nothing)
 
     def _log_densities(self, query: Sequence[int], given: Mapping[int, float]) -> tuple[Floats, float]:
         """Per leaf the log of its only positive value, and what was taken from every tree to keep them in range."""
@@ -192,13 +193,6 @@ def _starts(lengths: Integers) -> Integers:
     return starts
 
 
-def _all_kept(problem: MaxProblem) -> MaxProblem:
-    """The scaled circuit with every variable that has more than one value."""
-    n = problem.n_variables
-    everything = np.ones(int(problem.arrays.value_starts[-1]), dtype=np.uint8)
-    return restricted(problem, everything, np.zeros(n, dtype=np.uint8))
-
-
 # Of a problem, trees or samples, and a seed: an assignment, without proof.
 APPROXIMATE: dict[str, Callable[[MaxProblem, int, int], Integers]] = {
     "bt": lambda problem, k, seed: solvers.best_tree(problem),
@@ -226,33 +220,6 @@ class MapAnswer:
     seconds: float  # of the whole query, reduction included
 
 
-def map_query(
-    circuit: Circuit,
-    query: Sequence[int],
-    evidence: Mapping[int, float] | None = None,
-    solver: str = "exact",
-    *,
-    time_limit_s: float = 10.0,
-    k: int = 10,
-    seed: int = 0,
-) -> MapAnswer:
-    """The most probable values of the query variables given evidence, every other variable summed out.
-
-    query, evidence: variables by number, and values of others.
-    solver 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact': only `exact` proves optimality by search; it starts from `kbt`
-    and returns the best so far when time is up. The others answer in one go, and are called optimal if the bound
-    happens to prove it.
-    time_limit_s: for `exact`.
-    k: trees of `kbt` and `exact`, samples of `beam`.
-    seed: of the samples of `beam`; the other solvers draw nothing.
-    Raises InvalidQuery of a variable or value that the circuit does not have, or a variable both asked for and given;
-    ImpossibleEvidence if the evidence has probability zero; ContinuousQuery if a solver other than bt and kbt is asked
-    for a variable without a finite domain.
-    References: Mei, Jiang, Tu (2018).
-    """
-    return k_best(circuit, query, evidence, solver, time_limit_s=time_limit_s, k=k, seed=seed)[0]
-
-
 def k_best(
     circuit: Circuit,
     query: Sequence[int],
@@ -265,10 +232,22 @@ def k_best(
     seed: int = 0,
     ranges: Mapping[int, tuple[float, float]] | None = None,
 ) -> list[MapAnswer]:
-    """As `map_query`, but the `best` most probable assignments, the best first, by `exact`, or by `kbt` those of its trees.
+    """The `best` most probable values of the query variables given evidence, the best first, every other variable summed out.
 
-    Variables without a finite domain are searched in their `ranges` only. The upper bound of each is one of every assignment but those before it. There are fewer if no other is possible, if time is up,
-    or if fewer of the k best trees differ.
+    The upper bound of each is one of every assignment but those before it. There are fewer if no other is possible, if
+    time is up, or if fewer of the k best trees differ.
+    query, evidence: variables by number, and values of others.
+    solver 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact': only `exact` proves optimality by search; it starts from `kbt`
+    and returns the best so far when time is up. The others answer in one go, and are called optimal if the bound
+    happens to prove it. Several assignments are told by `exact`, and by `kbt` those of its trees.
+    time_limit_s: for `exact`.
+    k: trees of `kbt` and `exact`, samples of `beam`.
+    seed: of the samples of `beam`; the other solvers draw nothing.
+    ranges: in which variables without a finite domain are searched.
+    Raises InvalidQuery of a variable or value that the circuit does not have, or a variable both asked for and given;
+    ImpossibleEvidence if the evidence has probability zero; ContinuousQuery if a solver other than bt and kbt is asked
+    for a variable without a finite domain.
+    References: Mei, Jiang, Tu (2018).
     """
     started = time.perf_counter()
     _check_options(solver, k, seed, time_limit_s)

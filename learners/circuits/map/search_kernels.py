@@ -63,13 +63,6 @@ def subspace_bounds(arrays, allowed, looks_ahead, room):
 
 
 @inner_kernel
-def pass_cost(arrays, looks_ahead):
-    """Edges visited by one pass of bounds; a row of the look-ahead counts as one edge for every 64 values."""
-    n_slots = arrays.value_starts[arrays.value_starts.size - 1]
-    return (arrays.children.size + arrays.is_sum.size) * (1 + n_slots // 64 if looks_ahead else 1)
-
-
-@inner_kernel
 def remove_values(value_starts, allowed, slots, threshold):
     """Forbid the values whose subspace cannot exceed the threshold; returns (any removed, n free variables), -1 free if none is left."""
     removed = False
@@ -175,9 +168,7 @@ def begin_search(arrays, log_bound, looks_ahead):
     n_slots = arrays.value_starts[n]
     n_inner = arrays.is_sum.size
     frames = Frames(
-        np.empty((n + 2, n_slots), dtype=np.uint8),
-        np.zeros(n + 2, dtype=np.int64),
-        np.full(n + 2, log_bound),
+        np.empty((n + 2, n_slots), dtype=np.uint8), np.zeros(n + 2, dtype=np.int64), np.full(n + 2, log_bound)
     )
     frames.allowed[0, :] = 1
     room = SearchRoom(
@@ -223,6 +214,10 @@ def search(arrays, log_bound, frames, room, progress, looks_ahead, budget):
     """Continue the search until it is finished or `budget` edges have been visited (Mei, Jiang, Tu 2018, algorithm 2)."""
     value_starts = arrays.value_starts
     depth = progress.counts[0]
+    # Edges visited by one pass of bounds; a row of the look-ahead counts as one edge for every 64 values.
+    cost = arrays.children.size + arrays.is_sum.size
+    if looks_ahead:
+        cost *= 1 + value_starts[value_starts.size - 1] // 64
     work = 0
     while depth >= 0 and work < budget:
         allowed = frames.allowed[depth]
@@ -230,7 +225,7 @@ def search(arrays, log_bound, frames, room, progress, looks_ahead, budget):
         removed, n_free, threshold = True, 2, 0.0
         while removed and n_free >= 0:
             subspace_bounds(arrays, allowed, looks_ahead, room)
-            work += pass_cost(arrays, looks_ahead)
+            work += cost
             threshold = np.exp(progress.log_best[0] - log_bound) * (1.0 + TOLERANCE)
             removed, n_free = remove_values(value_starts, allowed, room.slots, threshold)
         n = count_allowed(value_starts, allowed, FEW_ASSIGNMENTS) if n_free >= 2 else 1
@@ -299,7 +294,7 @@ def solve_at_root(arrays, looks_ahead, budget, x, outcome):
         while removed and n_free >= 0:
             subspace_bounds(arrays, allowed, attempt == 1, room)
             removed, n_free = remove_values(arrays.value_starts, allowed, room.slots, best * (1.0 + TOLERANCE))
-            work += pass_cost(arrays, attempt == 1)
+            work += (arrays.children.size + n_inner) * (1 + n_slots // 64 if attempt == 1 else 1)
             if n_free < 0:
                 outcome[1] = best
                 return

@@ -312,21 +312,16 @@ def _check(mixture: GaussianMixture) -> None:
     mixture.observed(np.ones(d, np.bool_))
 
 
-def _factors(covariance: Floats) -> Floats:
-    try:
-        found: Floats = np.linalg.cholesky(covariance).astype(np.float64)
-    except np.linalg.LinAlgError as error:
-        raise InvalidCircuit("has a covariance that is not positive definite") from error
-    return found
-
-
 def _divided(mean: Floats, covariance: Floats, is_observed: Mask) -> tuple[Observed, Rest | None]:
     """Marginal distribution of some columns, and the conditional one of the others.
 
     References: Bishop (2006), equations 2.81, 2.82 and 2.98.
     """
     own, others = np.flatnonzero(is_observed), np.flatnonzero(~is_observed)
-    factor = _factors(covariance[:, own[:, np.newaxis], own])
+    try:
+        factor: Floats = np.linalg.cholesky(covariance[:, own[:, np.newaxis], own]).astype(np.float64)
+    except np.linalg.LinAlgError as error:
+        raise InvalidCircuit("has a covariance that is not positive definite") from error
     m = own.size
     inverse = np.zeros_like(factor)
     for k in range(len(factor)):

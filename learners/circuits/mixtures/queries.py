@@ -15,7 +15,7 @@ from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.leaf_shapes import log_normal_mass, truncated_normal
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import CATEGORICAL
-from learners.circuits.map import MapAnswer, k_best
+from learners.circuits.map.query import MapAnswer, k_best
 from learners.circuits.mixtures import conditioning
 from learners.circuits.mixtures.mixture import DependentRanges, GaussianMixture, log_sums, sum_of_products
 from learners.circuits.queries import queries

@@ -126,12 +126,8 @@ def add_marginals(arrays, wanted, share, x, row, out):
 
     The share of a leaf is its probability of belonging to the induced tree. What is observed has probability one.
     """
-    variable, leaf_starts, parameters, n_values = (
-        arrays.variable,
-        arrays.leaf_starts,
-        arrays.parameters,
-        arrays.n_values,
-    )
+    variable, n_values = arrays.variable, arrays.n_values
+    leaf_starts, parameters = arrays.leaf_starts, arrays.parameters
     kinds, firsts = arrays.kind, wanted.first
     for node in wanted.leaves:
         v = variable[node]

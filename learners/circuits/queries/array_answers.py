@@ -151,10 +151,7 @@ def _joint(circuit: Circuit, x: Array, variables: list[int], first_row: int) -> 
             some = slice(first, first + FEW_AT_A_TIME)
             logs[some] = root_logs_of_leaves(circuit, log_leaves(circuit, many[:, some]))
     logs[is_contradicted] = -np.inf
-    return _normalised(logs.reshape(n_rows, -1), first_row)
-
-
-def _normalised(logs: Floats, first_row: int) -> Floats:
+    logs = logs.reshape(n_rows, -1)
     most = logs.max(axis=1, keepdims=True, initial=-np.inf)
     impossible = np.flatnonzero(most == -np.inf)
     if impossible.size:
@@ -290,19 +287,15 @@ def _posteriors(circuit: Circuit, x: ArrayLike, variables: tuple[int, ...], size
         codes = np.empty((circuit.n_variables, BLOCK), np.int64)
         block_posteriors(plan.plan, weight, slots, x, moments, scratch, codes, out)
     for row in np.flatnonzero(np.isnan(out[:, 0])):
-        share = _leaf_shares(circuit, x, int(row))
+        # The probability that each node is in the induced tree, in log space throughout.
+        logs, derivatives = (own[:, 0] for own in relative_node_logs(circuit, x[:, row : row + 1]))
+        if logs[-1] == -np.inf:
+            raise ImpossibleEvidence(int(row))
+        share = np.exp(logs + derivatives - logs[-1])
         out[row] = 0.0
         add = add_moments if moments else add_marginals
         add(arrays, nodes, share, x, row, out[row])
     return out
-
-
-def _leaf_shares(circuit: Circuit, x: Array, row: int) -> Floats:
-    """(n_nodes,) float64: probability that each node is in the induced tree, in log space throughout."""
-    values, derivatives = (logs[:, 0] for logs in relative_node_logs(circuit, x[:, row : row + 1]))
-    if values[-1] == -np.inf:
-        raise ImpossibleEvidence(row)
-    return np.exp(values + derivatives - values[-1])
 
 
 def edge_shares_in_log_space(circuit: Circuit, x: Array, row: int) -> Floats:
@@ -345,7 +338,12 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: In
     stack = np.empty(circuit.n_nodes, np.int64)
     places = np.arange(x.shape[1]) if places is None else np.ascontiguousarray(places, np.int64)
     if circuit.ranges:
-        arrays = _telling_leaves(circuit, arrays)
+        # Leaves that are cut to a range become indicators, whose value is their own number.
+        leaves = np.flatnonzero(np.isin(circuit.variable, list(circuit.ranges)))
+        kind, parameters = arrays.kind.copy(), arrays.parameters.copy()
+        kind[leaves], parameters[arrays.leaf_starts[leaves]] = INDICATOR, leaves
+        freeze(kind, parameters)
+        arrays = arrays._replace(kind=kind, parameters=parameters)
     draws(arrays, x, np.uint64(seed), places, np.empty(circuit.n_nodes), stack, out)
     for row in np.flatnonzero(out[:, 0, 0] == -np.inf):
         out[row] = known[:, row]
@@ -357,15 +355,6 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: In
             u = np.random.default_rng([seed, int(places[own]), v]).random(n)
             out[own, :, v] = _in_range(circuit, v, out[own, :, v], u)
     return out
-
-
-def _telling_leaves(circuit: Circuit, arrays: AnswerArrays) -> AnswerArrays:
-    """The arrays with leaves that are cut to a range as indicators, whose value is their own number."""
-    leaves = np.flatnonzero(np.isin(circuit.variable, list(circuit.ranges)))
-    kind, parameters = arrays.kind.copy(), arrays.parameters.copy()
-    kind[leaves], parameters[arrays.leaf_starts[leaves]] = INDICATOR, leaves
-    freeze(kind, parameters)
-    return arrays._replace(kind=kind, parameters=parameters)
 
 
 def _in_range(circuit: Circuit, v: int, leaves: Floats, u: Floats) -> Floats:

@@ -231,36 +231,21 @@ def filled(
     first_row: int = 0,
     n_draws: int = 1,
 ) -> Floats:
-    """Values for the missing cells of rows.
+    """Values (n_draws, n_variables, n_rows) float64 for the missing cells of rows.
 
-    Parameters
-    ----------
-    x : (n_variables, n_rows) float64 or integers
-        What is missing is not observed here, either: NaN, or -1 of a discrete variable.
-    is_missing : (n_variables, n_rows) bool
-        The cells to fill.
-    how : "mode", "mean" or "draw"
-        - mode: the most probable value of the cell by itself given the row; of a number the peak of one of its densities, the
-          one at which the row is most probable.
-        - mean: the expectation of a number; of a discrete variable the mode.
-        - draw: all missing cells of a row together from their joint distribution.
-    nameable : sequence of (n_values,) bool, one for each variable
-        Which codes a cell may be filled with: one for many rare values has no value of its own. Not read of numbers.
-    seed : int
-        Of draws. A draw depends on the seed, the row's number and its own.
-    first_row : int
-        The number of the first row.
-    n_draws : int
-        Of each cell; 1 unless `how` is "draw".
+    NaN where nothing was missing, where a drawn value has no name, and in rows of probability zero.
 
-    Returns
-    -------
-    (n_draws, n_variables, n_rows) float64
-        NaN where nothing was missing, where a drawn value has no name, and in rows of probability zero.
-
-    References
-    ----------
-    Darwiche (2003), section 4.2 (all marginals by one pass up and one down).
+    x (n_variables, n_rows) float64 or integers: what is missing is not observed here, either: NaN, or -1 of a discrete
+    variable.
+    is_missing (n_variables, n_rows) bool: the cells to fill.
+    how: "mode", the most probable value of the cell by itself given the row; of a number the peak of one of its
+    densities, the one at which the row is most probable. "mean", the expectation of a number; of a discrete variable
+    the mode. "draw", all missing cells of a row together from their joint distribution.
+    nameable: of each variable (n_values,) bool, which codes a cell may be filled with: one for many rare values has no
+    value of its own. Not read of numbers.
+    seed: of draws. A draw depends on the seed, the row's number, from first_row on, and its own.
+    n_draws: of each cell; 1 unless `how` is "draw".
+    References: Darwiche (2003), section 4.2 (all marginals by one pass up and one down).
     """
     out = np.full((n_draws, *is_missing.shape), np.nan)
     variables = np.flatnonzero(is_missing.any(axis=1))

@@ -12,7 +12,7 @@ import numpy as np
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.leaf_shapes import density_variables
 from learners.circuits.queries.column_values import nameable
-from learners.circuits.variables import Columns
+from learners.circuits.variables import Columns, known_numbers
 from learners.kernels.arrays import Array, Floats, Mask
 from learners.models.evidence import RawValue
 
@@ -282,7 +282,7 @@ class Source(ABC):
         each = self.row_logs(x)
         summary, logs = self.summary(each), self._log_evidence(columns, x, each)
         drawn = self.row_draws(np.full((len(columns.names), 1), np.nan), n, seed)[0]
-        rank, error = _ranks(np.array(logs), columns.known_rows(x), drawn, self.mean_row_logs)
+        rank, error = _ranks(np.array(logs), known_numbers(x, columns.circuit.n_values), drawn, self.mean_row_logs)
         return [
             Answer(log_likelihood=log)
             | _log_interval(summary, row)

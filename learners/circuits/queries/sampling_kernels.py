@@ -113,12 +113,8 @@ def draws_of_row(arrays, weight, values, seed, row, stack, out):
     Children of sums are those of `chosen_edge`. A draw depends on its seed, row and number. stack (n_nodes,) int64 is scratch.
     """
     child_starts, children, kinds = arrays.child_starts, arrays.children, arrays.kind
-    variable, leaf_starts, parameters, n_values = (
-        arrays.variable,
-        arrays.leaf_starts,
-        arrays.parameters,
-        arrays.n_values,
-    )
+    variable, n_values = arrays.variable, arrays.n_values
+    leaf_starts, parameters = arrays.leaf_starts, arrays.parameters
     state = np.empty(1, np.uint64)
     for i in range(out.shape[0]):
         state[0] = random_bits(random_bits(random_bits(seed + GOLDEN) + np.uint64(row)) + np.uint64(i))

@@ -186,13 +186,7 @@ def conditional(table: Integers, own: Floats) -> Floats:
     return found
 
 
-def hclt(
-    pairs: PairwiseCounts,
-    states: int = 8,
-    seed: int = 0,
-    *,
-    concentration: float = 0.3,
-) -> Circuit:
+def hclt(pairs: PairwiseCounts, states: int = 8, seed: int = 0, *, concentration: float = 0.3) -> Circuit:
     """A Chow-Liu tree whose variables each got a latent copy: the copies form the tree, the variables hang below.
 
     Each state stands for some of the values of its variable, and weights are those of the Chow-Liu tree times random

@@ -109,23 +109,18 @@ def _of_rows(attribute: Attribute, fit: Floats, on_grid: bool, histogram: Histog
 
 
 def _score(densities: Densities, fit: Floats, valid: Floats) -> float:
-    """Mean log likelihood of the rows to choose by, under a mixture that is fitted to the others."""
-    circuit = _mixture(densities)
+    """Mean log likelihood of the rows to choose by, under a mixture of the column's densities that is fitted to the others."""
+    parameters, blocks = densities.parameters, Blocks([0])
+    n = len(parameters)
+    leaves = blocks.leaves(LEAF_KINDS[densities.distribution], np.zeros(n, np.int64), parameters)
+    blocks.sums(leaves[np.newaxis], np.full((1, n), -np.log(n)))
+    circuit = blocks.circuit()
     least = narrowest(circuit, {0: densities})
     for _ in range(PASSES):
         counts = ExpectedCounts(circuit)
         counts.update(fit[np.newaxis])
         circuit = counts.maximised(LAPLACE, least)
     return float(log_values(circuit, valid[np.newaxis]).mean())
-
-
-def _mixture(densities: Densities) -> Circuit:
-    """The column alone: a sum over its densities."""
-    parameters, blocks = densities.parameters, Blocks([0])
-    n = len(parameters)
-    leaves = blocks.leaves(LEAF_KINDS[densities.distribution], np.zeros(n, np.int64), parameters)
-    blocks.sums(leaves[np.newaxis], np.full((1, n), -np.log(n)))
-    return blocks.circuit()
 
 
 def modelled(

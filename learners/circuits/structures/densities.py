@@ -181,14 +181,13 @@ class Densities:
 
 def with_distributions(schema: Schema, distributions: Mapping[str, str | None], default: str) -> Schema:
     """The schema whose numeric attributes have a distribution, by name or else by default; "intervals" stands for none."""
-
-    def with_distribution(attribute: Attribute) -> Attribute:
+    attributes = []
+    for attribute in schema.attributes:
         distribution = distributions.get(attribute.name) or default
-        if attribute.kind != "numeric" or attribute.distribution is not None or distribution == "intervals":
-            return attribute
-        return replace(attribute, distribution=cast("Distribution", distribution))
-
-    return replace(schema, attributes=tuple(map(with_distribution, schema.attributes)))
+        is_open = attribute.kind == "numeric" and attribute.distribution is None and distribution != "intervals"
+        changed = replace(attribute, distribution=cast("Distribution", distribution)) if is_open else attribute
+        attributes.append(changed)
+    return replace(schema, attributes=tuple(attributes))
 
 
 def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
@@ -277,9 +276,11 @@ def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level
         wrong, reason = low <= 0, "above zero"
     if not wrong.any() and distribution == "poisson" and level == 0:
         wrong, reason = low != np.floor(low), "a whole number"
-    if not wrong.any() and not _has_squares(low, high):
+    least, most = float(low.min()), float(high.max())
+    has_squares = max(-least, most) <= LARGEST and (most == least or most - least >= 1.0 / LARGEST)
+    if not wrong.any() and not has_squares:
         raise SchemaError(
-            f"Column {name!r} holds numbers from {low.min():g} to {high.max():g}, whose squares leave double precision. Multiply it by "
+            f"Column {name!r} holds numbers from {least:g} to {most:g}, whose squares leave double precision. Multiply it by "
             "a constant, or choose 'intervals' for it.",
             name,
         )
@@ -290,12 +291,6 @@ def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level
             "Choose another distribution for it, or 'intervals'.",
             name,
         )
-
-
-def _has_squares(low: Floats, high: Floats) -> bool:
-    """Whether the squares of numbers, and of what they differ by, are doubles."""
-    least, most = float(low.min()), float(high.max())
-    return max(-least, most) <= LARGEST and (most == least or most - least >= 1.0 / LARGEST)
 
 
 def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circuit:
@@ -334,13 +329,15 @@ def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circ
 
     n_parameters = np.where(is_mixture, 0, np.diff(circuit.leaf_starts))[kept]
     others = ranges(circuit.leaf_starts[:-1][kept], n_parameters)
-    own = [densities[int(v)].parameters for v in variables]
+    of_variable = [densities[int(v)] for v in variables]
+    own = [each.parameters for each in of_variable]
+    kinds = np.concatenate([np.full(len(each.mean), LEAF_KINDS[each.distribution], np.int8) for each in of_variable])
     n_own = np.concatenate([np.full(len(p), p.shape[1]) for p in own])
     n_values = circuit.n_values.copy()
     n_values[variables] = 0
     return Circuit(
         CircuitArrays(
-            np.concatenate([_kinds(densities, variables), np.where(is_mixture, SUM, circuit.kind)[kept]]),
+            np.concatenate([kinds, np.where(is_mixture, SUM, circuit.kind)[kept]]),
             child_starts,
             children,
             log_weight,
@@ -350,11 +347,6 @@ def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circ
             n_values,
         )
     )
-
-
-def _kinds(densities: Mapping[int, Densities], variables: Integers) -> Integers:
-    of_variable = [densities[int(v)] for v in variables]
-    return np.concatenate([np.full(len(d.mean), LEAF_KINDS[d.distribution], np.int8) for d in of_variable])
 
 
 def narrowest(circuit: Circuit, densities: Mapping[int, Densities]) -> Floats:

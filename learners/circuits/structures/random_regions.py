@@ -24,12 +24,7 @@ CONCENTRATION = 0.1
 
 
 def random_regions(
-    shares: Sequence[Sequence[float]],
-    *,
-    depth: int = 3,
-    sums: int = 4,
-    replicas: int = 4,
-    seed: int = 0,
+    shares: Sequence[Sequence[float]], *, depth: int = 3, sums: int = 4, replicas: int = 4, seed: int = 0
 ) -> Circuit:
     """A circuit over a random region graph: each replica halves the variables at random, again and again.
 
@@ -86,11 +81,7 @@ def _halve(
 
 
 def _region_sums(
-    blocks: Blocks,
-    halves: set[tuple[Region, Region]],
-    nodes: dict[Region, Integers],
-    n: int,
-    rng: np.random.Generator,
+    blocks: Blocks, halves: set[tuple[Region, Region]], nodes: dict[Region, Integers], n: int, rng: np.random.Generator
 ) -> Integers:
     pairs = [pair for left, right in sorted(halves) for pair in product(nodes[left], nodes[right])]
     products = blocks.products(np.array(pairs))

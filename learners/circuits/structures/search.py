@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -205,16 +205,16 @@ def candidates_of(
         if fit.n_rows >= FEWEST_ROWS * n_parts:
             make = partial(mixed, n_parts, lambda pairs, _: chow_liu(pairs))
             found.append(Candidate(f"mixture of {n_parts} trees", n_parts * of_tree, make))
+
+    def hidden_tree(of_states: int, pairs: PairwiseCounts, number: int) -> Circuit:
+        return hclt(pairs, of_states, seed + number, concentration=CONCENTRATION)
+
     for n_parts, own in ((4, 6), (4, 12)):
         if fit.n_rows >= FEWEST_ROWS * n_parts:
-            make = partial(mixed, n_parts, partial(_hidden_tree, own, seed))
+            make = partial(mixed, n_parts, partial(hidden_tree, own))
             name = f"mixture of {n_parts} hidden trees of {own} states"
             found.append(Candidate(name, float(n_parts * n * own**2), make))
     return found
-
-
-def _hidden_tree(states: int, seed: int, pairs: PairwiseCounts, number: int) -> Circuit:
-    return hclt(pairs, states, seed + number, concentration=CONCENTRATION)
 
 
 def codes_of(schema: Schema, x: Codes, y: Codes | None) -> tuple[Integers, list[int]]:
@@ -301,8 +301,3 @@ def likelihood_of(schema: Schema, valid: Chunk, circuit: Circuit) -> float:
     if schema.continuous or not valid.n_rows:
         return float("nan")
     return float(np.mean(log_values(circuit, columns_of(circuit, schema).rows_of_chunk(valid))))
-
-
-def facts_of(choice: Choice) -> Mapping[str, object]:
-    """What a model tells of the search."""
-    return {"laplace": choice.laplace, "tried": [tried.facts() for tried in choice.tried]}

@@ -32,7 +32,8 @@ def plain_names(names: Iterable[str]) -> dict[str, str]:
         if not _is_plain(name):
             stem = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
             stem = stem if _is_plain(stem) else f"v{stem}" if stem else "v"
-            word = next(word for word in _numbered(stem) if word not in words)
+            numbered = itertools.chain([stem], (f"{stem}_{n}" for n in itertools.count(2)))
+            word = next(word for word in numbered if word not in words)
             words.add(word)
         found[name] = word
     return found
@@ -100,11 +101,6 @@ def _renamed(network: Network, names: Mapping[str, str], words: Renamings) -> Ne
 
 def _is_plain(name: str) -> bool:
     return _PLAIN.fullmatch(name) is not None and name not in _KEYWORDS
-
-
-def _numbered(stem: str) -> Iterable[str]:
-    yield stem
-    yield from (f"{stem}_{n}" for n in itertools.count(2))
 
 
 class NetworkFileError(LearnerError, ValueError):

@@ -12,7 +12,6 @@ from learners.orders.lattice.draw_kernels import walk
 from learners.orders.lattice.graph_samples import draw_families
 from learners.orders.lattice.lattice import (
     Coverage,
-    Lattice,
     OrderPosterior,
     Scaled,
     Share,
@@ -20,7 +19,14 @@ from learners.orders.lattice.lattice import (
     sums_along,
     sums_within,
 )
-from learners.orders.lattice.lattice_kernels import NONE, count_orders, place_of, promising_sets, shares_of_products
+from learners.orders.lattice.lattice_kernels import (
+    NONE,
+    Lattice,
+    count_orders,
+    place_of,
+    promising_sets,
+    shares_of_products,
+)
 from learners.orders.parameters import OrderParameters
 from learners.orders.scores.bdeu_bge import BGe, Standard
 from learners.orders.scores.scores import FamilyScores
@@ -173,7 +179,9 @@ def coverage_of(target: OrderTarget, lattice: Lattice, orders: Integers, seed: i
     by_graph = by_order.copy()
     missing = ~by_order
     if missing.any():
-        by_graph[missing] = _have_orders(lattice, _graphs_of(target, orders[missing], sets[missing], seed))
+        graphs = _graphs_of(target, orders[missing], sets[missing], seed)
+        m, e = np.empty(lattice.sets.size), np.empty(lattice.sets.size, np.int32)
+        by_graph[missing] = [count_orders(lattice, parents, m, e)[0] > 0 for parents in graphs]
     return Coverage(False, binomial_share(by_order), binomial_share(by_graph), by_order.size)
 
 
@@ -185,12 +193,6 @@ def _graphs_of(target: OrderTarget, orders: Integers, sets: Uint64s, seed: int) 
         [place_of(own, node, scores.starts, scores.byte_places) for own in before[:, node]] for node in range(scores.d)
     ]
     return draw_families(scores, np.array(places, np.int64).T, rng)[0]
-
-
-def _have_orders(lattice: Lattice, graphs: Uint64s) -> Mask:
-    """(n,) bool: which graphs (n, d) have an order in the lattice."""
-    m, e = np.empty(lattice.sets.size), np.empty(lattice.sets.size, np.int32)
-    return np.array([count_orders(lattice, parents, m, e)[0] > 0 for parents in graphs])
 
 
 def binomial_share(is_covered: Mask) -> Share:

@@ -10,8 +10,8 @@ import numpy as np
 from learners.kernels.arrays import Floats, Integers, Mask, Uint8s, Uint64s
 from learners.kernels.scaled_arithmetic import log_of, scale
 from learners.orders.lattice.draw_kernels import draw_orders, draw_subsets, partial_sums
-from learners.orders.lattice.lattice import Lattice, OrderSums, Scaled
-from learners.orders.lattice.lattice_kernels import best_orders, count_orders
+from learners.orders.lattice.lattice import OrderSums, Scaled
+from learners.orders.lattice.lattice_kernels import Lattice, best_orders, count_orders
 from learners.orders.scores.scores import FamilyScores
 
 Graph = tuple[tuple[int, ...], ...]
@@ -115,21 +115,16 @@ def draw_families(scores: FamilyScores, places: Integers, rng: np.random.Generat
     parents, log_scores = np.zeros(places.shape, np.uint64), np.zeros(len(places))
     for node, candidates in enumerate(scores.candidates):
         index = places[:, node] - scores.starts[node]
-        _draw_family(scores.of(node), rng.random((len(places), candidates.size)), index)
+        # A parent set within each set of candidates.
+        numbers, k, logs = Scaled.empty(1 << candidates.size), candidates.size, scores.of(node)
+        scale(logs, float(logs.max()), *numbers)
+        sums, exponents = np.empty((k + 1, logs.size)), np.empty((k + 1, logs.size), np.int32)
+        partial_sums(*numbers, sums, exponents)
+        draw_subsets(sums, exponents, rng.random((len(places), k)), index)
         log_scores += scores.of(node)[index]
         for bit, other in enumerate(candidates.tolist()):
             parents[:, node] |= ((index >> bit) & 1).astype(np.uint64) << np.uint64(other)
     return parents, log_scores
-
-
-def _draw_family(logs: Floats, uniforms: Floats, index: Integers) -> None:
-    """Replace sets index (n,) of a node's candidates by parent sets within them; uniforms (n, k) in [0, 1)."""
-    numbers = Scaled.empty(logs.size)
-    scale(logs, float(logs.max()), *numbers)
-    k = uniforms.shape[1]
-    sums, exponents = np.empty((k + 1, logs.size)), np.empty((k + 1, logs.size), np.int32)
-    partial_sums(*numbers, sums, exponents)
-    draw_subsets(sums, exponents, uniforms, index)
 
 
 def log_n_orders(lattice: Lattice, parents: Uint64s) -> Floats:

@@ -15,8 +15,6 @@ from learners.orders.lattice.lattice_kernels import Lattice, backward, fill_step
 from learners.orders.scores.bdeu_bge import BGe, Standard
 from learners.orders.scores.scores import Edges, FamilyScores, with_edges
 
-__all__ = ["Lattice", "complete_lattice", "lattice_of", "step_bytes"]
-
 # Of each step: its node, its target and its place.
 _STEP_BYTES = 9
 

@@ -18,7 +18,6 @@ from learners.orders.lattice.lattice_kernels import add_weights, shares_of_produ
 from learners.orders.parameters import OrderParameters
 from learners.orders.queries.query_kernels import (
     ancestor_shares,
-    ancestors,
     average_over_subsets,
     coefficients,
     effects_of,
@@ -124,20 +123,15 @@ def with_candidates(
 MOST_EXACT = 13
 
 
-def allowing_orders(sums: OrderSums) -> Scaled:
-    """(total,): for each family, the sum over the orders in which its parents precede its node."""
+def family_probabilities(sums: OrderSums) -> Floats:
+    """(total,) float64: the probability of each family, laid out as the scores are."""
+    numbers, _ = scaled_families(sums.scores)
     total = sums.scores.logs.size
+    # For each family, the sum over the orders in which its parents precede its node.
     weights = Scaled(np.zeros(total), np.full(total, NOTHING, np.int32))
     add_weights(sums.lattice, *sums.before, *sums.after, *weights)
     for node in range(sums.scores.d):
         add_supersets(*weights.of(sums.scores.part(node)))
-    return weights
-
-
-def family_probabilities(sums: OrderSums) -> Floats:
-    """(total,) float64: the probability of each family, laid out as the scores are."""
-    numbers, _ = scaled_families(sums.scores)
-    weights = allowing_orders(sums)
     q = numbers.mantissa
     z = (float(sums.after.mantissa[0]), int(sums.after.exponent[0]))
     shares_of_products(*numbers, *weights, z, q)
@@ -204,9 +198,13 @@ def path_probabilities(sums: OrderSums) -> Floats:
 def ancestor_relations(graphs: DrawnGraphs) -> Mask:
     """(n, d, d) bool: [g, i, j] whether graph g has a directed path from i to j."""
     n, d = graphs.parents.shape
-    found = np.empty((n, d, d), np.uint8)
-    ancestors(graphs.orders, graphs.parents, found)
-    return found.astype(bool)
+    rows, bits = np.arange(n), np.arange(d, dtype=np.uint64)
+    above = np.zeros((n, d), np.uint64)
+    for node in graphs.orders.T:
+        own = graphs.parents[rows, node]
+        is_parent = (own[:, np.newaxis] >> bits) & np.uint64(1) > 0
+        above[rows, node] = own | np.bitwise_or.reduce(np.where(is_parent, above, np.uint64(0)), axis=1)
+    return (above[:, np.newaxis] >> bits[:, np.newaxis]) & np.uint64(1) > 0
 
 
 # Draws are made so many at a time.

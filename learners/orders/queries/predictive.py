@@ -258,13 +258,13 @@ class GraphAverage:
             np.cumsum(np.bincount(of_graph.ravel()))[:-1],
         )
         self._excess = np.zeros(len(graphs))
-        self._tables = [] if isinstance(self.score, BGe) else self._log_tables(self.score)
-
-    def _log_tables(self, score: BDeu) -> list[Floats]:
-        """Of each family (q, r) float64, the log probabilities of its values."""
-        if n_cells(score, self.families) > MOST_TABLES:
-            raise NoTables
-        return [np.log(n / n.sum(axis=1, keepdims=True)) for n in expected_counts(score, self.families)]
+        self._tables: list[Floats] = []  # of each family (q, r) float64, the log probabilities of its values
+        if isinstance(self.score, BDeu):
+            if n_cells(self.score, self.families) > MOST_TABLES:
+                raise NoTables
+            self._tables = [
+                np.log(n / n.sum(axis=1, keepdims=True)) for n in expected_counts(self.score, self.families)
+            ]
 
     def log_likelihood(self, x: Array) -> Floats:
         """(n,) float64: log density of each row of x (d, n), codes or numbers; NaN where one is missing or was never seen."""

@@ -189,19 +189,3 @@ def ancestor_shares(source, d, lattice, shares, alpha, exponent, starts, byte_pl
                 if within == 0:
                     break
                 within = (within - 1) & rest
-
-
-@kernel
-def ancestors(orders, parents, is_ancestor):
-    """Which nodes each graph makes an ancestor of which; OUT is_ancestor (n, d, d) uint8: [g, i, j] of i above j."""
-    d = orders.shape[1]
-    above = np.empty(d, np.uint64)
-    for g in range(orders.shape[0]):
-        for step in range(d):
-            node = orders[g, step]
-            above[node] = parents[g, node]
-            for other in range(d):
-                if (parents[g, node] >> np.uint64(other)) & np.uint64(1):
-                    above[node] |= above[other]
-            for other in range(d):
-                is_ancestor[g, other, node] = (above[node] >> np.uint64(other)) & np.uint64(1)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.circuits import random_pseudo_counts
@@ -36,6 +36,7 @@ def counted(circuit, x):
 
 
 @given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=12)
 def test_counts_are_sums_of_posteriors_over_all_induced_trees(seed):
     rng = np.random.default_rng(seed)
     circuit = random_circuit(rng, int(rng.integers(1, 5)), most_values=6, zeros=0.2)

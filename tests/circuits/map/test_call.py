@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.kernels import CATEGORICAL, INDICATOR
 from learners.circuits.map import solvers
-from learners.circuits.map.query import WholeCircuit, map_query
+from learners.circuits.map.query import WholeCircuit
 from learners.circuits.map.solvers import root_bound
-from tests.circuits.map_circuits import random_circuit
+from tests.circuits.map_circuits import map_query, random_circuit
 from tests.naive.map import value
 
 

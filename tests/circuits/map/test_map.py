@@ -7,19 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from learners.circuits.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON
-from learners.circuits.map import (
-    SOLVERS,
-    ContinuousQuery,
-    ImpossibleEvidence,
-    InvalidQuery,
-    map_query,
-    solvers,
-)
-from learners.circuits.map.query import whole_circuit
+from learners.circuits.map import solvers
+from learners.circuits.map.query import SOLVERS, whole_circuit
 from learners.circuits.map.solvers import best_tree, exact, k_best_trees, log_probabilities, root_bound
-from tests.circuits.map_circuits import problems, random_circuit
+from tests.circuits.map_circuits import map_query, problems, random_circuit
 from tests.naive import map as naive
 from tests.naive.induced_trees import induced_trees
 from tests.naive.map import flat_circuit

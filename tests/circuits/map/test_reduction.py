@@ -11,7 +11,6 @@ from learners.circuits.kernels import CATEGORICAL
 from learners.circuits.map import (
     beam_kernels,
     kbest_kernels,
-    map_query,
     parse_tree_kernels,
     reduction_kernels,
     search_kernels,
@@ -19,7 +18,7 @@ from learners.circuits.map import (
 )
 from learners.circuits.map.query import whole_circuit
 from learners.circuits.map.solvers import log_probabilities
-from tests.circuits.map_circuits import problems
+from tests.circuits.map_circuits import map_query, problems
 from tests.naive import map as naive
 from tests.naive.map import flat_circuit
 

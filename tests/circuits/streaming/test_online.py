@@ -45,7 +45,6 @@ def biased_rows(n_rows, seed=0):
 
 
 @given(seed=st.integers(0, 2**32 - 1), projection=st.sampled_from(["adf", "bmm"]))
-@settings(max_examples=40)
 def test_a_row_projects_the_moments_of_all_induced_trees(seed, projection):
     rng = np.random.default_rng(seed)
     circuit = random_circuit(rng, int(rng.integers(1, 5)), leaves=(INDICATOR,), zeros=0, most_values=6)

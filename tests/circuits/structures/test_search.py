@@ -149,8 +149,6 @@ def test_auto_is_the_default_of_em_and_tells_what_it_tried():
     plain = drive(recipes.learner("spn", {"structure": "chow-liu"}, None), Source.of_table(table))
     rows = recipes_chunk(model, table_of(500, 2))
     assert model.log_likelihood(rows).mean() > plain.log_likelihood(rows).mean() + 0.03
-    again = drive(recipes.learner("spn", {"minutes": 0.003}, None), Source.of_table(table), threads=2)
-    assert again.circuit == model.circuit
 
 
 def recipes_chunk(model, table):
