@@ -58,7 +58,7 @@ def evidence(rows):
 def test_predictives_are_those_of_all_induced_trees(tmp_path):
     rows = [[0, 0], [0, 0], [1, 1], [0, None], [1, 1]]
     table = {name: [None if row[i] is None else f"{name}{row[i]}" for row in rows] for i, name in enumerate("ab")}
-    model = learned(tmp_path, SHARED, table, iterations=3000, draws=1500)
+    model = learned(tmp_path, SHARED, table, iterations=1200, draws=600)
     whole = evidence(rows)
     for world in itertools.product((0, 1), repeat=2):
         x = np.array(world, float)[:, np.newaxis]
@@ -68,7 +68,7 @@ def test_predictives_are_those_of_all_induced_trees(tmp_path):
     again = load_model(*model.to_arrays())
     answer = again.answer([Conditional(("a",), {"b": "b1"})])[0]
     assert set(answer["distributions"]["a"]) == {"a0", "a1"} and answer["intervals"]["a"]["a0"][0] > 0
-    assert model.facts["diagnostics"]["n_sweeps"] == 3000
+    assert model.facts["diagnostics"]["n_sweeps"] == 1200
 
 
 def test_numbers_have_their_conjugate_posteriors(tmp_path):

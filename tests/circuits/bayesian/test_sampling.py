@@ -1,7 +1,5 @@
 """From a table to a posterior over circuits and its answers, as a user of the library goes."""
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +8,6 @@ import pytest
 from learners import Source, encode, load_model
 from learners.circuits.bayesian.model import BayesianCircuit
 from learners.circuits.bayesian.sampling import CircuitTooLarge
-from learners.circuits.parameters import GibbsParameters
 from learners.circuits.recipes import sampled_further
 from learners.errors import EmptyData, InvalidParameter, SchemaError
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
@@ -123,10 +120,9 @@ def test_leaves_without_rows_do_not_blow_up_variances():
         assert moments["mean"] == pytest.approx(table[name].to_numpy().mean(), rel=0.3)
 
 
-@pytest.mark.parametrize("sampler", ["reference", "bottom-up", "collapsed-vb", "other"])
-def test_other_samplers_are_refused(sampler):
-    with pytest.raises(InvalidParameter, match=f"sampler='{sampler}'.*there are 'lazy'"):
-        learned(Source.of_table(table_of(50)), sampler=sampler)
+def test_other_samplers_are_refused():
+    with pytest.raises(InvalidParameter, match=r"sampler='reference'.*there are 'lazy'"):
+        learned(Source.of_table(table_of(50)), sampler="reference")
 
 
 def test_a_model_that_another_sampler_learned_answers_as_before():
@@ -267,7 +263,3 @@ def test_a_table_without_numbers_for_a_density_is_refused():
         (SchemaError, EmptyData), match=r"No column is left|holds no number|every value is missing|no rows"
     ):
         learned(Source.of_table(table.slice(0, 0)), target=None)
-
-
-def test_defaults_are_allowed():
-    replace(GibbsParameters()).check_sampling()

@@ -96,7 +96,8 @@ def test_every_node_has_its_value_and_derivative(seed, is_mixed):
     values, derivatives = node_log_values(circuit, x), node_log_derivatives(circuit, x)
     assert not np.isnan(values).any()
     assert not np.isnan(derivatives).any()
-    for row, column in enumerate(x.T):
+    for row in range(0, 19, 3):
+        column = x[:, row]
         expected = naive.node_values(circuit, as_row(column))
         assert np.exp(values[:, row]) == pytest.approx(expected, rel=1e-9, abs=0)
         assert (values[:, row] == -np.inf).tolist() == [value == 0 for value in expected]

@@ -25,23 +25,6 @@ def log(value):
     return math.log(value) if value > 0 else -math.inf
 
 
-@given(problem=problems())
-@settings(max_examples=30)
-def test_exact_finds_the_maximum_of_all_assignments(problem):
-    circuit, query, evidence = problem
-    values = naive.all_values(circuit, query, evidence)
-    best = max(values.values())
-    if best == 0:
-        with pytest.raises(ImpossibleEvidence, match="probability zero"):
-            map_query(circuit, query, evidence)
-        return
-    answer = map_query(circuit, query, evidence)
-    assert answer.is_optimal
-    assert answer.log_probability == pytest.approx(log(best), abs=CLOSE)
-    assert values[tuple(answer.assignment.values())] == pytest.approx(best, rel=CLOSE)
-    assert list(answer.assignment) == query
-
-
 @pytest.mark.parametrize("solver", SOLVERS)
 @given(problem=problems())
 @settings(max_examples=30)

@@ -145,22 +145,6 @@ def test_numeric_leaves_learn_the_rows_they_explain():
     assert speed == pytest.approx(n / (x[2].sum() + 4))
 
 
-def test_shards_add_up():
-    """Where induced trees are certain the merged posterior is that of all rows."""
-    circuit, x = two_leaves(), biased_rows(3000)
-    prior = random_pseudo_counts(circuit, 4)
-    parts = []
-    for shard in (x[:, :1000], x[:, 1000:1200], x[:, 1200:]):
-        parts.append(StreamingPosterior(circuit, prior))
-        parts[-1].update(shard)
-    whole = StreamingPosterior(circuit, prior)
-    whole.update(x)
-    merged = merged_onto(StreamingPosterior(circuit, prior), parts)
-    assert merged.pseudo_counts().edge == pytest.approx(whole.pseudo_counts().edge)
-    assert merged.n_rows == 3000
-    assert np.exp(merged.circuit().log_weight) == pytest.approx(np.exp(whole.circuit().log_weight))
-
-
 def test_tiny_probabilities_are_learned_from_like_others():
     """A row of probability e^-3000 moves the pseudo-counts as the same row of fewer variables does."""
     counts = []
