@@ -19,14 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.measuring import Figure, alternated, apart, figure, machine, median_figure, options, report
-from learners.circuits.bayesian.sampler.columns import Coding, coded
-from learners.circuits.bayesian.sampler.learning import sampled_rows
-from learners.circuits.bayesian.sampler.priors import Prior
-from learners.circuits.bayesian.sampler.sampler import LazySampler, Moves
-from learners.circuits.bayesian.sampler.settings import GibbsParameters
-from learners.circuits.bayesian.sampler.shape import complete_shape
-from learners.circuits.bayesian.sampler.store import FileStore, InMemory, RowBlocks
-from learners.circuits.bayesian.sampler.tuning import given
+from learners.circuits.bayesian.column_families import Coding, coded
+from learners.circuits.bayesian.priors import Prior, complete_shape
+from learners.circuits.bayesian.sampler import FileStore, InMemory, LazySampler, Moves, RowBlocks
+from learners.circuits.bayesian.sampling import sampled_rows
+from learners.circuits.bayesian.tuning import given
+from learners.circuits.parameters import GibbsParameters
 from learners.kernels.arrays import Float32s
 from learners.passes.column_summaries import ColumnSummaries, binned_schema
 from learners.passes.engine import collect

@@ -19,9 +19,9 @@ from benchmarks.measuring import Figure, machine, median_figure, options, report
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.formats.text import read_text
 from learners.circuits.kernels import CATEGORICAL, SUM
 from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior
+from learners.circuits.structures.text import read_text
 
 CIRCUITS = Path(__file__).resolve().parents[2] / "shared" / "data" / "circuits"
 NAMES = ["nltcs", "plants", "plants_rat"]

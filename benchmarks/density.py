@@ -20,7 +20,10 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import batch_em
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
-from learners.circuits.structures import chow_liu, describe_variables, hclt, independent, learnspn, random_regions
+from learners.circuits.structures.chow_liu import chow_liu, hclt
+from learners.circuits.structures.circuit_builder import Blocks, log_shares
+from learners.circuits.structures.learnspn import learnspn
+from learners.circuits.structures.random_regions import random_regions
 from learners.counts.pairwise import PairwiseCounts
 from learners.schema import Attribute, Chunk, Schema
 
@@ -64,15 +67,24 @@ def mean(circuit: Circuit, x: np.ndarray) -> float:
     return float(log_values(circuit, x).mean())
 
 
+def independent(counts: np.ndarray) -> Circuit:
+    """One product of the distribution of each variable, the floor of every comparison."""
+    blocks = Blocks([2] * len(counts))
+    leaves = [blocks.distributions(v, log_shares(own)[np.newaxis])[0] for v, own in enumerate(counts)]
+    blocks.products(np.array([leaves]))
+    return blocks.circuit()
+
+
 def structures(x: np.ndarray, states: int, seed: int) -> dict[str, Callable[[], Circuit]]:
     """Makes the circuit of every structure."""
     pairs = counts_of(x)
-    variables = describe_variables(x, [2] * x.shape[0])
+    counts = np.stack([(x == 0).sum(axis=1), (x == 1).sum(axis=1)], axis=1) + 1.0
+    shares = (counts / counts.sum(axis=1, keepdims=True)).tolist()
     return {
-        "independent": lambda: independent(variables),
+        "independent": lambda: independent(counts),
         "chow-liu": lambda: chow_liu(pairs),
         "learnspn": lambda: learnspn(x, [2] * x.shape[0], seed=seed),
-        "random": lambda: random_regions(variables, depth=4, sums=4, replicas=4, seed=seed),
+        "random": lambda: random_regions(shares, depth=4, sums=4, replicas=4, seed=seed),
         f"hclt {states}": lambda: hclt(pairs, states, seed),
     }
 

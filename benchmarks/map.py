@@ -14,9 +14,9 @@ from functools import partial
 
 from benchmarks.map_circuits import circuit, n_arcs, random_query
 from benchmarks.measuring import Figure, median_figure, options, report
-from learners.circuits.map import approximate, map_query
-from learners.circuits.map.exact import exact
-from learners.circuits.map.prepared_circuit import whole_circuit
+from learners.circuits.map import solvers
+from learners.circuits.map.query import k_best, whole_circuit
+from learners.circuits.map.solvers import exact
 
 # Milliseconds per problem of github.com/shtechair/maxspn (Go, one thread), from issue 6.
 GO_MS = {
@@ -32,13 +32,13 @@ PAPER_RATIO = {
 }
 REQUIRED = {"bt": ("3", "5"), "ng": ("3", "5"), "kbt": ("8", "15"), "beam": ("8", "15"), "amap": ("20", "50")}
 SOLVERS = {
-    "bt": lambda problem, seed: approximate.best_tree(problem),
-    "ng": lambda problem, seed: approximate.greedy_tree(problem),
-    "beam 10": lambda problem, seed: approximate.beam_search(problem, 10, seed),
-    "beam 100": lambda problem, seed: approximate.beam_search(problem, 100, seed),
-    "kbt 10": lambda problem, seed: approximate.k_best_tree(problem, 10),
-    "kbt 100": lambda problem, seed: approximate.k_best_tree(problem, 100),
-    "amap": lambda problem, seed: approximate.argmax_product(problem),
+    "bt": lambda problem, seed: solvers.best_tree(problem),
+    "ng": lambda problem, seed: solvers.greedy_tree(problem),
+    "beam 10": lambda problem, seed: solvers.beam_search(problem, 10, seed),
+    "beam 100": lambda problem, seed: solvers.beam_search(problem, 100, seed),
+    "kbt 10": lambda problem, seed: solvers.k_best_tree(problem, 10),
+    "kbt 100": lambda problem, seed: solvers.k_best_tree(problem, 100),
+    "amap": lambda problem, seed: solvers.argmax_product(problem),
     "exact": lambda problem, seed: exact(problem, 10.0),
 }
 
@@ -87,7 +87,7 @@ def whole_queries(name, n_problems, split, rounds) -> dict[str, float]:
     queries = [random_query(name, whole.n_variables, number, split) for number in range(n_problems)]
     medians = {}
     for solver in ("bt", "kbt", "exact"):
-        _, of_rounds = mean_ms([partial(map_query, whole, q, e, solver) for q, e in queries], rounds)
+        _, of_rounds = mean_ms([partial(k_best, whole, q, e, solver) for q, e in queries], rounds)
         medians[solver] = round(statistics.median(of_rounds), 4)
     return medians
 

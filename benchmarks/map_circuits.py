@@ -11,8 +11,8 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.cluster import KMeans
 
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.formats.text import read_text
 from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
+from learners.circuits.structures.text import read_text
 
 # LearnSPN's least rows of a cluster and threshold of the G-test, for circuits of about the paper's sizes. The paper's text has
 # only that of Accidents, 147,599 arcs; BT's times in its figure 4 suggest jester 140,000, netflix 83,000, audio 90,000,

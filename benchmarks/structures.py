@@ -24,7 +24,7 @@ from benchmarks.tables import ROW_GROUP_ROWS, scratch
 from service.operations.measuring import apart, bare_scan
 
 if TYPE_CHECKING:
-    from learners.orders.scores.bge import BGe
+    from learners.orders.scores.bdeu_bge import BGe
 
 Array = np.ndarray[Any, Any]
 
@@ -56,7 +56,7 @@ def linear_gaussian(d: int, n: int, seed: int) -> Problem:
 
 def bge_of(rows: Array) -> BGe:
     """The score of rows as they are."""
-    from learners.orders.scores.bge import BGe
+    from learners.orders.scores.bdeu_bge import BGe
 
     deviations = rows - rows.mean(axis=0)
     return BGe(len(rows), rows.mean(axis=0), deviations.T @ deviations)
@@ -74,9 +74,8 @@ def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
     from learners.orders.parameters import OrderParameters
     from learners.orders.queries.edges import edge_probabilities
     from learners.orders.recipes import posterior_of
-    from learners.orders.scores.bge import Standard
-    from learners.orders.scores.edge_constraints import Edges
-    from learners.orders.scores.priors import StructurePrior
+    from learners.orders.scores.bdeu_bge import Standard
+    from learners.orders.scores.scores import Edges, StructurePrior
 
     def run(d: int, sets: int, seed: int) -> tuple[Any, float, float]:
         problem = linear_gaussian(d, N_ROWS, seed)
@@ -154,9 +153,9 @@ def of_pass(n_rows: int, rounds: int) -> Figure:
 def bdeu_seconds(n_rows: int, d: int) -> dict[str, Any]:
     """Seconds a family of all families of at most four parents of nominal columns, counted rows given."""
     from learners.counts.distinct_rows import DistinctRows
-    from learners.orders.scores.bdeu import BDeu
+    from learners.orders.scores.bdeu_bge import BDeu
     from learners.orders.scores.candidates import all_candidates
-    from learners.orders.scores.priors import StructurePrior
+    from learners.orders.scores.scores import StructurePrior
     from learners.schema import Attribute, Chunk, Schema
 
     codes = nominal_rows(n_rows, d)

@@ -18,11 +18,11 @@ Document = Mapping[str, Any]
 BENEATH = {
     "Circuits in memory": (
         "circuits.evaluation.evaluate.log_values",
-        "circuits.queries.answers.marginals",
-        "circuits.queries.answers.moments",
-        "circuits.queries.answers.conditional",
-        "circuits.queries.answers.class_posterior",
-        "circuits.queries.sampling.sample",
+        "circuits.queries.array_answers.marginals",
+        "circuits.queries.array_answers.moments",
+        "circuits.queries.array_answers.conditional",
+        "circuits.queries.array_answers.class_posterior",
+        "circuits.queries.array_answers.sample",
         "circuits.em.em.batch_em",
     ),
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fewpass.estimators import fitted_of
-from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
+from learners.circuits.bayesian.model import BayesianCircuit
 from learners.errors import InvalidParameter
 from learners.estimators.forms import are_paths, rows_of
 from learners.estimators.known_columns import KnownColumns

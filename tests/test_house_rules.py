@@ -16,10 +16,9 @@ MAX_LINES = 400
 MAX_ENTRIES = 15
 # Names of files that stand more than once, by the reason.
 REPEATED = {
-    "a room of its own kind has one": "checks drawing errors kernels model parameters priors queries recipes settings",
-    "one resource, kept, used, served and shown": "checkpoints datasets graphs imputation keys labels learning leases models query schedules",
-    "one step of two kinds of model, or of their serving": "budget tree_kernels",
-    "a common word for different things of their rooms": "columns",
+    "a room of its own kind has one": "checks errors kernels model parameters queries recipes settings",
+    "one resource, kept, used, served and shown": "checkpoints datasets keys labels leases models query schedules",
+    "one step of two kinds of model, or of their serving": "budget",
 }
 # What implements a paper, and says which.
 OF_PAPERS = [

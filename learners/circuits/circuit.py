@@ -184,6 +184,10 @@ class Circuit:
         new._of_structure = self._of_structure if is_same else {}
         return new
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """By its arrays and ranges; what else is kept with a circuit is made again."""
+        return Circuit, (self.arrays,), {"ranges": dict(self.ranges)} if self.ranges else None
+
     def __eq__(self, other: object) -> bool:
         """Whether all arrays are equal."""
         if not isinstance(other, Circuit):

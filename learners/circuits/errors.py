@@ -1,6 +1,8 @@
-"""Errors of circuits: each names the node, line or value at fault."""
+"""What is wrong with a circuit, or with what is computed of one."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from learners.errors import LearnerError
 
@@ -59,3 +61,30 @@ class ImpossibleEvidence(LearnerError, ValueError):
         remedy = "Drop the value that never occurs with the others, or learn with a larger pseudo-count."
         super().__init__(f"The circuit gives {where} probability zero{'. ' + remedy if reason is None else reason}")
         self.row, self.column, self.reason = row, column, reason
+
+
+class InvalidQuery(InvalidEvidence):
+    """A variable or value of the query does not fit the circuit."""
+
+
+class ContinuousQuery(LearnerError, ValueError):
+    """A solver was asked for the most probable value of a variable without a finite domain."""
+
+    def __init__(self, solver: str, variables: Sequence[int]) -> None:
+        named = ", ".join(map(str, variables))
+        super().__init__(
+            f"Solver {solver!r} searches finite domains, but query variable {named} has none. "
+            "Use solver='bt' or 'kbt', which take the mode of a leaf, or leave the variable out of the query."
+        )
+        self.variables = tuple(variables)
+
+
+class BeyondDoublePrecision(LearnerError, ValueError):
+    """The best values lie so far below the circuit's bound that a solver cannot compare them."""
+
+    def __init__(self, solver: str, gap: float) -> None:
+        super().__init__(
+            f"Solver {solver!r} compares values on the scale of the circuit's bound, which lies {gap:.0f} nats above the "
+            "best tree: too far for double precision. Use 'bt', 'kbt' or 'exact', or give more evidence."
+        )
+        self.gap = gap

@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.columns import Columns, columns_of
 from learners.circuits.evaluation.evaluate import log_induced_trees, log_values, with_weights
 from learners.circuits.evaluation.leaf_shapes import peaks
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import KIND_NAMES
-from learners.circuits.map.prepared_circuit import whole_circuit
-from learners.circuits.queries import answers
-from learners.circuits.queries.answer_types import Answer, Batches
+from learners.circuits.map.query import whole_circuit
+from learners.circuits.queries import array_answers as answers
+from learners.circuits.queries.array_answers import sample
+from learners.circuits.queries.named_answers import Answer, Batches
 from learners.circuits.queries.queries import answer_all, circuit_batches
-from learners.circuits.queries.sampling import sample
 from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior
+from learners.circuits.variables import Columns, columns_of
 from learners.errors import InvalidParameter, NoClass
 from learners.kernels.arrays import Array, Arrays, Floats, Integers
 from learners.models.model import Header

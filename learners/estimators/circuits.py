@@ -13,10 +13,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.answer_types import Answer
-from learners.circuits.queries.column_values import missing_cells, nameable, rows_of_batch, with_cells
-from learners.circuits.queries.imputation import filled
-from learners.circuits.recipes import CircuitParameters
+from learners.circuits.parameters import CircuitParameters
+from learners.circuits.queries.column_values import filled, missing_cells, nameable, rows_of_batch, with_cells
+from learners.circuits.queries.named_answers import Answer
 from learners.errors import InvalidParameter
 from learners.estimators.arguments import COMMON, check_common, construct_from, learned, with_checks
 from learners.estimators.explaining import Explaining

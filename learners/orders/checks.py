@@ -11,8 +11,8 @@ from learners.counts.moments import Moments
 from learners.errors import InvalidArray, LearnerError, SchemaError
 from learners.kernels.arrays import Arrays, Floats
 from learners.models.model import Header
-from learners.orders.lattice.graphs import members
-from learners.orders.scores.bge import BGe, BGePrior, Standard
+from learners.orders.lattice.graph_samples import members
+from learners.orders.scores.bdeu_bge import BGe, BGePrior, Standard
 from learners.schema import Schema
 
 # What the others leave of a column's variance, if it is no linear combination of them.

@@ -36,7 +36,14 @@ def heat_map_svg(names: Sequence[str], probabilities: Floats, title: str) -> str
     room = MARGIN + max(map(len, drawn)) * CHARACTER + 6
     left, top = room + 18, room + 44
     width, height = left + CELL * d + MARGIN, top + CELL * d + LEGEND + 40
-    parts = _opening(width, height, title)
+    short = short_text(title, LONGEST_TITLE)
+    width = max(width, len(short) * OF_TITLE + 2 * MARGIN)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'height="{height:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="11">',
+        f"<title>{escape(short)}</title>",
+        f'<text x="{MARGIN}" y="18" font-size="13" font-weight="bold">{escape(short)}</text>',
+    ]
     for i, parent in enumerate(drawn):
         at = CELL * i + CELL / 2 + 4
         parts.append(f'<text x="{left - 6:.0f}" y="{top + at:.0f}" text-anchor="end">{escape(parent)}</text>')
@@ -65,17 +72,6 @@ def heat_map_svg(names: Sequence[str], probabilities: Floats, title: str) -> str
     )
     parts += _legend(left, height - LEGEND - 22)
     return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _opening(width: float, height: float, title: str) -> list[str]:
-    short = short_text(title, LONGEST_TITLE)
-    width = max(width, len(short) * OF_TITLE + 2 * MARGIN)
-    return [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'height="{height:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="11">',
-        f"<title>{escape(short)}</title>",
-        f'<text x="{MARGIN}" y="18" font-size="13" font-weight="bold">{escape(short)}</text>',
-    ]
 
 
 def _legend(left: float, top: float) -> list[str]:

@@ -13,16 +13,13 @@ from learners.errors import NoClass
 from learners.kernels.arrays import Arrays, Floats, freeze
 from learners.models.model import Header
 from learners.models.query import Graphs, StructureQuery
-from learners.orders.lattice.graphs import BestGraph, Graph, as_sets, best_graph, members
-from learners.orders.lattice.posterior import Coverage, OrderPosterior, Share
+from learners.orders.lattice.graph_samples import BestGraph, Graph, as_sets, best_graph, members
+from learners.orders.lattice.lattice import Coverage, OrderPosterior, Share
 from learners.orders.parameters import OrderParameters
-from learners.orders.queries.conditional import ConditionalPosteriors
-from learners.orders.queries.edges import edge_probabilities
-from learners.orders.queries.network import NoTables
-from learners.orders.queries.predictive import log_densities, log_shares, numeric_rows
+from learners.orders.queries.edges import ConditionalPosteriors, edge_probabilities
+from learners.orders.queries.predictive import NoTables, log_densities, log_shares, numeric_rows
 from learners.orders.queries.queries import Answer, GraphQueries
-from learners.orders.scores.bdeu import BDeu, KeptRows
-from learners.orders.scores.bge import BGe, BGePrior, Standard
+from learners.orders.scores.bdeu_bge import BDeu, BGe, BGePrior, KeptRows, Standard
 from learners.orders.scores.scores import FamilyScores
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.encode import encode
@@ -229,7 +226,7 @@ class OrderModel:
 
     def tables(self) -> dict[str, pa.Table]:
         """`columns`, `edges` with their probabilities, and `graphs`: the most probable of some that were drawn, for SQL."""
-        d = len(self.names)
+        d, scores = len(self.names), self.posterior.scores
         pairs = [(i, j) for i in range(d) for j in range(d) if i != j]
         best = {(parent, node) for node, own in enumerate(self.best.parents) for parent in own}
         found = self.graph_queries.answer(Graphs(N_GRAPHS))["graphs"]
@@ -239,32 +236,18 @@ class OrderModel:
             for rank, graph in enumerate(top, 1)
             for edge in graph["edges"] or [{"from": None, "to": None}]
         ]
+        columns = [(i, name, own.size) for i, (name, own) in enumerate(zip(self.names, scores.candidates, strict=True))]
+        edges = [(self.names[i], self.names[j], float(self.probabilities[i, j]), (i, j) in best) for i, j in pairs]
+        text, whole, real = pa.string(), pa.int64(), pa.float64()
         return {
-            "columns": pa.table(
-                {
-                    "node": pa.array(range(d), pa.int64()),
-                    "name": pa.array(self.names, pa.string()),
-                    "n_candidates": pa.array([own.size for own in self.posterior.scores.candidates], pa.int64()),
-                }
-            ),
-            "edges": pa.table(
-                {
-                    "parent": pa.array([self.names[i] for i, _ in pairs], pa.string()),
-                    "child": pa.array([self.names[j] for _, j in pairs], pa.string()),
-                    "probability": pa.array([float(self.probabilities[i, j]) for i, j in pairs], pa.float64()),
-                    "is_in_best": pa.array([pair in best for pair in pairs], pa.bool_()),
-                }
-            ),
-            "graphs": pa.table(
-                {
-                    "rank": pa.array([row[0] for row in rows], pa.int64()),
-                    "parent": pa.array([row[1] for row in rows], pa.string()),
-                    "child": pa.array([row[2] for row in rows], pa.string()),
-                    "log_score": pa.array([row[3] for row in rows], pa.float64()),
-                    "log_posterior": pa.array([row[4] for row in rows], pa.float64()),
-                }
-            ),
+            "columns": _table(columns, node=whole, name=text, n_candidates=whole),
+            "edges": _table(edges, parent=text, child=text, probability=real, is_in_best=pa.bool_()),
+            "graphs": _table(rows, rank=whole, parent=text, child=text, log_score=real, log_posterior=real),
         }
+
+
+def _table(rows: Sequence[tuple[object, ...]], **columns: pa.DataType) -> pa.Table:
+    return pa.table({name: pa.array([row[i] for row in rows], kind) for i, (name, kind) in enumerate(columns.items())})
 
 
 def _tables_of(schema: Schema, parents: Graph, flat: Floats) -> list[Floats]:

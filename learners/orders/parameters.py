@@ -9,9 +9,8 @@ from typing import Literal, Self
 
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.models.parameters import Parameters
-from learners.orders.scores.bge import BGePrior
-from learners.orders.scores.edge_constraints import Edge, arrow, cycle_of, path_of
-from learners.orders.scores.priors import StructurePrior
+from learners.orders.scores.bdeu_bge import BGePrior
+from learners.orders.scores.scores import Edge, StructurePrior, arrow, cycle_of, path_of
 
 ARROW = "->"
 

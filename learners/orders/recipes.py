@@ -1,38 +1,94 @@
-"""Posteriors over structures as sequences of passes: the schema, then moments or distinct rows."""
+"""Posteriors over structures as sequences of passes: the schema, of too many columns those to keep, then moments or distinct rows."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import comb, inf
 from typing import Any
 
 import numpy as np
 
 from learners.counts.distinct_rows import DistinctRows
+from learners.counts.family_counts import Family, FamilyCounts
+from learners.counts.information import x_log_x
 from learners.counts.moments import Moments, Unit
-from learners.errors import InvalidParameter, SchemaError
-from learners.kernels.arrays import Integers
+from learners.errors import InvalidParameter, SchemaError, UnknownColumn
 from learners.orders.checks import check_numeric, gaussian_score
 from learners.orders.lattice.coverage import covered_posterior
-from learners.orders.lattice.graphs import best_graph
-from learners.orders.lattice.lattice import step_bytes
-from learners.orders.lattice.posterior import Coverage, OrderPosterior
+from learners.orders.lattice.graph_samples import best_graph
+from learners.orders.lattice.lattice import Coverage, OrderPosterior, step_bytes
 from learners.orders.model import OrderModel
-from learners.orders.parameters import OrderParameters
-from learners.orders.queries.network import conditional_tables
-from learners.orders.scores.bdeu import BDeu
-from learners.orders.scores.bge import BGe, Standard
+from learners.orders.parameters import OrderParameters, edge_of
+from learners.orders.queries.predictive import conditional_tables
+from learners.orders.scores.bdeu_bge import BDeu, BGe, Standard
 from learners.orders.scores.candidates import all_candidates, greedy_candidates
-from learners.orders.scores.priors import StructurePrior, with_prior
-from learners.orders.screening import screened
+from learners.orders.scores.scores import StructurePrior, with_prior
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.passes.memory import memory_limit
-from learners.schema import Attribute, Kept, Overrides, Schema
+from learners.schema import Attribute, Kept, LeftOut, Overrides, Schema
 from learners.schema.discretise import Histogram, quantile_cut_points
+from learners.schema.overrides import SCREENED
+
+# Sets of columns are 64 bits everywhere: in the lattice, in its files and in the kernels.
+MOST_COLUMNS = 64
+
+
+def screened(schema: Schema, about: Sequence[str], required: Sequence[str]) -> Passes[Schema]:
+    """The schema, or of too many columns those with most information about some: one more pass.
+
+    about: these columns are kept, and the 64 in all that tell most about any of them.
+    required: edges, each as "parent->child", whose columns are kept, too.
+    Raises UnknownColumn; SchemaError if there are too many columns and `about` is empty, or there are too many to keep.
+    References: Fan, Lv (2008), Sure independence screening for ultrahigh dimensional feature space; here by mutual
+    information.
+    """
+    names = [attribute.name for attribute in schema.attributes]
+    gone = {column.name for column in schema.left_out}
+    for name in about:
+        if name not in names and name not in gone:
+            raise UnknownColumn(name, names)
+    n_over = schema.n_attributes - MOST_COLUMNS
+    if n_over <= 0:
+        return schema
+    targets = [names.index(name) for name in dict.fromkeys(about) if name in names]
+    if not targets:
+        raise SchemaError(
+            f"The table has {schema.n_attributes} columns; posteriors over structures have at most {MOST_COLUMNS}. Name the "
+            f"columns that you ask about: screen_for=[{names[0]!r}] keeps the {MOST_COLUMNS} with most information about "
+            f"{names[0]!r}. Or drop {n_over}: columns={{{names[-1]!r}: 'drop', …}}."
+        )
+    kept = set(targets).union(*(edge_of(text, names, "required") for text in required))
+    if len(kept) > MOST_COLUMNS:
+        raise SchemaError(
+            f"screen_for and required name {len(kept)} columns; posteriors over structures have at most {MOST_COLUMNS}. Name fewer."
+        )
+    families = [Family(j, (i,)) for i in targets for j in range(schema.n_attributes) if j not in kept]
+    found: FamilyCounts = yield FamilyCounts(schema, families)
+    most = np.full(schema.n_attributes, -np.inf)
+    for place, family in enumerate(families):
+        most[family.attribute] = max(most[family.attribute], information(found, place))
+    best = np.argsort(-most, kind="stable")
+    kept |= set(best[: MOST_COLUMNS - len(kept)].tolist())
+    words = f"{SCREENED}: other columns have more information about {', '.join(map(repr, dict.fromkeys(about)))}"
+    return replace(
+        schema,
+        attributes=tuple(own for j, own in enumerate(schema.attributes) if j in kept),
+        left_out=(*schema.left_out, *(LeftOut(name, words) for j, name in enumerate(names) if j not in kept)),
+    )
+
+
+def information(counts: FamilyCounts, place: int) -> float:
+    """Mutual information of a column and its one parent, in nats, less what chance would show (Miller 1955)."""
+    _, parents, x, n = counts.cells(place)
+    of_x, of_parent = np.bincount(x, n), np.bincount(parents[:, 0], n)
+    freedom = (np.count_nonzero(of_x) - 1) * (np.count_nonzero(of_parent) - 1)
+    total = x_log_x(n).sum() + x_log_x(n.sum()) - x_log_x(of_x).sum() - x_log_x(of_parent).sum()
+    return float(total - freedom / 2) / max(1, int(n.sum()))
+
 
 # Beyond this the lattice of all orders takes minutes, whatever memory there is.
 MOST_EXACT = 24
@@ -180,12 +236,6 @@ def at_limit(posterior: OrderPosterior, most: int, names: Sequence[str]) -> list
     return [name for name, own in zip(names, parents, strict=True) if len(own) >= most]
 
 
-def exact_bytes(candidates: tuple[Integers, ...]) -> int:
-    """Memory that the sums over all orders take."""
-    families = sum(1 << own.size for own in candidates)
-    return _FAMILY_BYTES * families + step_bytes(len(candidates)) + (40 << len(candidates))
-
-
 def posterior_of(
     score: BGe | BDeu,
     prior: StructurePrior,
@@ -219,7 +269,7 @@ def _is_exact(parameters: OrderParameters, d: int, few: int | None) -> bool:
     size = d - 1 if few is None else min(few, d - 1)
     if parameters.method == "blocks":
         return False
-    n_bytes = exact_bytes((np.arange(size),) * d) if d <= MOST_EXACT else inf
+    n_bytes = d * (_FAMILY_BYTES << size) + step_bytes(d) + (40 << d) if d <= MOST_EXACT else inf
     limit = memory_limit().n_bytes
     if n_bytes <= limit:
         return True

@@ -17,7 +17,7 @@ from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.orders.formats.network_files import NetworkFormat, write_network
 from learners.orders.formats.network_tables import Equation, InvalidNetwork, Network
-from learners.orders.lattice.graphs import Graph
+from learners.orders.lattice.graph_samples import Graph
 from learners.orders.model import OrderModel
 from learners.registry.networks.arc_networks import DiscreteNetwork, GaussianNetwork
 from learners.registry.networks.model import LinearModel, NetworkModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
+from learners.circuits.bayesian.model import BayesianCircuit
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.classifiers.averaged_trees import AveragedTrees, check_trees

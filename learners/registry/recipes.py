@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from learners.circuits import recipes as circuits
+from learners.circuits.parameters import CircuitParameters
 from learners.classifiers import recipes as classifiers
 from learners.classifiers.baselines import recipes as baselines
 from learners.classifiers.baselines.boosted import XGBoostParameters
@@ -54,7 +55,7 @@ LEARNERS: dict[str, Recipe] = {
     "kdb": Recipe("k-dependence Bayes", classifiers.KDBParameters, classifiers.kdb, 2, max_classes=MAX_CLASSES),
     "skdb": Recipe("selective k-dependence Bayes", classifiers.SKDBParameters, classifiers.skdb, 3),
     "xgboost": Recipe("XGBoost, gradient boosted trees", XGBoostParameters, baselines.xgboost, 1, keeps_schema=False),
-    "spn": Recipe("sum-product network", circuits.CircuitParameters, circuits.spn, None, needs_target=False),
+    "spn": Recipe("sum-product network", CircuitParameters, circuits.spn, None, needs_target=False),
     "orders": Recipe(
         "posterior over structures",
         OrderParameters,

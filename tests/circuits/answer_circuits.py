@@ -6,6 +6,13 @@ from hypothesis import strategies as st
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
 from tests.circuits.map_circuits import random_circuit
+from tests.naive.map import flat_circuit
+
+
+def independent(shares):
+    """One product of a categorical leaf of each variable."""
+    leaves = [(CATEGORICAL, v, np.log(own).tolist()) for v, own in enumerate(shares)]
+    return flat_circuit([*leaves, ("product", range(len(leaves)))], [len(own) for own in shares])
 
 
 def with_numeric_leaves(rng, circuit, kinds):

@@ -6,7 +6,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from learners.circuits.kernels import CATEGORICAL, INDICATOR
+from learners.circuits.map.query import k_best
 from tests.naive.map import flat_circuit
+
+
+def map_query(circuit, query, evidence=None, solver="exact", **options):
+    """The most probable assignment."""
+    return k_best(circuit, query, evidence, solver, **options)[0]
 
 
 def random_circuit(rng, n_variables, *, most_values=3, leaves=(INDICATOR, CATEGORICAL), zeros=0.1):

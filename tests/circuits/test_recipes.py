@@ -9,7 +9,7 @@ from learners import Source, encode, load_model
 from learners.circuits.model import CircuitModel
 from learners.circuits.recipes import continued
 from learners.circuits.streaming.online import pseudo_counts_of
-from learners.circuits.structures import learnspn
+from learners.circuits.structures.learnspn import learnspn
 from learners.errors import InvalidParameter, NoClass, SchemaError
 from learners.models.query import Conditional, Map, Marginal
 from learners.passes.learner import Learner, MemoryStore, Part, drive

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import learners
 from learners import Source, collect
 from learners.circuits.em.em import ExpectedCounts
-from learners.circuits.mixtures.em_statistics import ExpectedMoments
-from learners.circuits.mixtures.row_sample import DrawnNumbers
+from learners.circuits.mixtures.component_search import ExpectedMoments
+from learners.circuits.mixtures.passes import DrawnNumbers
 from learners.classifiers.estimates.context_tree import each_grown
 from learners.classifiers.selection import PrefixLosses, measure
 from learners.classifiers.structure import Structure

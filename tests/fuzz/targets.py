@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from learners.circuits.formats.text import parse_text, to_json
 from learners.circuits.structures.from_file import read_circuit
+from learners.circuits.structures.text import parse_text, to_json
 from learners.passes.sources.opening import opened_files
 from service import product
 from service.http.app import create_app

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from scipy import stats
 
-from learners.circuits.bayesian.sampler.leaf_kernels import CENTRE, FIRST, KIND, SECOND
-from learners.circuits.bayesian.sampler.priors import _closed, family_of
+from learners.circuits.bayesian.leaf_kernels import CENTRE, FIRST, KIND, SECOND
+from learners.circuits.bayesian.priors import _closed, family_of
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from learners.circuits.evaluation.evaluate import _scratch, as_rows
-from learners.circuits.evaluation.extended_range_kernels import leaf_logs, node_logs
+from learners.circuits.evaluation.evaluate_kernels import leaf_logs, node_logs
 
 
 def node_log_values(circuit, x):

@@ -5,10 +5,9 @@ from collections import Counter
 
 import numpy as np
 
-from learners.orders.scores.bdeu import BDeu
-from learners.orders.scores.bge import BGe, BGePrior
+from learners.orders.scores.bdeu_bge import BDeu, BGe, BGePrior
 from learners.orders.scores.candidates import all_candidates
-from learners.orders.scores.priors import StructurePrior, with_prior
+from learners.orders.scores.scores import StructurePrior, with_prior
 from tests.naive import orders as naive
 
 

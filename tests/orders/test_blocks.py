@@ -11,12 +11,18 @@ from hypothesis import strategies as st
 
 from learners import Source, drive
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths
-from learners.orders.lattice.coverage import binomial_share, coverage_of
-from learners.orders.lattice.forward_backward import order_sums
-from learners.orders.lattice.growth import OrderTarget, _promising, beginnings, draw_chain_orders, grown_sets
-from learners.orders.lattice.lattice import complete_lattice, lattice_of
+from learners.orders.lattice.coverage import (
+    OrderTarget,
+    _promising,
+    beginnings,
+    binomial_share,
+    coverage_of,
+    draw_chain_orders,
+    grown_sets,
+)
+from learners.orders.lattice.lattice import complete_lattice, lattice_of, order_sums
 from learners.orders.queries.edges import edge_probabilities
-from learners.orders.scores.priors import StructurePrior
+from learners.orders.scores.scores import StructurePrior
 from learners.registry import recipes
 from tests.naive import orders as naive
 from tests.orders.problems import bge_of, family_scores, gaussian_table

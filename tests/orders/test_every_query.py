@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score
-from learners.orders.lattice.posterior import Coverage, OrderPosterior
+from learners.orders.lattice.lattice import Coverage, OrderPosterior
 from learners.orders.queries.queries import GraphQueries
-from learners.orders.scores.bge import Standard
-from learners.orders.scores.priors import StructurePrior
+from learners.orders.scores.bdeu_bge import Standard
+from learners.orders.scores.scores import StructurePrior
 from tests.naive import orders as naive
 from tests.orders.problems import bge_of, family_scores, gaussian_table, log_fair, naive_bge
 
@@ -40,9 +40,9 @@ def of_all_graphs(given, prior):
 
 
 MATRICES = {
-    "edges": lambda graph: naive.edge_probabilities([graph], [1.0], D),
-    "paths": lambda graph: naive.ancestor_matrix(graph).astype(float),
-    "effects": lambda graph: naive.effect_matrix(graph, asked("exact").posterior.bge.scale),
+    "edges": lru_cache(None)(lambda graph: naive.edge_probabilities([graph], [1.0], D)),
+    "paths": lru_cache(None)(lambda graph: naive.ancestor_matrix(graph).astype(float)),
+    "effects": lru_cache(None)(lambda graph: naive.effect_matrix(graph, asked("exact").posterior.bge.scale)),
 }
 
 

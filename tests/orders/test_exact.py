@@ -8,14 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.orders.lattice.forward_backward import order_sums
-from learners.orders.lattice.graphs import as_sets, draw_graphs
-from learners.orders.lattice.lattice import complete_lattice
-from learners.orders.queries.edges import edge_probabilities, family_probabilities
-from learners.orders.queries.effects import draw_effects
-from learners.orders.scores.edge_constraints import Edges, ImpossibleEdges, check_edges, cycle_of
-from learners.orders.scores.priors import StructurePrior
-from learners.orders.scores.scores import FamilyScores
+from learners.orders.lattice.graph_samples import as_sets, draw_graphs
+from learners.orders.lattice.lattice import complete_lattice, order_sums
+from learners.orders.queries.edges import draw_effects, edge_probabilities, family_probabilities
+from learners.orders.scores.scores import Edges, FamilyScores, ImpossibleEdges, StructurePrior, check_edges, cycle_of
 from tests.naive import orders as naive
 from tests.orders.problems import bge_of, family_scores, gaussian_table, log_fair, naive_bge
 

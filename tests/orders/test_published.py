@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.bdeu_bge import BDeu
 from learners.orders.scores.scores import FamilyScores
 from tests.orders.problems import Rows, bge_of
 from tests.published import rows_of

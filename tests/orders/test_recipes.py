@@ -16,12 +16,13 @@ from learners import Source, encode, load_model
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.errors import EmptyData, InvalidArray, InvalidParameter, NoClass, SchemaError, UnknownColumn
 from learners.models.query import Edges, Effects, Graph, Graphs, Moments, Paths, Score
-from learners.orders import screening
 from learners.orders.checks import TooFewRows
 from learners.orders.formats.bif import parse_bif
 from learners.orders.formats.network_tables import InvalidNetwork
+from learners.orders.lattice import coverage
 from learners.orders.queries.queries import NotGaussian
-from learners.orders.scores.edge_constraints import ImpossibleEdges
+from learners.orders.recipes import information
+from learners.orders.scores.scores import ImpossibleEdges
 from learners.passes.learner import MemoryStore, Part, drive
 from learners.passes.memory import limit_memory, memory_limit
 from learners.registry import recipes
@@ -132,13 +133,8 @@ def test_words_become_the_posterior_of_all_graphs():
 def test_priors_and_limits_are_heeded():
     table, codes = words()
     plain = naive_bdeu(codes, [3] * 4, 1.0)
-    model = learned(
-        table,
-        max_parents=2,
-        required=["b->c"],
-        tiers=[["a", "b"], ["d"]],
-        edge_log_odds={"a->d": -1.0},
-    )
+    priors = {"required": ["b->c"], "tiers": [["a", "b"], ["d"]], "edge_log_odds": {"a->d": -1.0}}
+    model = learned(table, max_parents=2, **priors)
 
     def log_family(node, parents):
         if len(parents) > 2 or (node == 2 and 1 not in parents) or (node in (0, 1) and 3 in parents):
@@ -262,22 +258,23 @@ def test_the_best_graph_is_exported():
             counts = np.bincount(codes[node][match] if values else codes[node], minlength=3)
             pseudo = 2.0 / 3 ** (len(values) + 1)
             assert row == pytest.approx((counts + pseudo) / (counts.sum() + 3 * pseudo))
-    gaussian = network_text(learned(sensors()), "fewpass")
+    numbers = learned(sensors())
+    gaussian = network_text(numbers, "fewpass")
     assert "type continuous;" in gaussian
     with pytest.raises(InvalidNetwork, match="is continuous, which only BIF and equations can hold"):
-        network_text(learned(sensors()), "fewpass", "xdsl")
-    equations = network_text(learned(sensors()), "fewpass", "sem")
-    for node, own in enumerate(learned(sensors()).best.parents):
+        network_text(numbers, "fewpass", "xdsl")
+    equations = network_text(numbers, "fewpass", "sem")
+    for node, own in enumerate(numbers.best.parents):
         (line,) = (line for line in equations.splitlines() if line.startswith(f"{NAMES[node]} = "))
         found = re.fullmatch(r"(-?[\d.]+)((?: [+-] [\d.]+\*\w+)*)\[([\d.]+)\]", line.partition(" = ")[2])
         at = {NAMES[parent]: 0.5 + parent for parent in own}
         terms = re.findall(r"([+-]) ([\d.]+)\*(\w+)", found[2])
         mean = float(found[1]) + sum(float(sign + weight) * at[name] for sign, weight, name in terms)
-        told = best_graph_network(learned(sensors())).model().answer([Moments((NAMES[node],), at)])[0]
+        told = best_graph_network(numbers).model().answer([Moments((NAMES[node],), at)])[0]
         assert told["moments"][NAMES[node]]["mean"] == pytest.approx(mean, rel=1e-9)
         assert told["moments"][NAMES[node]]["variance"] == pytest.approx(float(found[3]) ** 2, rel=1e-9)
     assert parse_bif(gaussian).edges == tuple(
-        f"{a}->{b}" for a, b, _ in sorted(learned(sensors()).best_edges(), key=lambda e: e[1])
+        f"{a}->{b}" for a, b, _ in sorted(numbers.best_edges(), key=lambda e: e[1])
     )
 
 
@@ -474,8 +471,9 @@ def wide(n=400, d=70):
     return pa.table({f"x{i}": x[:, i] for i in range(d)})
 
 
-def test_of_too_many_columns_those_that_tell_most_are_kept():
+def test_of_too_many_columns_those_that_tell_most_are_kept(monkeypatch):
     """Beliefs about columns that are gone are no longer held, required edges keep theirs."""
+    monkeypatch.setattr(coverage, "STEPS_AT_FIRST", 400)
     told = {"screen_for": ["x69"], "required": ["x5->x6"], "forbidden": [f"x69->x{i}" for i in range(69)]}
     model = learned(wide(), **told, sets=2000, draws=20, candidates=4)
     assert len(model.names) == 64
@@ -502,4 +500,4 @@ def test_information_is_that_of_the_table_less_chance():
     schema = learned(table).schema
     counts = FamilyCounts(schema, [Family(1, (0,))])
     counts.update(Chunk(encode(table.to_batches()[0], schema).x, np.zeros(90, np.uint8)))
-    assert screening.information(counts, 0) == pytest.approx(expected, rel=1e-12)
+    assert information(counts, 0) == pytest.approx(expected, rel=1e-12)

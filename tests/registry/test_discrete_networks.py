@@ -11,8 +11,8 @@ import pytest
 
 from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork, load
 from learners import Source, drive, encode, load_model
-from learners.circuits.columns import labels_of
 from learners.circuits.structures.from_network import NetworkTooLarge
+from learners.circuits.variables import labels_of
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.models.evidence import Range

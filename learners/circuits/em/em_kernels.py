@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.evaluation.density_kernels import standard_moments
-from learners.circuits.evaluation.evaluate_kernels import BLOCK, SMALLEST, load, upward
-from learners.circuits.evaluation.extended_range_kernels import LOG_RADIX, wide_upward
+from learners.circuits.evaluation.evaluate_kernels import BLOCK, LOG_RADIX, SMALLEST, load, upward, wide_upward
 from learners.circuits.kernels import (
     CATEGORICAL,
     GAUSSIAN,
@@ -153,16 +152,6 @@ def _downward(plan, weight, x, rows, first, n_rows, work, counts):
                         )
 
 
-@inner_kernel
-def _offset(log_offset, x, row):
-    """Logarithm by which the densities of the observed numeric variables were divided."""
-    total = 0.0
-    for v in range(log_offset.size):
-        if log_offset[v] != 0.0 and not np.isnan(x[v, row]):
-            total += log_offset[v]
-    return total
-
-
 @kernel
 def expect(plan, weight, log_offset, x, rows, work, counts, again):
     """Add the expected counts of rows; returns how many are too improbable for doubles, which are put into again."""
@@ -183,9 +172,12 @@ def expect(plan, weight, log_offset, x, rows, work, counts, again):
             root = work.values[plan.root, r]
             if root > SMALLEST:
                 work.flows[plan.root, r] = 1.0
-                log = np.log(root) + _offset(log_offset, x, rows[first + r])
+                offset = 0.0  # logarithm by which the densities of the observed numeric variables were divided
+                for v in range(log_offset.size):
+                    if log_offset[v] != 0.0 and not np.isnan(x[v, rows[first + r]]):
+                        offset += log_offset[v]
                 counts.totals[0] += 1
-                counts.totals[2] += np.int64(np.rint(log * PER_NAT))
+                counts.totals[2] += np.int64(np.rint((np.log(root) + offset) * PER_NAT))
             else:
                 again[n_again] = rows[first + r]
                 n_again += 1
@@ -197,7 +189,7 @@ def expect(plan, weight, log_offset, x, rows, work, counts, again):
 def wide_expect(circuit, log_leaf, x, rows, scratch, counts):
     """As `expect`, node by node in wide numbers, for the rows that need it, log_leaf of them. scratch (3, n_nodes, BLOCK)."""
     values, exponents, flows = scratch[0], scratch[1], scratch[2]
-    n_nodes = circuit.kind.size
+    n_nodes, parameters = circuit.kind.size, circuit.leaf_parameters
     for first in range(0, rows.size, BLOCK):
         n_rows = min(BLOCK, rows.size - first)
         wide_upward(circuit, log_leaf, first, n_rows, values, exponents)
@@ -229,20 +221,15 @@ def wide_expect(circuit, log_leaf, x, rows, scratch, counts):
                         t = t if t >= NEGLIGIBLE else 0.0
                         counts.entry[e] += np.int64(t * PER_COUNT + 0.5)
                     flows[c, r] += t
-                if kind > INDICATOR:
-                    _count_leaf(circuit, node, share, x[circuit.variable[node], row], counts)
-
-
-@inner_kernel
-def _count_leaf(circuit, node, share, x, counts):
-    """Add a share of x to the counts of a leaf."""
-    begin, end = circuit.leaf_starts[node], circuit.leaf_starts[node + 1]
-    parameters = circuit.leaf_parameters
-    if circuit.kind[node] == CATEGORICAL:
-        if x >= 0 and x < end - begin:
-            counts.parameter[begin + np.int64(x)] += np.int64(share * PER_COUNT + 0.5)
-        else:
-            counts.leaf[node, 0] += np.int64(share * PER_COUNT + 0.5)
-    elif not np.isnan(x):
-        kind, a, b = circuit.kind[node], parameters[begin], parameters[min(begin + 1, end - 1)]
-        count_numeric(kind, a, b, parameters, begin + 2, share, x, counts.leaf[node])
+                if kind <= INDICATOR:
+                    continue
+                value = x[circuit.variable[node], row]
+                begin, end = circuit.leaf_starts[node], circuit.leaf_starts[node + 1]
+                if kind > CATEGORICAL:
+                    a, b = parameters[begin], parameters[min(begin + 1, end - 1)]
+                    if not np.isnan(value):
+                        count_numeric(kind, a, b, parameters, begin + 2, share, value, counts.leaf[node])
+                elif value >= 0 and value < end - begin:
+                    counts.parameter[begin + np.int64(value)] += np.int64(share * PER_COUNT + 0.5)
+                else:
+                    counts.leaf[node, 0] += np.int64(share * PER_COUNT + 0.5)

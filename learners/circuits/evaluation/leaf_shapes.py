@@ -1,4 +1,4 @@
-"""Means, variances and modes of numeric leaves, how high their densities can be, and which of them are densities."""
+"""Numeric leaves: means, variances, modes and peaks; and cut to a range their probability, moments and draws."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ import numpy as np
 import scipy
 
 from learners.circuits.circuit import Circuit, kept_with
-from learners.circuits.evaluation.density_kernels import cell_of, log_warped, unwarp
-from learners.circuits.evaluation.shape_kernels import add_moments_of_leaves
-from learners.circuits.evaluation.truncated_leaves import recorded_ends, truncated_moments
+from learners.circuits.evaluation.density_kernels import (
+    MOST_CELLS,
+    REACH,
+    add_moments_of_leaves,
+    cell_of,
+    log_warped,
+    unwarp,
+    warp,
+)
 from learners.circuits.kernels import (
     EXPONENTIAL,
     GAUSSIAN,
     KNOTS,
     LOG_NORMAL,
     N_KNOTS,
+    ORIGIN,
     POISSON,
     QUANTILE,
     ROUNDED,
@@ -24,6 +31,213 @@ from learners.circuits.kernels import (
     STUDENT,
 )
 from learners.kernels.arrays import Floats, Integers, Mask, frozen
+
+# A piece of a smooth density, in standard deviations, on which Gauss-Legendre nodes have all digits.
+PIECE = 0.5
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+def log_range_masses(circuit: Circuit, leaves: Integers, low: float, high: float) -> Floats:
+    """(n_leaves,) float64: log probability that each numeric leaf lies in a range, ends included.
+
+    Of a leaf over the cells of a grid, that of all cells whose recorded number is in the range.
+    """
+    starts, p = circuit.leaf_starts, circuit.leaf_parameters
+    found = [_log_mass(int(circuit.kind[i]), p[starts[i] : starts[i + 1]], low, high) for i in leaves.tolist()]
+    return np.array(found).reshape(leaves.size)
+
+
+def _log_mass(kind: int, p: Floats, low: float, high: float) -> float:
+    if not low <= high:
+        return -np.inf
+    if kind == POISSON:
+        return _log_poisson(float(p[0]), low, high)
+    if kind == EXPONENTIAL:
+        low = max(low, 0.0)
+        return float(-p[0] * low + np.log1p(-np.exp(-p[0] * (high - low)))) if high > low else -np.inf
+    ends = standard_ends(kind, p, low, high)
+    if kind == STUDENT:
+        below, above = scipy.special.stdtr(p[2], in_lower_tail(*ends))
+        with np.errstate(divide="ignore"):
+            return float(np.log(above - below))
+    return float(log_normal_mass(*ends))
+
+
+def standard_ends(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
+    """A range's ends as standard numbers of a leaf; with a grid the outer ends of its first and last cell."""
+    if kind not in (GAUSSIAN, STUDENT):
+        p = np.ascontiguousarray(p)
+        step = float(p[2 + STEP])
+        if step > 0.0:
+            first, last = recorded_ends(p, low, high)
+            low, high = first - 0.5 * step, last + 0.5 * step
+            if not low < high:
+                return np.inf, np.inf
+        low, high = _warped(kind, p, low), _warped(kind, p, high)
+    return (low - p[0]) / p[1], (high - p[0]) / p[1]
+
+
+def in_lower_tail(low: float | Floats, high: float | Floats) -> tuple[Floats, Floats]:
+    """Ranges of a symmetric density, or their mirror images: those whose masses below have all digits."""
+    is_above = np.greater(low, -high)
+    return np.where(is_above, -high, low), np.where(is_above, -low, high)
+
+
+def recorded_ends(p: Floats, low: float, high: float) -> tuple[float, float]:
+    """The first and the last number of a leaf's grid in a range; a recorded number is a multiple of the step but for rounding."""
+    step, origin = float(p[2 + STEP]), float(p[2 + ORIGIN])
+    return (
+        origin + step * np.ceil((low - origin) / step - 1e-6),
+        origin + step * np.floor((high - origin) / step + 1e-6),
+    )
+
+
+def _warped(kind: int, p: Floats, x: float) -> float:
+    if np.isinf(x) or (kind == LOG_NORMAL and x <= 0.0):
+        return np.inf if x > 0.0 else -np.inf
+    return float(warp(kind, p, 2, x)[0])
+
+
+def log_normal_mass(low: float | Floats, high: float | Floats) -> Floats:
+    """Log probability that a standard normal number lies between two, to all digits in both tails."""
+    below, above = scipy.special.log_ndtr(in_lower_tail(low, high))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Floats = np.where(above > below, above + np.log(-np.expm1(below - above)), -np.inf)
+    return found
+
+
+def _log_poisson(rate: float, low: float, high: float) -> float:
+    first, last = max(np.ceil(low), 0.0), np.floor(high)
+    if first > last:
+        return -np.inf
+    # P(N >= n) is the lower incomplete gamma function of n; both tails, and the smaller difference of the two.
+    with np.errstate(divide="ignore"):
+        at_least = float(scipy.special.gammainc(first, rate)) if first > 0 else 1.0
+        beyond = float(scipy.special.gammainc(last + 1.0, rate)) if np.isfinite(last) else 0.0
+        below = float(scipy.special.gammaincc(first, rate)) if first > 0 else 0.0
+        at_most = float(scipy.special.gammaincc(last + 1.0, rate)) if np.isfinite(last) else 1.0
+        return float(np.log(at_least - beyond if at_least < 0.5 else at_most - below))
+
+
+def truncated_moments(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
+    """Mean and variance of a numeric leaf with parameters p, given that it lies in a range, ends included.
+
+    Both are zero where the leaf never does.
+    """
+    x, logs, noise = _points(kind, p, low, high)
+    most = logs.max(initial=-np.inf)
+    if most == -np.inf:
+        return 0.0, 0.0
+    shares = np.exp(logs - most)
+    shares /= shares.sum()
+    # Around a point among the numbers, whose spread may be far below their size.
+    centre = float(x[logs.argmax()])
+    mean = float(shares @ (x - centre))
+    return centre + mean, float(shares @ (x - centre - mean) ** 2) + noise
+
+
+def _points(kind: int, p: Floats, low: float, high: float) -> tuple[Floats, Floats, float]:
+    """Numbers in the range with their log weights, up to a constant, and what recording adds to the variance."""
+    if kind == POISSON:
+        first, last = max(np.ceil(low), 0.0), np.floor(high)
+        near = min(max(float(p[0]), first), last)
+        reach = REACH * np.sqrt(near + 1.0) + 4 * REACH
+        x = np.arange(max(first, np.floor(near - reach)), min(last, np.ceil(near + reach)) + 1.0)
+        return x, x * np.log(p[0]) - scipy.special.gammaln(x + 1.0), 0.0
+    if kind == EXPONENTIAL:
+        low = max(low, 0.0)
+        u, logs = _nodes([0.0, min(float(p[0]) * (high - low), 8 * REACH)])
+        return low + u / p[0], logs - u, 0.0
+    if kind == STUDENT:
+        freedom = float(p[2])
+        furthest = min(8 * REACH / (freedom - 2.0) + REACH, 300.0)
+        ends = np.clip(np.arcsinh(standard_ends(kind, p, low, high)), -furthest, furthest)
+        s, logs = _nodes(ends.tolist())
+        z = np.sinh(s)
+        return p[0] + p[1] * z, logs + np.log(np.cosh(s)) - 0.5 * (freedom + 1.0) * np.log1p(z * z / freedom), 0.0
+    z_low, z_high = standard_ends(kind, p, low, high)
+    near = min(max(0.0, z_low), z_high)
+    # Of a log-normal leaf the square is largest this much further up.
+    above = REACH + 2.0 * float(p[1]) * (kind == LOG_NORMAL)
+    z_low, z_high = max(z_low, near - REACH), min(z_high, near + above)
+    if not z_low < z_high:
+        return np.empty(0), np.empty(0), 0.0
+    a, b, extras = float(p[0]), float(p[1]), np.ascontiguousarray(p)
+    step = 0.0 if kind == GAUSSIAN else float(p[2 + STEP])
+    if step > 0.0:
+        first, last = recorded_ends(p, low, high)
+        around = [unwarp(kind, extras, 2, a + b * z) for z in (z_low, z_high)]
+        first, last = max(first, recorded_ends(p, around[0] - step, np.inf)[0]), min(last, around[1] + step)
+        if last - first <= MOST_CELLS * step:
+            cells = first + step * np.arange(np.floor((last - first) / step + 1e-6) + 1.0)
+            return cells, np.array([log_warped(kind, a, b, extras, 2, x) for x in cells.tolist()]), 0.0
+    knots: list[float] = []
+    if kind == QUANTILE:
+        n = int(p[2 + N_KNOTS])
+        knots = ((p[2 + KNOTS + n : 2 + KNOTS + 2 * n] - a) / b).tolist()
+    z, logs = _nodes([z_low, *(knot for knot in knots if z_low < knot < z_high), z_high])
+    x = (
+        np.array([unwarp(kind, extras, 2, a + b * own) for own in z.tolist()])
+        if step or kind != GAUSSIAN
+        else a + b * z
+    )
+    return x, logs - 0.5 * z * z, step * step / 12.0
+
+
+def _nodes(ends: list[float]) -> tuple[Floats, Floats]:
+    """Gauss-Legendre nodes on pieces between ascending ends, and the logarithms of their weights."""
+    edges = [
+        np.linspace(low, high, int(np.ceil((high - low) / PIECE)) + 1)
+        for low, high in zip(ends, ends[1:], strict=False)
+        if low < high
+    ]
+    if not edges:
+        return np.empty(0), np.empty(0)
+    starts, stops = np.concatenate([own[:-1] for own in edges]), np.concatenate([own[1:] for own in edges])
+    half, middle = 0.5 * (stops - starts)[:, np.newaxis], 0.5 * (starts + stops)[:, np.newaxis]
+    return (middle + half * NODES).ravel(), (np.log(half) + np.log(WEIGHTS)).ravel()
+
+
+def truncated_numbers(kind: int, p: Floats, low: float, high: float, u: Floats) -> Floats:
+    """(n,) float64: the quantiles u (n,) of a numeric leaf with parameters p, given that it lies in a range, ends included."""
+    if kind == POISSON:
+        x, logs, _ = _points(kind, p, low, high)
+        shares = np.exp(logs - logs.max())
+        return x[np.searchsorted(np.cumsum(shares)[:-1] / shares.sum(), u)]
+    if kind == EXPONENTIAL:
+        low = max(low, 0.0)
+        found: Floats = low - np.log1p(u * np.expm1(-p[0] * (high - low))) / p[0]
+        return np.clip(found, low, high)
+    ends = standard_ends(kind, p, low, high)
+    if kind == STUDENT:
+        below, above = scipy.special.stdtr(p[2], in_lower_tail(*ends))
+        sign, share = _mirrored(*ends, u)
+        z = sign * scipy.special.stdtrit(p[2], below + (above - below) * share)
+    else:
+        z = truncated_normal(*ends, u)
+    if kind in (GAUSSIAN, STUDENT):
+        return np.clip(p[0] + p[1] * z, low, high)
+    extras = np.ascontiguousarray(p)
+    x = np.array([unwarp(kind, extras, 2, p[0] + p[1] * own) for own in z.tolist()])
+    if p[2 + STEP] > 0.0:
+        return np.clip([cell_of(extras, 2, own) for own in x.tolist()], *recorded_ends(p, low, high))
+    return np.clip(x, low, high)
+
+
+def truncated_normal(low: float | Floats, high: float | Floats, u: Floats) -> Floats:
+    """The quantiles u of standard normal numbers, given that each lies between two."""
+    sign, share = _mirrored(low, high, u)
+    below, above = scipy.special.log_ndtr(in_lower_tail(low, high))
+    with np.errstate(divide="ignore"):
+        logs = np.logaddexp(below + np.log1p(-share), above + np.log(share))
+    return sign * scipy.special.ndtri_exp(logs)
+
+
+def _mirrored(low: float | Floats, high: float | Floats, u: Floats) -> tuple[Floats, Floats]:
+    """The sign that `in_lower_tail` gives ranges, and quantiles of them as ones of what it returns."""
+    is_above = np.greater(low, -high)
+    return np.where(is_above, -1.0, 1.0), np.where(is_above, 1.0 - u, u)
+
 
 HALF_LOG_2_PI = 0.5 * float(np.log(2.0 * np.pi))
 

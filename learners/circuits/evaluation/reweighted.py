@@ -10,7 +10,7 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import upward_logs
-from learners.circuits.evaluation.truncated_leaves import log_range_masses
+from learners.circuits.evaluation.leaf_shapes import log_range_masses
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
 from learners.kernels.arrays import Floats
 

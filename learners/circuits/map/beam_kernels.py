@@ -15,7 +15,7 @@ from learners.circuits.map.local_search_kernels import (
     values_after_changes_with_zeros,
     values_side_by_side,
 )
-from learners.circuits.map.tree_kernels import total_values
+from learners.circuits.map.parse_tree_kernels import total_values
 from learners.circuits.map.value_kernels import LANES
 from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.kernels.jit import inner_kernel, kernel
@@ -115,19 +115,6 @@ def keep_improvements(value_starts, beam, side, start, block, n_next):
 
 
 @inner_kernel
-def change_samples(value_starts, beam, side, n_next):
-    """Write the codes of the next generation."""
-    before, after = beam.codes[side], beam.codes[1 - side]
-    for v in range(value_starts.size - 1):
-        for k in range(n_next):
-            after[v, k] = before[v, beam.origin[0, k]]
-    for k in range(n_next):
-        change = beam.origin[1, k]
-        v = beam.change_variable[change]
-        after[v, k] = changed_code(value_starts, change, v, after[v, k])
-
-
-@inner_kernel
 def climb(arrays, n_samples, beam, x):
     """Hill climbing from the n_samples of generation 0; OUT x (n_variables,) int64, the best sample met; returns its value.
 
@@ -179,7 +166,14 @@ def climb(arrays, n_samples, beam, x):
             else:
                 values_after_changes(arrays, edges, block)
             n_next = keep_improvements(value_starts, beam, side, start, block, n_next)
-        change_samples(value_starts, beam, side, n_next)
+        before, after = beam.codes[side], beam.codes[1 - side]
+        for v in range(x.size):
+            for k in range(n_next):
+                after[v, k] = before[v, beam.origin[0, k]]
+        for k in range(n_next):
+            change = beam.origin[1, k]
+            v = beam.change_variable[change]
+            after[v, k] = changed_code(value_starts, change, v, after[v, k])
         n = n_next
         side = 1 - side
     return best

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.map.tree_kernels import UNDERFLOW, best_values
-from learners.circuits.map.value_kernels import LANES, assignment_values, copy, distinct, log_value
+from learners.circuits.map.parse_tree_kernels import UNDERFLOW, best_values
+from learners.circuits.map.value_kernels import LANES, assignment_values, copy, log_value
 from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.kernels.jit import inner_kernel, kernel
 
@@ -34,33 +34,6 @@ class TreeRoom(NamedTuple):
     right: Integers  # (n_items,) int64: edge (sum), item of the last child (pair), leaf (leaf)
     following: Integers  # (n_items,) int64: next item of the node, or next candidate
     expanded: Uint8s  # (n_items,) uint8: whether its successors are candidates
-
-
-@kernel
-def prepare(arrays, values, are_logs, room):
-    """Number the nodes and weigh the edges, given the best tree's value of every inner node; returns the root's node."""
-    is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
-    children, weight = arrays.children, arrays.weight
-    node_at, prefix_at, ratio = room.node_at, room.prefix_at, room.ratio
-    n_leaves, n_inner = arrays.leaf_variable.size, is_sum.size
-    root = 0
-    for i in range(n_inner):
-        first, end = child_starts[i], child_starts[i + 1]
-        for e in range(first, end):
-            c = children[e]
-            if e < leaf_from[i]:
-                c = n_leaves + c if is_sum[c] else n_leaves + n_inner + child_starts[c + 1] - 1
-            node_at[e] = c
-            prefix_at[e] = c if e == first else n_leaves + n_inner + e
-            if is_sum[i]:
-                if are_logs:
-                    ratio[e] = np.exp(np.log(weight[e]) + values[children[e]] - values[i])
-                else:
-                    ratio[e] = weight[e] * values[children[e]] / values[i]
-        root = n_leaves + i if is_sum[i] else n_leaves + n_inner + end - 1
-    room.first[:] = NOTHING
-    room.frontier[:] = NOTHING
-    return root
 
 
 @inner_kernel
@@ -222,13 +195,39 @@ def write_assignment(arrays, node, item, room, x):
             depth += 2
 
 
-@kernel
-def k_best_trees(arrays, values, are_logs, room, assignments, scores):
-    """Assignments of the K best trees, best first (KBT); several may be equal. Returns how many there are, -1 if room is short.
+@inner_kernel
+def k_best_trees(arrays, values, are_logs, most_items, assignments, scores):
+    """Assignments of the K best trees, best first; several may be equal. Returns how many there are, -1 if these are too few items.
 
     values (n_inner,) float64 from best_values; OUT assignments (K, n_variables) int64, scores (K,) float64 relative to the best.
     """
-    root = prepare(arrays, values, are_logs, room)
+    is_sum, child_starts, children, weight = arrays.is_sum, arrays.child_starts, arrays.children, arrays.weight
+    n_leaves, n_inner, n_edges = arrays.leaf_variable.size, is_sum.size, children.size
+    edges = np.empty((2, n_edges), dtype=np.int64)
+    nodes = np.empty((4, n_leaves + n_inner + n_edges + 1), dtype=np.int64)
+    items = np.empty((3, most_items), dtype=np.int64)
+    room = TreeRoom(
+        edges[0], edges[1], np.empty(n_edges), nodes[0], nodes[1], nodes[2], nodes[3],
+        np.empty(most_items), items[0], items[1], items[2], np.empty(most_items, dtype=np.uint8),
+    )  # fmt: skip
+    node_at, prefix_at, ratio = room.node_at, room.prefix_at, room.ratio
+    root = 0
+    for i in range(n_inner):
+        first, end = child_starts[i], child_starts[i + 1]
+        for e in range(first, end):
+            c = children[e]
+            if e < arrays.leaf_from[i]:
+                c = n_leaves + c if is_sum[c] else n_leaves + n_inner + child_starts[c + 1] - 1
+            node_at[e] = c
+            prefix_at[e] = c if e == first else n_leaves + n_inner + e
+            if is_sum[i]:
+                if are_logs:
+                    ratio[e] = np.exp(np.log(weight[e]) + values[children[e]] - values[i])
+                else:
+                    ratio[e] = weight[e] * values[children[e]] / values[i]
+        root = n_leaves + i if is_sum[i] else n_leaves + n_inner + end - 1
+    room.first[:] = NOTHING
+    room.frontier[:] = NOTHING
     n_items = 0
     k = 0
     item = NOTHING
@@ -245,32 +244,18 @@ def k_best_trees(arrays, values, are_logs, room, assignments, scores):
     return k
 
 
-@inner_kernel
-def tree_room(arrays, n_items):
-    """Scratch for `k_best_trees`; made here because numpy in Python takes longer than many a search for trees."""
-    n_edges = arrays.children.size
-    n_nodes = arrays.leaf_variable.size + arrays.is_sum.size + n_edges
-    edges = np.empty((2, n_edges), dtype=np.int64)
-    nodes = np.empty((4, n_nodes + 1), dtype=np.int64)
-    items = np.empty((3, n_items), dtype=np.int64)
-    return TreeRoom(
-        edges[0], edges[1], np.empty(n_edges), nodes[0], nodes[1], nodes[2], nodes[3],
-        np.empty(n_items), items[0], items[1], items[2], np.empty(n_items, dtype=np.uint8),
-    )  # fmt: skip
-
-
 @kernel
 def find_trees(arrays, assignments, scores):
-    """`k_best_trees` with all that it needs; OUT assignments (K, n_variables), scores (K,); returns how many trees there are."""
+    """The K best trees (KBT): OUT assignments (K, n_variables) int64, scores (K,) float64; returns how many trees there are."""
     n_inner = arrays.is_sum.size
     values = np.empty(n_inner)
     best_edge = np.empty(n_inner, dtype=np.int64)
     are_logs = best_values(arrays, values, best_edge)
-    n_items = arrays.children.size + arrays.leaf_value.size + 32 * scores.size + 64
+    most_items = arrays.children.size + arrays.leaf_value.size + 32 * scores.size + 64
     n = -1
     while n < 0:
-        n = k_best_trees(arrays, values, are_logs, tree_room(arrays, n_items), assignments, scores)
-        n_items *= 4
+        n = k_best_trees(arrays, values, are_logs, most_items, assignments, scores)
+        most_items *= 4
     return n
 
 
@@ -279,10 +264,6 @@ def best_of_trees(arrays, k, x, value):
     """The best, by its value, among the assignments of the K best trees; OUT x (n_variables,) int64, value (1,) float64."""
     assignments = np.empty((k, x.size), dtype=np.int64)
     n = find_trees(arrays, assignments, np.empty(k))
-    kept = np.empty(n, dtype=np.int64)
-    n = distinct(assignments[:n], kept)
-    for row in range(n):
-        copy(assignments[kept[row]], assignments[row])
     values = np.empty(n)
     assignment_values(arrays, assignments, n, np.empty((arrays.is_sum.size, LANES)), values)
     best = np.argmax(values)

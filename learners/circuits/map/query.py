@@ -1,30 +1,205 @@
-"""MAP queries on a circuit: the public face of the solvers."""
+"""MAP queries: a circuit prepared for them once, and the answers of a solver to each."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from learners.circuits.circuit import Circuit
-from learners.circuits.map import approximate
-from learners.circuits.map.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
-from learners.circuits.map.exact import SAME, Found, best_assignments, exact, root_bound
-from learners.circuits.map.linear.reduction import MaxProblem
-from learners.circuits.map.prepared_circuit import WholeCircuit, whole_circuit
-from learners.kernels.arrays import Integers
+from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
+from learners.circuits.evaluation.density_kernels import log_density
+from learners.circuits.evaluation.leaf_shapes import mode_of
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
+from learners.circuits.map import solvers
+from learners.circuits.map.solvers import SAME, Found, MaxProblem, best_assignments, exact, restricted, root_bound
+from learners.circuits.map.value_kernels import MaxArrays
+from learners.kernels.arrays import Floats, Integers, Mask, Uint8s
 from learners.models.query import MAX_TREES, RANKING_SOLVERS
+
+FINITE = (INDICATOR, CATEGORICAL)
+
+
+def whole_circuit(circuit: Circuit) -> WholeCircuit:
+    """The prepared form of a circuit, made once."""
+    return kept_with(circuit, WholeCircuit.of)
+
+
+@dataclass(frozen=True)
+class WholeCircuit:
+    """Inner nodes and leaves of a circuit, apart."""
+
+    # (n_variables,) int64: size of each domain; 0 for a continuous variable, and for a count without an upper end.
+    n_values: Integers
+    inner: tuple[Uint8s, Integers, Integers, Integers, Floats]  # as in MaxArrays, not scaled yet
+    # leaf_kind, leaf_variable, leaf_rank (n_leaves,) int64: the rank counts the leaves of one variable.
+    leaf_kind: Integers
+    leaf_variable: Integers
+    leaf_rank: Integers
+    # parameter_starts, parameters (n_leaves + 1,) int64, (n,) float64
+    parameter_starts: Integers
+    parameters: Floats
+    # The reduced circuit if all variables have a finite domain.
+    finite: MaxProblem | None = field(default=None, compare=False)
+    # In which a variable without a finite domain is searched.
+    ranges: Mapping[int, tuple[float, float]] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def of(cls, circuit: Circuit) -> WholeCircuit:
+        """Separate leaves from inner nodes and, where all domains are finite, reduce the circuit once for all queries."""
+        kind = np.asarray(circuit.kind)
+        is_leaf = kind >= INDICATOR
+        number = np.where(is_leaf, np.cumsum(is_leaf), np.cumsum(~is_leaf)) - 1
+        leaves, inner = np.flatnonzero(is_leaf), np.flatnonzero(~is_leaf)
+        variable = np.asarray(circuit.variable)[leaves]
+        n_values = np.array(circuit.n_values, dtype=np.int64)
+        n_values[variable[~np.isin(kind[leaves], FINITE)]] = 0
+        order = np.argsort(variable, kind="stable")
+        first = np.searchsorted(variable[order], variable[order], side="left")
+        rank = np.empty(leaves.size, dtype=np.int64)
+        rank[order] = np.arange(leaves.size) - first
+        lengths = np.diff(circuit.leaf_starts)[leaves]
+        whole = cls(
+            n_values=n_values,
+            inner=_inner(circuit, is_leaf, number, inner),
+            leaf_kind=kind[leaves].astype(np.int64),
+            leaf_variable=variable.astype(np.int64),
+            leaf_rank=rank,
+            parameter_starts=_starts(lengths),
+            # Inner nodes have no parameters, so those of the leaves are all there are, in order.
+            parameters=circuit.leaf_parameters,
+        )
+        if np.isin(whole.leaf_kind, FINITE).all():
+            object.__setattr__(whole, "finite", whole.problem([], {}))
+        return whole
+
+    def problem(self, query: Sequence[int], given: Mapping[int, float]) -> MaxProblem:
+        """The MAX problem of the whole circuit, in which a continuous variable has one value, or in a query one per leaf.
+
+        A given continuous variable's leaves hold its density, those of a hidden one 1. The i-th value of one in the query
+        stands for the mode of its i-th leaf, and only that leaf has it: so the best tree is the best tree of the densities.
+        """
+        if self.finite is not None:
+            return self.finite
+        n_leaves_of = np.bincount(self.leaf_variable, minlength=self.n_values.size)
+        n_values = np.where(self.n_values > 0, self.n_values, 1)
+        continuous = [v for v in query if self.n_values[v] == 0]
+        n_values[continuous] = n_leaves_of[continuous]
+        # What no leaf mentions may be anything: it is left at its first value.
+        n_values[n_leaves_of == 0] = 1
+        log_density, shift = self._log_densities(continuous, given)
+        starts = _starts(n_values[self.leaf_variable])
+        values = np.zeros(int(starts[-1]))
+        is_one = (self.leaf_kind == INDICATOR) | ~np.isin(self.leaf_kind, FINITE)
+        code = np.zeros(len(self.leaf_kind), dtype=np.int64)
+        is_indicator = self.leaf_kind == INDICATOR
+        code[is_indicator] = self.parameters[self.parameter_starts[:-1][is_indicator]]
+        is_asked = np.isin(self.leaf_variable, continuous)
+        code[is_asked] = self.leaf_rank[is_asked]
+        values[starts[:-1][is_one] + code[is_one]] = np.exp(log_density[is_one])
+        for leaf in np.flatnonzero(self.leaf_kind == CATEGORICAL):
+            table = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
+            values[starts[leaf] : starts[leaf] + table.size] = np.exp(table)
+        # Variables in the order of their leaves, so that a node's variables are near each other.
+        seen, first = np.unique(self.leaf_variable, return_index=True)
+        order = np.concatenate([seen[np.argsort(first)], np.flatnonzero(n_leaves_of == 0)])
+        number = np.argsort(order)
+        raw = MaxArrays(_starts(n_values[order]), number[self.leaf_variable], starts, values, *self.inner)
+        everything, nothing = np.ones(int(raw.value_starts[-1]), np.uint8), np.zeros(order.size, np.uint8)
+        return restricted(MaxProblem(raw, shift, order), everything, nothing)
+
+    def _log_densities(self, query: Sequence[int], given: Mapping[int, float]) -> tuple[Floats, float]:
+        """Per leaf the log of its only positive value, and what was taken from every tree to keep them in range."""
+        log_density = np.zeros(len(self.leaf_kind))
+        shift = 0.0
+        for v in [*query, *(v for v in given if self.n_values[v] == 0)]:
+            at = np.flatnonzero(self.leaf_variable == v)
+            logs = np.array([self._log_density(int(leaf), given.get(v)) for leaf in at])
+            top = logs.max(initial=-math.inf)
+            if math.isfinite(top):
+                logs, shift = logs - top, shift + top
+            log_density[at] = logs
+        return log_density, shift
+
+    def _log_density(self, leaf: int, value: float | None) -> float:
+        """Log density of a leaf without a finite domain, at a value or, for None, at its mode."""
+        kind = self.leaf_kind[leaf]
+        p = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
+        x = self._mode(leaf) if value is None else value
+        if math.isnan(x):  # no number of the leaf is in the range
+            return -math.inf
+        return float(log_density(float(kind), p[0], p[min(1, p.size - 1)], p, 2, float(x)))
+
+    def _mode(self, leaf: int) -> float:
+        p = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
+        return mode_of(int(self.leaf_kind[leaf]), p, *self.ranges.get(int(self.leaf_variable[leaf]), ()))
+
+    def value(self, variable: int, code: int) -> float:
+        """What a code of the MAX problem stands for: itself, or the mode of a leaf."""
+        if self.n_values[variable]:
+            return code
+        return self._mode(int(np.flatnonzero(self.leaf_variable == variable)[code]))
+
+    def reduced(self, query: Sequence[int], given: Mapping[int, float], *, hide_continuous: bool = False) -> MaxProblem:
+        """The MAX problem over the query, evidence and hidden variables folded into the weights.
+
+        With `hide_continuous`, continuous variables of the query are summed out of the problem over leaves: at most the weighted
+        sum of their peaks, so the bound holds for densities, too.
+        """
+        problem = self.problem(query, given)
+        if problem.log_bound == -math.inf:  # no leaf is possible, so none is left
+            return problem
+        starts = problem.arrays.value_starts
+        position = np.full(self.n_values.size, -1)
+        position[problem.variables] = np.arange(problem.n_variables)
+        allowed, hidden = np.ones(int(starts[-1]), np.uint8), np.ones(problem.n_variables, np.uint8)
+        stays = [v for v in query if not (hide_continuous and self.n_values[v] == 0)]
+        # Variables with one value, such as a continuous one that is given, are folded in already.
+        hidden[[p for p in position[stays].tolist() if p >= 0]] = 0
+        for v, value in given.items():
+            at = position[v]
+            if at >= 0:
+                hidden[at] = 0
+                allowed[starts[at] : starts[at + 1]] = 0
+                allowed[starts[at] + int(value)] = 1
+        return restricted(problem, allowed, hidden)
+
+
+def _inner(
+    circuit: Circuit, is_leaf: Mask, number: Integers, inner: Integers
+) -> tuple[Uint8s, Integers, Integers, Integers, Floats]:
+    """Inner nodes alone, each one's inner children before its leaves."""
+    starts, children = np.asarray(circuit.child_starts), np.asarray(circuit.children)
+    parent = np.repeat(np.arange(is_leaf.size), np.diff(starts))
+    order = np.lexsort((is_leaf[children], parent))
+    counts = np.diff(starts)[inner]
+    n_leaf_children = np.bincount(parent, weights=is_leaf[children], minlength=is_leaf.size)[inner].astype(np.int64)
+    child_starts = _starts(counts)
+    is_sum = (np.asarray(circuit.kind)[inner] == SUM).astype(np.uint8)
+    weight = np.exp(np.asarray(circuit.log_weight, dtype=np.float64)[order])
+    # A product's edges carry no weight.
+    weight[np.repeat(is_sum == 0, counts)] = 1.0
+    leaf_from = child_starts[1:] - n_leaf_children
+    return is_sum, child_starts, leaf_from, number[children[order]].astype(np.int64), weight
+
+
+def _starts(lengths: Integers) -> Integers:
+    """Where pieces of these lengths begin, and where the last one ends."""
+    starts = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
+
 
 # Of a problem, trees or samples, and a seed: an assignment, without proof.
 APPROXIMATE: dict[str, Callable[[MaxProblem, int, int], Integers]] = {
-    "bt": lambda problem, k, seed: approximate.best_tree(problem),
-    "ng": lambda problem, k, seed: approximate.greedy_tree(problem),
-    "amap": lambda problem, k, seed: approximate.argmax_product(problem),
-    "beam": approximate.beam_search,
-    "kbt": lambda problem, k, seed: approximate.k_best_tree(problem, k),
+    "bt": lambda problem, k, seed: solvers.best_tree(problem),
+    "ng": lambda problem, k, seed: solvers.greedy_tree(problem),
+    "amap": lambda problem, k, seed: solvers.argmax_product(problem),
+    "beam": solvers.beam_search,
+    "kbt": lambda problem, k, seed: solvers.k_best_tree(problem, k),
 }
 SOLVERS = (*APPROXIMATE, "exact")
 TREE_SOLVERS = ("bt", "kbt")
@@ -45,33 +220,6 @@ class MapAnswer:
     seconds: float  # of the whole query, reduction included
 
 
-def map_query(
-    circuit: Circuit,
-    query: Sequence[int],
-    evidence: Mapping[int, float] | None = None,
-    solver: str = "exact",
-    *,
-    time_limit_s: float = 10.0,
-    k: int = 10,
-    seed: int = 0,
-) -> MapAnswer:
-    """The most probable values of the query variables given evidence, every other variable summed out.
-
-    query, evidence: variables by number, and values of others.
-    solver 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact': only `exact` proves optimality by search; it starts from `kbt`
-    and returns the best so far when time is up. The others answer in one go, and are called optimal if the bound
-    happens to prove it.
-    time_limit_s: for `exact`.
-    k: trees of `kbt` and `exact`, samples of `beam`.
-    seed: of the samples of `beam`; the other solvers draw nothing.
-    Raises InvalidQuery of a variable or value that the circuit does not have, or a variable both asked for and given;
-    ImpossibleEvidence if the evidence has probability zero; ContinuousQuery if a solver other than bt and kbt is asked
-    for a variable without a finite domain.
-    References: Mei, Jiang, Tu (2018).
-    """
-    return k_best(circuit, query, evidence, solver, time_limit_s=time_limit_s, k=k, seed=seed)[0]
-
-
 def k_best(
     circuit: Circuit,
     query: Sequence[int],
@@ -84,10 +232,22 @@ def k_best(
     seed: int = 0,
     ranges: Mapping[int, tuple[float, float]] | None = None,
 ) -> list[MapAnswer]:
-    """As `map_query`, but the `best` most probable assignments, the best first, by `exact`, or by `kbt` those of its trees.
+    """The `best` most probable values of the query variables given evidence, the best first, every other variable summed out.
 
-    Variables without a finite domain are searched in their `ranges` only. The upper bound of each is one of every assignment but those before it. There are fewer if no other is possible, if time is up,
-    or if fewer of the k best trees differ.
+    The upper bound of each is one of every assignment but those before it. There are fewer if no other is possible, if
+    time is up, or if fewer of the k best trees differ.
+    query, evidence: variables by number, and values of others.
+    solver 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact': only `exact` proves optimality by search; it starts from `kbt`
+    and returns the best so far when time is up. The others answer in one go, and are called optimal if the bound
+    happens to prove it. Several assignments are told by `exact`, and by `kbt` those of its trees.
+    time_limit_s: for `exact`.
+    k: trees of `kbt` and `exact`, samples of `beam`.
+    seed: of the samples of `beam`; the other solvers draw nothing.
+    ranges: in which variables without a finite domain are searched.
+    Raises InvalidQuery of a variable or value that the circuit does not have, or a variable both asked for and given;
+    ImpossibleEvidence if the evidence has probability zero; ContinuousQuery if a solver other than bt and kbt is asked
+    for a variable without a finite domain.
+    References: Mei, Jiang, Tu (2018).
     """
     started = time.perf_counter()
     _check_options(solver, k, seed, time_limit_s)
@@ -100,7 +260,7 @@ def k_best(
         raise InvalidQuery(f"Solver {solver!r} tells one assignment; {' and '.join(RANKING_SOLVERS)} tell more.")
     problem = whole.reduced(variables, given)
     if problem.log_bound == -math.inf:
-        raise ImpossibleEvidence(given)
+        raise _impossible(given)
     if best == 1 or not problem.n_variables:
         every = [_solved(problem, solver, time_limit_s, k, seed)]
     elif solver == "exact":
@@ -123,10 +283,17 @@ def k_best(
     return sorted(answers.values(), key=lambda answer: -answer.log_probability)[:best]
 
 
+def _impossible(evidence: Mapping[int, float]) -> ImpossibleEvidence:
+    given = ", ".join(f"variable {v} = {value}" for v, value in sorted(evidence.items())[:8])
+    more = f" and {len(evidence) - 8} more" if len(evidence) > 8 else ""
+    remedy = "Drop the value that never occurs together with the others, or learn with a pseudo-count."
+    return ImpossibleEvidence(reason=f" ({given or 'no evidence'}{more}). {remedy}")
+
+
 def _of_trees(problem: MaxProblem, k: int) -> list[Found]:
     """The different assignments of the k best trees, each with its own value."""
-    assignments = np.unique(approximate.k_best_trees(problem, k)[0], axis=0)
-    logs = approximate.log_probabilities(problem, assignments).tolist()
+    assignments = np.unique(solvers.k_best_trees(problem, k)[0], axis=0)
+    logs = solvers.log_probabilities(problem, assignments).tolist()
     bound = max(root_bound(problem), *logs)
     return [Found(x, log, bound, bound - log <= SAME, 0) for x, log in zip(assignments, logs, strict=True)]
 
@@ -138,7 +305,7 @@ def _solved(problem: MaxProblem, solver: str, time_limit_s: float, k: int, seed:
     if solver == "exact":
         return exact(problem, time_limit_s, k)
     x = APPROXIMATE[solver](problem, k, seed)
-    value = approximate.log_probability(problem, x)
+    value = solvers.log_probability(problem, x)
     bound = max(value, root_bound(problem))
     return Found(x, value, bound, bound - value <= SAME, 0)
 

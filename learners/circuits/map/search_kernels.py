@@ -6,10 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.map.bound_kernels import look_ahead
 from learners.circuits.map.kbest_kernels import best_of_trees
-from learners.circuits.map.tree_kernels import best_tree
-from learners.circuits.map.value_kernels import LANES, assignment_value, assignment_values, copy, downward, upward
+from learners.circuits.map.parse_tree_kernels import best_tree
+from learners.circuits.map.value_kernels import (
+    LANES,
+    assignment_value,
+    assignment_values,
+    copy,
+    downward,
+    look_ahead,
+    upward,
+)
 from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.kernels.jit import inner_kernel, kernel
 
@@ -53,13 +60,6 @@ def subspace_bounds(arrays, allowed, looks_ahead, room):
     else:
         upward(arrays, allowed, room.tops, room.leaves)
         downward(arrays, room.tops, room.leaves, room.rows, room.slots)
-
-
-@inner_kernel
-def pass_cost(arrays, looks_ahead):
-    """Edges visited by one pass of bounds; a row of the look-ahead counts as one edge for every 64 values."""
-    n_slots = arrays.value_starts[arrays.value_starts.size - 1]
-    return (arrays.children.size + arrays.is_sum.size) * (1 + n_slots // 64 if looks_ahead else 1)
 
 
 @inner_kernel
@@ -168,9 +168,7 @@ def begin_search(arrays, log_bound, looks_ahead):
     n_slots = arrays.value_starts[n]
     n_inner = arrays.is_sum.size
     frames = Frames(
-        np.empty((n + 2, n_slots), dtype=np.uint8),
-        np.zeros(n + 2, dtype=np.int64),
-        np.full(n + 2, log_bound),
+        np.empty((n + 2, n_slots), dtype=np.uint8), np.zeros(n + 2, dtype=np.int64), np.full(n + 2, log_bound)
     )
     frames.allowed[0, :] = 1
     room = SearchRoom(
@@ -216,6 +214,10 @@ def search(arrays, log_bound, frames, room, progress, looks_ahead, budget):
     """Continue the search until it is finished or `budget` edges have been visited (Mei, Jiang, Tu 2018, algorithm 2)."""
     value_starts = arrays.value_starts
     depth = progress.counts[0]
+    # Edges visited by one pass of bounds; a row of the look-ahead counts as one edge for every 64 values.
+    cost = arrays.children.size + arrays.is_sum.size
+    if looks_ahead:
+        cost *= 1 + value_starts[value_starts.size - 1] // 64
     work = 0
     while depth >= 0 and work < budget:
         allowed = frames.allowed[depth]
@@ -223,33 +225,33 @@ def search(arrays, log_bound, frames, room, progress, looks_ahead, budget):
         removed, n_free, threshold = True, 2, 0.0
         while removed and n_free >= 0:
             subspace_bounds(arrays, allowed, looks_ahead, room)
-            work += pass_cost(arrays, looks_ahead)
+            work += cost
             threshold = np.exp(progress.log_best[0] - log_bound) * (1.0 + TOLERANCE)
             removed, n_free = remove_values(value_starts, allowed, room.slots, threshold)
-        if n_free < 0:
-            depth = close_frame(frames, depth)
-            continue
-        if n_free < 2:
-            value = best_of_slots(value_starts, allowed, room.slots, progress.best)
-            progress.log_best[0] = max(progress.log_best[0], log_bound + np.log(value))
-            depth = close_frame(frames, depth)
-            continue
-        n = count_allowed(value_starts, allowed, FEW_ASSIGNMENTS)
+        n = count_allowed(value_starts, allowed, FEW_ASSIGNMENTS) if n_free >= 2 else 1
         if n <= FEW_ASSIGNMENTS:
-            x = np.empty(value_starts.size - 1, dtype=np.int64)
-            value = best_of_all(arrays, allowed, n, x)
-            work += arrays.children.size * (n // LANES + 1)
-            if value > threshold:
-                progress.log_best[0] = log_bound + np.log(value)
-                copy(x, progress.best)
-            depth = close_frame(frames, depth)
+            if n_free >= 2:
+                x = np.empty(value_starts.size - 1, dtype=np.int64)
+                value = best_of_all(arrays, allowed, n, x)
+                work += arrays.children.size * (n // LANES + 1)
+                if value > threshold:
+                    progress.log_best[0] = log_bound + np.log(value)
+                    copy(x, progress.best)
+            elif n_free >= 0:
+                value = best_of_slots(value_starts, allowed, room.slots, progress.best)
+                progress.log_best[0] = max(progress.log_best[0], log_bound + np.log(value))
+            # The frame is finished: the one above has one value less.
+            depth -= 1
+            if depth >= 0:
+                frames.allowed[depth, frames.branch[depth]] = 0
             continue
         slot, other = choose_branch(value_starts, allowed, room.slots)
         frames.branch[depth] = slot
         frames.log_bound[depth + 1] = log_bound + np.log(room.slots[slot])
         frames.log_bound[depth] = log_bound + np.log(other)
         below = frames.allowed[depth + 1]
-        copy(allowed, below)
+        for s in range(allowed.size):
+            below[s] = allowed[s]
         v = 0
         while value_starts[v + 1] <= slot:
             v += 1
@@ -292,7 +294,7 @@ def solve_at_root(arrays, looks_ahead, budget, x, outcome):
         while removed and n_free >= 0:
             subspace_bounds(arrays, allowed, attempt == 1, room)
             removed, n_free = remove_values(arrays.value_starts, allowed, room.slots, best * (1.0 + TOLERANCE))
-            work += pass_cost(arrays, attempt == 1)
+            work += (arrays.children.size + n_inner) * (1 + n_slots // 64 if attempt == 1 else 1)
             if n_free < 0:
                 outcome[1] = best
                 return
@@ -316,11 +318,3 @@ def solve_at_root(arrays, looks_ahead, budget, x, outcome):
         if n <= FEW_ASSIGNMENTS:
             outcome[1] = best
             return
-
-
-@inner_kernel
-def close_frame(frames, depth):
-    """Leave a finished frame: the one above has one value less; returns its depth."""
-    if depth > 0:
-        frames.allowed[depth - 1, frames.branch[depth - 1]] = 0
-    return depth - 1

@@ -10,11 +10,10 @@ import pyarrow as pa
 
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.mixtures import conditioning, queries
-from learners.circuits.mixtures.boxes import DependentRanges
-from learners.circuits.mixtures.mixture import GaussianMixture
-from learners.circuits.mixtures.sampled_boxes import sampled_answer
+from learners.circuits.mixtures.mixture import DependentRanges, GaussianMixture
+from learners.circuits.mixtures.queries import sampled_answer
 from learners.circuits.model import CircuitHeader, CircuitModel
-from learners.circuits.queries.answer_types import Answer, Batches
+from learners.circuits.queries.named_answers import Answer, Batches
 from learners.kernels.arrays import Array, Arrays, Floats, Integers
 from learners.models.query import Query, Surprise
 from learners.schema import Schema

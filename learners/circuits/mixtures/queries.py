@@ -1,29 +1,32 @@
-"""Queries to a mixture of Gaussians, in the words of the columns."""
+"""Queries to a mixture of Gaussians, in the words of the columns; where ranges depend on each other from samples, each answer with its standard error."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Never
 
 import numpy as np
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.evaluation.leaf_shapes import log_normal_mass, truncated_normal
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import CATEGORICAL
-from learners.circuits.map import MapAnswer, k_best
+from learners.circuits.map.query import MapAnswer, k_best
 from learners.circuits.mixtures import conditioning
-from learners.circuits.mixtures.mixture import GaussianMixture, log_sums, sum_of_products
+from learners.circuits.mixtures.mixture import DependentRanges, GaussianMixture, log_sums, sum_of_products
 from learners.circuits.queries import queries
-from learners.circuits.queries.answer_types import Answer, Batches
-from learners.circuits.queries.answers import n_joint_cells
+from learners.circuits.queries.array_answers import n_joint_cells
 from learners.circuits.queries.likelihoods import read_evidence
-from learners.circuits.queries.named_answers import Source, Summary
+from learners.circuits.queries.named_answers import Answer, Batches, Sampled, Source, Summary
+from learners.circuits.queries.queries import answer_all
+from learners.circuits.variables import Columns
 from learners.kernels.arrays import Array, Floats
-from learners.models.query import Map
+from learners.models.evidence import Sampling
+from learners.models.query import InferenceQuery, Map
 
 # Logarithms that differ by no more are equal.
 SAME = 1e-10
@@ -133,3 +136,193 @@ def folded_circuit(mixture: GaussianMixture, shares: Floats, variables: Sequence
     leaves = [[(CATEGORICAL, mixture.shares_of(v)[component]) for v in variables] for component in reached.tolist()]
     log_weight = np.log(shares[reached] / shares[reached].sum())
     return sum_of_products(log_weight, leaves, mixture.n_values[list(variables)])
+
+
+FIRST_BLOCK, LARGEST_BLOCK = 1 << 12, 1 << 16
+# Share of the draws whose components are drawn as if there were no ranges, so that no weight is large.
+DEFENSIVE = 0.1
+
+
+def sampled_answer(
+    mixture: GaussianMixture,
+    columns: Columns,
+    query: InferenceQuery,
+    sampling: Sampling,
+    pause: Callable[[], None] | None,
+) -> Answer:
+    """The answer to a query with ranges of columns that depend on each other, from samples.
+
+    Raises DependentRanges of a kind of query that is not answered so; UnknownColumn, InvalidEvidence, SchemaError,
+    ImpossibleEvidence.
+    """
+    sources: list[_SampledBox] = []
+
+    def batches(likelihoods: Likelihoods) -> Batches:
+        sources.append(_SampledBox(*reweighted_mixture(mixture, likelihoods), sampling, pause))
+        return sources[0].batches
+
+    (answer,) = answer_all(columns.circuit, columns.schema, [query], batches, pause)
+    answer["sampled"] = sources[0].sampled
+    return answer
+
+
+class _SampledBox(Source):
+    """The answers of a mixture given one row and ranges: exact ones given numbers drawn in the ranges, averaged by weight.
+
+    Numbers are drawn one after the other, each in its range given those before it; the weight of a draw is how probable the ranges
+    were along the way.
+
+    mixture: with ranges.
+    sampling: its `error` is of each probability; of a marginal a share of it, of a mean a share of the standard
+    deviation.
+    pause: called before each block; what it raises ends the sampling.
+    sampled: of the last answer.
+    References: Geweke (1991), Efficient simulation from the multivariate normal and Student-t distributions subject to
+    linear constraints. Owen (2013), Monte Carlo theory, methods and examples, sections 9.2 and 9.11.
+    """
+
+    sampled: Sampled
+
+    def __init__(
+        self, mixture: GaussianMixture, log_scale: float, sampling: Sampling, pause: Callable[[], None] | None
+    ) -> None:
+        self.log_scale, self.sampling, self.pause = log_scale, sampling, pause
+        self.mixture, self.ranges = replace(mixture, ranges={}), mixture.ranges
+
+    @property
+    def batches(self) -> Batches:
+        """What answers the queries of each kind; of samples and MAP, which these samples do not answer, nothing does."""
+        return {**super().batches, "map": _refused}
+
+    def row_logs(self, x: Array) -> Floats:
+        return self._estimates(
+            x, lambda rows: np.empty((rows.shape[1], 0)), lambda _mean, _error, of_weight: of_weight
+        )[0]
+
+    def summary(self, values: Floats) -> Summary:
+        return Summary(values, np.abs(values) * self.sampled["largest_error"])
+
+    def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
+        ends = np.cumsum(self.mixture.n_values[list(variables)])[:-1]
+        log, mean, error = self._estimates(
+            x, lambda rows: np.hstack(conditioning.marginals(self.mixture, rows, variables)), _largest
+        )
+        return log, list(map(Summary, np.split(mean, ends, axis=1), np.split(error, ends, axis=1)))
+
+    def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
+        n_cells = n_joint_cells(self.mixture.n_values[list(variables)].tolist())
+        log, *table = self._estimates(
+            x, lambda rows: conditioning.joint(self.mixture, rows, variables).reshape(-1, n_cells), _largest
+        )
+        return log, Summary(*table)
+
+    def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
+        def two_moments(rows: Floats) -> Floats:
+            mean, variance = conditioning.moments(self.mixture, rows, variables)
+            return np.hstack([mean, mean**2 + variance])
+
+        (log, mean, error), k = self._estimates(x, two_moments, _of_deviation), len(variables)
+        variance = np.maximum(mean[:, k:] - mean[:, :k] ** 2, 0.0)
+        return log, Summary(mean[:, :k], error[:, :k]), variance
+
+    def row_draws(self, x: Array, n: int, seed: int) -> Sequence[Floats]:
+        raise DependentRanges
+
+    def _estimates(
+        self, x: Array, function: Callable[[Floats], Floats], largest: Callable[[Floats, Floats, float], float]
+    ) -> tuple[Floats, Floats, Floats]:
+        """Log probability of the evidence, and weighted means (1, k) of a function of drawn rows with their standard errors.
+
+        There are as many blocks of rows as the error or the time takes.
+        """
+        started, rng = time.perf_counter(), np.random.default_rng(self.sampling.seed)
+        draws = _Draws(self.mixture, self.ranges, x)
+        weights, values = np.empty(0), None
+        while True:
+            if self.pause is not None:
+                self.pause()
+            n = min(max(FIRST_BLOCK, weights.size), LARGEST_BLOCK)
+            rows, own = draws.block(n, rng)
+            weights, found = np.append(weights, own), function(rows)
+            values = found if values is None else np.vstack([values, found])
+            total = weights.sum()
+            if not total:
+                raise ImpossibleEvidence(0)
+            mean = weights @ values / total
+            error = np.sqrt(weights**2 @ (values - mean) ** 2) / total
+            most = largest(mean, error, float(np.std(weights) / weights.mean() / np.sqrt(weights.size - 1)))
+            seconds = time.perf_counter() - started
+            if most <= self.sampling.error or seconds > self.sampling.time_limit_s:
+                break
+        self.sampled = Sampled(
+            n=weights.size,
+            effective_sample_size=float(total**2 / (weights**2).sum()),
+            largest_error=most,
+            is_reached=most <= self.sampling.error,
+            seconds=seconds,
+        )
+        return np.array([draws.log_scale + np.log(weights.mean())]), mean[np.newaxis], error[np.newaxis]
+
+
+class _Draws:
+    """Rows (n_variables, 1) whose numbers in ranges are drawn; weights are times exp(log_scale)."""
+
+    def __init__(self, mixture: GaussianMixture, ranges: Mapping[int, tuple[float, float]], x: Array) -> None:
+        self.x, self.variables = np.asarray(x, np.float64), np.array([*ranges])
+        self.ends = np.array([*ranges.values()], np.float64)
+        ((_, numbers, observed, rest),) = mixture.groups(self.x)
+        assert rest is not None
+        places = np.searchsorted(mixture.numeric[rest.places], self.variables)
+        self.mean = mixture.expectations(numbers, observed, rest)[:, places, 0]
+        covariance = rest.covariance[:, places[:, np.newaxis], places]
+        self.factor = np.linalg.cholesky(covariance)
+        logs = mixture.log_joint(self.x)[:, 0]
+        self.log_scale = float(logs.max())
+        if self.log_scale == -np.inf:
+            raise ImpossibleEvidence(0)
+        logs = logs - self.log_scale
+        ends = (self.ends.T[:, np.newaxis] - self.mean) / np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+        alone = logs + log_normal_mass(*ends).sum(axis=1)
+        self.share = DEFENSIVE * _distribution(logs) + (1.0 - DEFENSIVE) * _distribution(alone)
+        with np.errstate(divide="ignore"):
+            self.log_weight = logs - np.log(self.share)
+
+    def block(self, n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """(n_variables, n) rows, and (n,) their weights."""
+        chosen = rng.choice(self.share.size, n, p=self.share)
+        u = rng.random((n, self.variables.size))
+        z, logs = np.zeros_like(u), self.log_weight[chosen]
+        mean, factor = self.mean[chosen], self.factor[chosen]
+        for i, ends in enumerate(self.ends):
+            given = mean[:, i] + (factor[:, i, :i] * z[:, :i]).sum(axis=1)
+            low, high = (ends[:, np.newaxis] - given) / factor[:, i, i]
+            logs = logs + log_normal_mass(low, high)
+            own = truncated_normal(low, high, u[:, i])
+            z[:, i] = np.where(np.isfinite(own), own, 0.0)  # of a draw without weight
+        rows = np.repeat(self.x, n, axis=1)
+        rows[self.variables] = np.clip(mean + np.einsum("nij,nj->ni", factor, z), *self.ends.T).T
+        return rows, np.exp(logs)
+
+
+def _distribution(logs: Floats) -> Floats:
+    """Shares by logarithms; equal ones of what is nothing but impossible."""
+    most = logs.max()
+    if most == -np.inf:
+        return np.full(logs.size, 1.0 / logs.size)
+    shares: Floats = np.exp(logs - most)
+    return shares / shares.sum()
+
+
+def _largest(mean: Floats, error: Floats, of_weight: float) -> float:
+    return float(error.max())
+
+
+def _of_deviation(mean: Floats, error: Floats, of_weight: float) -> float:
+    """The largest error of a mean, as a share of the standard deviation; first means, then second moments."""
+    first, second = np.split(mean, 2)
+    deviation = np.sqrt(np.maximum(second - first**2, 0.0))
+    return float((error[: first.size] / np.where(deviation > 0, deviation, 1.0)).max())
+
+
+def _refused(*_: object) -> Never:
+    raise DependentRanges

@@ -1,4 +1,4 @@
-"""One row up and down a circuit, in linear space, for the nodes that a query is about."""
+"""Posteriors of variables by derivatives of the root: of single rows, and of blocks of rows."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.evaluation.density_kernels import log_density
-from learners.circuits.kernels import GAUSSIAN, INDICATOR, PRODUCT, STUDENT, SUM
+from learners.circuits.evaluation.evaluate_kernels import BLOCK, SMALLEST, load
+from learners.circuits.evaluation.evaluate_kernels import upward as upward_block
+from learners.circuits.kernels import GAUSSIAN, INDICATOR, PRODUCT, PRODUCT_OF_TWO, STUDENT, SUM, SUM_OF, SUM_OF_TWO
 from learners.kernels.arrays import Floats, Int8s, Integers, Mask
-from learners.kernels.jit import kernel
-
-# No value or derivative exceeds one, so what is lost below 1e-300 does not show in a root above this.
-SMALLEST = 1e-200
+from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.simd import item, lanes_at, put_lanes
 
 
 class AnswerArrays(NamedTuple):
@@ -126,12 +126,8 @@ def add_marginals(arrays, wanted, share, x, row, out):
 
     The share of a leaf is its probability of belonging to the induced tree. What is observed has probability one.
     """
-    variable, leaf_starts, parameters, n_values = (
-        arrays.variable,
-        arrays.leaf_starts,
-        arrays.parameters,
-        arrays.n_values,
-    )
+    variable, n_values = arrays.variable, arrays.n_values
+    leaf_starts, parameters = arrays.leaf_starts, arrays.parameters
     kinds, firsts = arrays.kind, wanted.first
     for node in wanted.leaves:
         v = variable[node]
@@ -184,3 +180,144 @@ def posteriors(arrays, wanted, x, rows, moments, scratch, out):
             add_moments(arrays, wanted, derivatives, x, row, out[row])
         else:
             add_marginals(arrays, wanted, derivatives, x, row, out[row])
+
+
+class WantedSlots(NamedTuple):
+    """What a query is about, in the slots of a plan."""
+
+    is_wanted: Mask  # (n_slots,) bool: slots above values of the asked variables, those included
+    leaves: Integers  # (n_leaves,) int64: operations among them that are tables, lookups or numeric leaves
+    variables: Integers  # (n_asked,) int64
+    first: Integers  # (n_variables,) int64: where the answer about an asked variable starts
+    moments: Floats  # (n_operations, 2) float64: mean and variance of numeric leaves; without any, of no operation
+
+
+@inner_kernel
+def downward_block(plan, weight, is_wanted, values, derivatives, scratch):
+    """Derivatives of the root by all wanted slots for a block of rows; OUT derivatives (n_slots, BLOCK).
+
+    scratch (most children of a product + 1, BLOCK) float64.
+    """
+    n_planes = plan.plane_starts[-1]
+    starts, child, segments, kinds = plan.starts, plan.child, plan.segments, plan.segment_kind
+    for slot in range(is_wanted.size):
+        if is_wanted[slot]:
+            derivatives[slot] = 0.0
+    derivatives[plan.root] = 1.0
+    for s in range(kinds.size - 1, -1, -1):
+        kind = kinds[s]
+        if kind < SUM_OF:
+            continue
+        for i in range(segments[s], segments[s + 1]):
+            if not is_wanted[n_planes + i]:
+                continue
+            above = lanes_at(derivatives, n_planes + i)
+            first, last = starts[i], starts[i + 1]
+            if kind <= SUM_OF_TWO:
+                for e in range(first, last):
+                    c = item(child, e)
+                    put_lanes(derivatives, c, lanes_at(derivatives, c) + item(weight, e) * above)
+            elif kind == PRODUCT_OF_TWO:
+                for e in range(2):
+                    c = child[first + e]
+                    if is_wanted[c]:
+                        other = lanes_at(values, child[last - 1 - e])
+                        put_lanes(derivatives, c, lanes_at(derivatives, c) + above * other)
+            else:
+                # What stands left of each child, then, coming back, times what stands right of it.
+                left = above
+                for e in range(first, last):
+                    put_lanes(scratch, e - first, left)
+                    left = left * lanes_at(values, item(child, e))
+                c = child[last - 1]
+                if is_wanted[c]:
+                    put_lanes(derivatives, c, lanes_at(derivatives, c) + lanes_at(scratch, last - 1 - first))
+                after = lanes_at(values, c)
+                for e in range(last - 2, first - 1, -1):
+                    c = item(child, e)
+                    if is_wanted[c]:
+                        before = lanes_at(scratch, e - first)
+                        put_lanes(derivatives, c, lanes_at(derivatives, c) + before * after)
+                    after = after * lanes_at(values, c)
+
+
+@inner_kernel
+def add_block_marginals(plan, weight, wanted, derivatives, codes, scale, out):
+    """Add to OUT out (n_rows, n_cells) the posteriors of a block, whose rows have the scales 1 / root.
+
+    The derivatives of planes are completed on the way.
+    """
+    n_rows = out.shape[0]
+    starts, variable, n_values, firsts = plan.starts, plan.variable, plan.n_values, wanted.first
+    n_planes, plane_starts = plan.plane_starts[-1], plan.plane_starts
+    for i in wanted.leaves:
+        v = variable[i]
+        share = derivatives[n_planes + i]
+        start = plane_starts[v]
+        if plane_starts[v + 1] > start:
+            # A table is a sum over the planes: what comes down to it goes on to them, all rows together.
+            for a in range(n_values[v]):
+                below = lanes_at(derivatives, start + a)
+                put_lanes(derivatives, start + a, below + weight[starts[i] + a] * lanes_at(derivatives, n_planes + i))
+        else:
+            for r in range(n_rows):
+                if codes[v, r] == n_values[v]:
+                    for a in range(n_values[v]):
+                        out[r, firsts[v] + a] += share[r] * scale[r] * weight[starts[i] + a]
+    for v in wanted.variables:
+        n, first = n_values[v], firsts[v]
+        for r in range(n_rows):
+            if codes[v, r] < n:
+                out[r, first + codes[v, r]] = 1.0
+            else:
+                for a in range(plane_starts[v + 1] - plane_starts[v]):
+                    out[r, first + a] = derivatives[plane_starts[v] + a, r] * scale[r]
+
+
+@inner_kernel
+def add_block_moments(plan, wanted, derivatives, x, rows, scale, out):
+    """As `add_block_marginals` for numeric variables: mean and variance of each, of the rows of x."""
+    variable, firsts, moments, n_planes = plan.variable, wanted.first, wanted.moments, plan.plane_starts[-1]
+    for again in range(2):
+        for i in wanted.leaves:
+            v, share = variable[i], derivatives[n_planes + i]
+            mean, variance = moments[i, 0], moments[i, 1]
+            first = firsts[v]
+            for r in range(out.shape[0]):
+                value = x[v, rows[r]]
+                if not np.isnan(value):
+                    out[r, first] = value
+                elif again:
+                    out[r, first + 1] += share[r] * scale[r] * (variance + (mean - out[r, first]) ** 2)
+                else:
+                    out[r, first] += share[r] * scale[r] * mean
+
+
+@kernel
+def block_posteriors(plan, weight, wanted, x, moments, scratch, codes, out):
+    """Marginals, or moments, of the asked variables at all rows of x; OUT out (n_rows, n_cells), zero at first.
+
+    scratch: values and derivatives (n_slots, BLOCK), products (most children + 1, BLOCK); codes (n_variables, BLOCK) int64.
+    The first cell of a row whose root is too small for linear space becomes NaN.
+    """
+    values, derivatives, products = scratch
+    rows = np.arange(x.shape[1])
+    scale = np.empty(BLOCK)
+    for first in range(0, rows.size, BLOCK):
+        n_rows = min(BLOCK, rows.size - first)
+        load(plan, x, rows, first, n_rows, values, codes)
+        upward_block(plan, weight, x, rows, first, n_rows, values, codes)
+        downward_block(plan, weight, wanted.is_wanted, values, derivatives, products)
+        for r in range(n_rows):
+            root = values[plan.root, r]
+            scale[r] = 1.0 / root if root > SMALLEST else np.nan
+        if moments:
+            add_block_moments(
+                plan, wanted, derivatives, x, rows[first : first + n_rows], scale, out[first : first + n_rows]
+            )
+        else:
+            add_block_marginals(plan, weight, wanted, derivatives, codes, scale, out[first : first + n_rows])
+        for r in range(n_rows):
+            if np.isnan(scale[r]):
+                out[first + r] = 0.0
+                out[first + r, 0] = np.nan

@@ -8,10 +8,10 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from learners.circuits.columns import Columns
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
 from learners.circuits.queries.column_values import is_in_intervals
+from learners.circuits.variables import Columns
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats, Mask
 from learners.models.evidence import Evidence, Known, Likely, NoneOf, Range, RawValue
@@ -85,7 +85,11 @@ def read(columns: Columns, evidence: Evidence, likely: Likely) -> Read:
             with np.errstate(divide="ignore"):
                 log_weights[v] = np.log(_is_possible(columns, v, value).astype(np.float64))
         else:
-            ranges[v] = _range_of_numbers(columns, v, value)
+            if not isinstance(value, Range):
+                raise InvalidEvidence(
+                    f"Column {name!r} is numbers to the model: give one number or a range, not a set of values or their opposite."
+                )
+            ranges[v] = _ends(columns, v, value)
     for name, weights in likely.items():
         (v,) = columns.variables([name])
         columns.check_known(v)
@@ -189,14 +193,6 @@ def _ends(columns: Columns, v: int, given: Range) -> tuple[float, float]:
             f"Column {name!r} is given as an empty range, from {given.low!r} to {given.high!r}: swap its ends."
         )
     return low, high
-
-
-def _range_of_numbers(columns: Columns, v: int, value: Known) -> tuple[float, float]:
-    if not isinstance(value, Range):
-        raise InvalidEvidence(
-            f"Column {columns.names[v]!r} is numbers to the model: give one number or a range, not a set of values or their opposite."
-        )
-    return _ends(columns, v, value)
 
 
 def _in_range(columns: Columns, v: int, given: Range) -> Mask:

@@ -9,17 +9,15 @@ from typing import Any
 import numpy as np
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.columns import Columns, columns_of
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, NoArcs, NoGraphs
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.evaluation.reweighted import Likelihoods, reweighted
-from learners.circuits.map import MapAnswer, k_best
-from learners.circuits.map.query import TREE_SOLVERS
-from learners.circuits.queries import answers
-from learners.circuits.queries.answer_types import Answer, Assignment, Batches
+from learners.circuits.map.query import TREE_SOLVERS, MapAnswer, k_best
+from learners.circuits.queries import array_answers as answers
+from learners.circuits.queries.array_answers import sample
 from learners.circuits.queries.likelihoods import Read, read, read_evidence
-from learners.circuits.queries.named_answers import Source, Summary
-from learners.circuits.queries.sampling import sample
+from learners.circuits.queries.named_answers import Answer, Assignment, Batches, Source, Summary
+from learners.circuits.variables import Columns, columns_of
 from learners.kernels.arrays import Array, Floats
 from learners.models.evidence import Evidence, Known, Likely
 from learners.models.query import Conditional, Impute, Map, Moments, Query, Sample, Surprise
@@ -31,7 +29,7 @@ _Group = tuple[Any, ...]
 
 
 def answer(circuit: Circuit, schema: Schema, query: Query) -> Answer:
-    """Answer one query as `answer_all` does; the schema's columns are the circuit's variables, see `columns.Columns`."""
+    """Answer one query as `answer_all` does; the schema's columns are the circuit's variables, see `variables.Columns`."""
     return answer_all(circuit, schema, [query])[0]
 
 
@@ -44,40 +42,27 @@ def answer_all(
 ) -> list[Answer]:
     """Answer many queries; those that differ only by their evidence go through the circuit together.
 
-    Parameters
-    ----------
-    batches : callable, optional
-        What makes that which answers in place of the circuit from likelihoods: `CircuitModel.batches` of another density.
-    pause : callable, optional
-        Called before each MAP search and before every 512 other queries; what it raises ends the answering.
+    batches: makes of likelihoods what answers in place of the circuit: `CircuitModel.batches` of another density.
+    pause: called before each MAP search and before every 512 other queries; what it raises ends the answering.
 
-    Returns
-    -------
-    list of dict, one per query, each with `kind` and
+    Returns one dict per query, each with `kind` and
 
-        - marginal: `log_probability`, `probability`; the logarithm of a density, and `density`, where numbers are given;
-        - conditional: `log_evidence` and `distributions` (column to label to probability), or if joint `distribution`
-          (a list of `values` and `probability`, the most probable first);
-        - moments: `log_evidence` and `moments` (column to `mean` and `variance`);
-        - sample: `rows` (a list of column to value);
-        - impute: `log_evidence` and `imputed` (column to `value`, with the `probability` of a discrete one and the `variance` around
-          a mean);
-        - surprise: `log_likelihood`, and `rank`: the share of `n` rows drawn from the model that are at most as likely, with its
-          `standard_error`;
-        - map: `assignment` (column to value), `log_probability` of assignment and evidence together, `upper_bound`,
-          `is_optimal`, `n_expanded`, `seconds`; if more than one is asked for, `best`: each with these first four, the best first.
+    - marginal: `log_probability`, `probability`; the logarithm of a density, and `density`, where numbers are given;
+    - conditional: `log_evidence` and `distributions` (column to label to probability), or if joint `distribution`
+      (a list of `values` and `probability`, the most probable first);
+    - moments: `log_evidence` and `moments` (column to `mean` and `variance`);
+    - sample: `rows` (a list of column to value);
+    - impute: `log_evidence` and `imputed` (column to `value`, with the `probability` of a discrete one and the `variance`
+      around a mean);
+    - surprise: `log_likelihood`, and `rank`: the share of `n` rows drawn from the model that are at most as likely, with
+      its `standard_error`;
+    - map: `assignment` (column to value), `log_probability` of assignment and evidence together, `upper_bound`,
+      `is_optimal`, `n_expanded`, `seconds`; if more than one is asked for, `best`: each with these first four, the best
+      first.
 
-    Raises
-    ------
-    UnknownColumn
-        Of a column that the circuit does not have.
-    InvalidEvidence, SchemaError
-        Of a value that a column never had, or that has the wrong type; of a column both asked for and given.
-    ImpossibleEvidence
-        If the evidence has probability zero, with the place of the query as `row`, if there are several, and the `column` at
-        fault.
-    NoArcs, NoGraphs
-        Of interventions and graphs, which circuits have not.
+    Raises UnknownColumn; InvalidEvidence or SchemaError of a value that a column never had, or that has the wrong type,
+    and of a column both asked for and given; ImpossibleEvidence if the evidence has probability zero, with the place of
+    the query as `row`, if there are several, and the `column` at fault; NoArcs, NoGraphs of interventions and graphs.
     """
     check_plain(queries)
     columns = columns_of(circuit, schema)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from learners.circuits.evaluation.density_kernels import cell_of, log_poisson, unwarp
+from learners.circuits.evaluation.evaluate_kernels import SMALLEST
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, ROUNDED, STEP, STUDENT, SUM
-from learners.circuits.queries.answer_kernels import SMALLEST, upward
+from learners.circuits.queries.answer_kernels import upward
 from learners.kernels.jit import inner_kernel, kernel
 from learners.kernels.random import random_bits
 
@@ -106,46 +107,36 @@ def chosen_edge(weight, values, children, first, last, u):
 
 
 @kernel
-def draw(arrays, weight, values, state, stack, out):
-    """Fill what is NaN in OUT out (n_variables,) by following one induced tree from the root.
+def draws_of_row(arrays, weight, values, seed, row, stack, out):
+    """Fill what is NaN in OUT out (n_draws, n_variables) of a row, by following an induced tree from the root for each draw.
 
-    Children of sums are those of `chosen_edge`. stack (n_nodes,) int64 is scratch.
+    Children of sums are those of `chosen_edge`. A draw depends on its seed, row and number. stack (n_nodes,) int64 is scratch.
     """
     child_starts, children, kinds = arrays.child_starts, arrays.children, arrays.kind
-    variable, leaf_starts, parameters, n_values = (
-        arrays.variable,
-        arrays.leaf_starts,
-        arrays.parameters,
-        arrays.n_values,
-    )
-    stack[0] = kinds.size - 1
-    depth = 1
-    while depth:
-        depth -= 1
-        node = stack[depth]
-        kind = kinds[node]
-        first, last = child_starts[node], child_starts[node + 1]
-        if kind == SUM:
-            u = uniform(state) * values[node]
-            stack[depth] = children[chosen_edge(weight, values, children, first, last, u)]
-            depth += 1
-        elif kind == PRODUCT:
-            for e in range(first, last):
-                stack[depth] = children[e]
-                depth += 1
-        else:
-            v = variable[node]
-            if np.isnan(out[v]):
-                out[v] = leaf_draw(kind, n_values[v], parameters, leaf_starts[node], state)
-
-
-@kernel
-def draws_of_row(arrays, weight, values, seed, row, stack, out):
-    """Draw OUT out (n_draws, n_variables) of a row, NaN where something is to be drawn; a draw depends on its seed, row and number."""
+    variable, n_values = arrays.variable, arrays.n_values
+    leaf_starts, parameters = arrays.leaf_starts, arrays.parameters
     state = np.empty(1, np.uint64)
     for i in range(out.shape[0]):
         state[0] = random_bits(random_bits(random_bits(seed + GOLDEN) + np.uint64(row)) + np.uint64(i))
-        draw(arrays, weight, values, state, stack, out[i])
+        stack[0] = kinds.size - 1
+        depth = 1
+        while depth:
+            depth -= 1
+            node = stack[depth]
+            kind = kinds[node]
+            first, last = child_starts[node], child_starts[node + 1]
+            if kind == SUM:
+                u = uniform(state) * values[node]
+                stack[depth] = children[chosen_edge(weight, values, children, first, last, u)]
+                depth += 1
+            elif kind == PRODUCT:
+                for e in range(first, last):
+                    stack[depth] = children[e]
+                    depth += 1
+            else:
+                v = variable[node]
+                if np.isnan(out[i, v]):
+                    out[i, v] = leaf_draw(kind, n_values[v], parameters, leaf_starts[node], state)
 
 
 @kernel

@@ -9,12 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.evaluation.evaluate import as_rows, rows_in
-from learners.circuits.evaluation.plan import ONE_ENTRY, Compiled, compiled
+from learners.circuits.evaluation.evaluate import ONE_ENTRY, Compiled, as_rows, compiled, rows_in
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM
-from learners.circuits.streaming.online_kernels import Posterior, Scratch, learn_rows
+from learners.circuits.streaming.online_kernels import N_BLOCK, N_ROOM, Posterior, Scratch, learn_rows
 from learners.circuits.streaming.projection_kernels import ADF, BMM
-from learners.circuits.streaming.two_child_kernels import N_BLOCK, N_ROOM
 from learners.errors import InvalidParameter, StatisticMismatch
 from learners.kernels.arrays import Array, Floats
 from learners.schema import Chunk
@@ -150,10 +148,7 @@ class StreamingPosterior:
             log_weight[edges] = np.log(edge[edges])
             leaf_parameters[parameters] = np.log(parameter[parameters])
         for i in np.flatnonzero(structure.kind[self._compiled.node] >= GAUSSIAN):
-            first, end = (
-                structure.leaf_starts[self._compiled.node[i]],
-                structure.leaf_starts[self._compiled.node[i] + 1],
-            )
+            first, end = structure.leaf_starts[self._compiled.node[i] :][:2]
             leaf_parameters[first:end] = self._plan.numeric[i, 1 : 1 + end - first]
         return structure.with_parameters(log_weight, leaf_parameters)
 
@@ -206,7 +201,7 @@ def renew(posterior: StreamingPosterior) -> None:
     state.total[learned] = np.bincount(operation, state.pseudo_count, state.total.size)[learned]
     of_learned = learned[operation]
     state.weight[of_learned] = state.pseudo_count[of_learned] / state.total[operation][of_learned]
-    _write_missing(posterior._compiled, state.weight)
+    state.weight[posterior._compiled.parameter == ONE_ENTRY] = 1.0
     if not np.isfinite(posterior.prior.numeric):
         return
     kind = plan.numeric[:, 0]
@@ -236,7 +231,7 @@ def _start(circuit: Circuit, plan: Compiled, prior: PseudoCounts) -> Posterior:
     weight[np.repeat(circuit.kind[plan.node] > SUM, sizes) & (plan.edge >= 0)] = 1.0
     learned = total[operation] > 0
     weight[learned] = count[learned] / total[operation][learned]
-    _write_missing(plan, weight)
+    weight[plan.parameter == ONE_ENTRY] = 1.0
     leaf, centre, narrowest = np.zeros((n_operations, 3)), np.zeros(n_operations), np.zeros(n_operations)
     if np.isfinite(prior.numeric):
         kind, first, second = plan.plan.numeric[:, 0], plan.plan.numeric[:, 1], plan.plan.numeric[:, 2]
@@ -249,11 +244,6 @@ def _start(circuit: Circuit, plan: Compiled, prior: PseudoCounts) -> Posterior:
     entry = np.stack([count, weight, np.zeros(count.size)])
     node = np.stack([total, np.zeros(n_operations), np.ones(n_operations)])
     return Posterior(entry, node, leaf, centre, narrowest)
-
-
-def _write_missing(plan: Compiled, weight: Floats) -> None:
-    """Entries that are one by definition."""
-    weight[plan.parameter == ONE_ENTRY] = 1.0
 
 
 def _in_circuit(circuit: Circuit, plan: Compiled, entries: Floats) -> tuple[Floats, Floats]:

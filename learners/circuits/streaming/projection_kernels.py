@@ -125,20 +125,6 @@ def _matched(entry, node, i, begin, end, r, shares):
 
 
 @inner_kernel
-def _match_moments(entry, node, i, begin, end, r, shares):
-    """Bayesian moment matching: the means, and the sum of the second moments."""
-    a = node[TOTAL, i]
-    matched = _matched(entry, node, i, begin, end, r, shares)
-    scale = 1.0 / (a * (a + 1.0))
-    p, q = (a + 1.0 - r) * scale, a * scale
-    for e in range(begin, end):
-        mean = p * entry[COUNT, e] + q * shares[0, e - begin]
-        entry[WEIGHT, e] = mean
-        entry[COUNT, e] = mean * matched
-    node[TOTAL, i] = matched
-
-
-@inner_kernel
 def _start_matched(entry, node, i, begin, end, r, shares):
     """The matched moments less α, without subtracting what is nearly equal."""
     a = node[TOTAL, i]
@@ -252,33 +238,37 @@ def _newton_steps(entry, node, i, begin, end, r, grown, shares):
                 grown += shares[2, j]
                 farthest = max(farthest, abs(step) - LAST_STEP * before)
                 shares[3, j] = step
-        if farthest <= 0.0:
-            _follow(entry, node, i, begin, end, 1.0 / curvature, shares)
-            return
-
-
-@inner_kernel
-def _follow(entry, node, i, begin, end, slope_total, shares):
-    """Slopes, and that of the total, follow the last step, shares[3]."""
-    grown, follows, after = 0.0, 0.0, node[TOTAL, i]
-    for j in range(end - begin):
-        if entry[COUNT, begin + j] > 0.0:
-            step, slope = shares[3, j], entry[SLOPE, begin + j]
-            follow = bend_of(slope / (entry[COUNT, begin + j] + shares[2, j] - step)) * step
-            entry[SLOPE, begin + j] = slope + follow
-            grown, follows, after = grown + step, follows + follow, after + shares[2, j] - step
-    node[PULL, i] = 1.0 / (1.0 / node[PULL, i] + bend_of(slope_total / after) * grown - follows)
+        if farthest > 0.0:
+            continue
+        # Slopes, and that of the total, follow the last step.
+        grown, follows, after = 0.0, 0.0, a
+        for j in range(n):
+            if entry[COUNT, begin + j] > 0.0:
+                step, slope = shares[3, j], entry[SLOPE, begin + j]
+                follow = bend_of(slope / (entry[COUNT, begin + j] + shares[2, j] - step)) * step
+                entry[SLOPE, begin + j] = slope + follow
+                grown, follows, after = grown + step, follows + follow, after + shares[2, j] - step
+        node[PULL, i] = 1.0 / (1.0 / pull + bend_of(1.0 / curvature / after) * grown - follows)
+        return
 
 
 @kernel
 def project(entry, node, i, begin, end, r, rule, shares):
     """Update a node's pseudo-counts α and weights from its posterior r and those of its edges, λ in shares[0].
 
-    By moment matching, or by assumed density filtering: solve ψ(α_j + δ_j) - ψ(α_j) = ψ(Σ(α + δ)) - ψ(Σα) + λ_j/α_j - r/Σα for δ.
+    By moment matching, of the means and of the sum of the second moments, or by assumed density filtering: solve ψ(α_j + δ_j) - ψ(α_j) = ψ(Σ(α + δ)) - ψ(Σα) + λ_j/α_j - r/Σα for δ.
     shares[1] gets the constants, shares[2] δ, shares[3] the gradient. Newton's step is that of Minka (2000), equations 15 to 18.
     """
     if rule == BMM:
-        _match_moments(entry, node, i, begin, end, r, shares)
+        total = node[TOTAL, i]
+        matched = _matched(entry, node, i, begin, end, r, shares)
+        scale = 1.0 / (total * (total + 1.0))
+        p, q = (total + 1.0 - r) * scale, total * scale
+        for e in range(begin, end):
+            mean = p * entry[COUNT, e] + q * shares[0, e - begin]
+            entry[WEIGHT, e] = mean
+            entry[COUNT, e] = mean * matched
+        node[TOTAL, i] = matched
         return
     if not _by_series(entry, node, i, begin, end, r, shares):
         grown = _start_matched(entry, node, i, begin, end, r, shares)
@@ -291,16 +281,5 @@ def project(entry, node, i, begin, end, r, rule, shares):
             a += entry[COUNT, begin + j]
     inverse = 1.0 / a
     node[TOTAL, i] = a
-    for e in range(begin, end):
-        entry[WEIGHT, e] = entry[COUNT, e] * inverse
-
-
-@inner_kernel
-def count_one(entry, node, i, begin, end, observed):
-    """Update by a certain observation: a count."""
-    entry[COUNT, observed] += 1.0
-    node[TOTAL, i] += 1.0
-    node[MOVED, i] = UNKNOWN
-    inverse = 1.0 / node[TOTAL, i]
     for e in range(begin, end):
         entry[WEIGHT, e] = entry[COUNT, e] * inverse

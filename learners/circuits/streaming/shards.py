@@ -13,9 +13,9 @@ from threading import Event
 import numpy as np
 import pyarrow as pa
 
-from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.columns import columns_of
+from learners.circuits.circuit import Circuit
 from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior, renew
+from learners.circuits.variables import columns_of
 from learners.errors import Cancelled, StatisticMismatch
 from learners.kernels.arrays import Array, Floats, Integers
 from learners.passes.dask_cluster import Cluster
@@ -88,7 +88,6 @@ def in_shards(
     pieces = [Rows(rows.schema, [source.carved([i])]) for source in rows.sources for i in range(len(source.fragments))]
     n_begun, n_skipped = _begun(pieces, posterior)
     shards = list(_divided(pieces[n_begun:], n_shards, n_skipped))
-    start = StartOfShards.of(rows.schema, posterior)
     n_before = posterior.n_rows
 
     def learned(n_rows: int) -> None:
@@ -96,10 +95,9 @@ def in_shards(
 
     learned(0)
     if cluster is None:
-        states = _on_threads(start, shards, threads, learned, rows.checkpoints)
+        parts = _on_threads(posterior, rows.schema, shards, threads, learned, rows.checkpoints)
     else:
-        states = _on_workers(start, shards, cluster, learned)
-    parts = [posterior.from_arrow(state) for state in states]
+        parts = _on_workers(posterior, rows.schema, shards, cluster, learned)
     if len(parts) < 2:
         return [posterior, *parts][-1], 1
     return merged_onto(posterior, parts), len(parts)
@@ -156,44 +154,12 @@ def _divided(pieces: Sequence[Rows], n_shards: int, skipped: int) -> Iterator[Sh
             yield Shard(sources, skipped if first == 0 else 0)
 
 
-@dataclass(frozen=True)
-class StartOfShards:
-    """A posterior as it is sent to workers."""
-
-    schema: Schema
-    arrays: CircuitArrays
-    prior: PseudoCounts
-    projection: str
-    state: pa.Table
-
-    @classmethod
-    def of(cls, schema: Schema, posterior: StreamingPosterior) -> StartOfShards:
-        """What `posterior` makes again."""
-        return cls(schema, posterior.structure.arrays, posterior.prior, posterior.projection, posterior.to_arrow())
-
-    def posterior(self) -> StreamingPosterior:
-        """One that goes on from here."""
-        circuit = Circuit(self.arrays)
-        rows_of = columns_of(circuit, self.schema).rows_of_chunk
-        return StreamingPosterior(circuit, self.prior, self.projection, rows_of).from_arrow(self.state)
-
-
-def learned_shard(
-    start: StartOfShards,
-    shard: Shard,
-    report: Callable[[int], object] = lambda _: None,
-    checkpoints: Checkpoints | None = None,
-) -> pa.Table:
-    """The state of a posterior that has gone on with the rows of a shard, as `learned_on`."""
-    return learned_on(start.posterior(), shard, start.schema, report, checkpoints).to_arrow()
-
-
 def learned_on(
     posterior: StreamingPosterior,
     shard: Shard,
     schema: Schema,
-    report: Callable[[int], object],
-    checkpoints: Checkpoints | None,
+    report: Callable[[int], object] = lambda _: None,
+    checkpoints: Checkpoints | None = None,
 ) -> StreamingPosterior:
     """A posterior that has gone on with the rows of a shard; `report` gets their number after each chunk, and may raise.
 
@@ -235,23 +201,24 @@ def _key(posterior: StreamingPosterior, shard: Shard, schema: Schema) -> str:
 
 
 def _on_threads(
-    start: StartOfShards,
+    start: StreamingPosterior,
+    schema: Schema,
     shards: Sequence[Shard],
     threads: int,
     learned: Callable[[int], object],
     checkpoints: Checkpoints | None,
-) -> list[pa.Table]:
-    """States of shards; `learned` may raise, which ends them all."""
+) -> list[StreamingPosterior]:
+    """Posteriors of shards; `learned` may raise, which ends them all."""
     n_learned = [0] * len(shards)
     has_ended = Event()
 
-    def learn(number: int) -> pa.Table:
+    def learn(number: int) -> StreamingPosterior:
         def report(n_rows: int) -> None:
             n_learned[number] = n_rows
             if has_ended.is_set():
                 raise Cancelled("another shard has ended")
 
-        return learned_shard(start, shards[number], report, checkpoints)
+        return learned_on(start.copy(), shards[number], schema, report, checkpoints)
 
     with ThreadPoolExecutor(max(1, min(threads, len(shards))), thread_name_prefix="shard") as pool:
         futures = [pool.submit(learn, number) for number in range(len(shards))]
@@ -267,11 +234,23 @@ def _on_threads(
 
 
 def _on_workers(
-    start: StartOfShards, shards: Sequence[Shard], cluster: Cluster, learned: Callable[[int], object]
-) -> list[pa.Table]:
+    start: StreamingPosterior,
+    schema: Schema,
+    shards: Sequence[Shard],
+    cluster: Cluster,
+    learned: Callable[[int], object],
+) -> list[StreamingPosterior]:
     """The same by the workers of a cluster."""
+    how, state = (start.structure, start.prior, start.projection, schema), start.to_arrow()
     states: dict[int, pa.Table] = {}
-    for number, state in cluster.each(learned_shard, [(start, shard) for shard in shards]):
-        states[number] = state
+    for number, after in cluster.each(_learned_shard, [(how, state, shard) for shard in shards]):
+        states[number] = after
         learned(sum(shards[done].n_rows for done in states))
-    return [states[number] for number in range(len(shards))]
+    return [start.from_arrow(states[number]) for number in range(len(shards))]
+
+
+def _learned_shard(how: tuple[Circuit, PseudoCounts, str, Schema], state: pa.Table, shard: Shard) -> pa.Table:
+    """The state of a posterior that has gone on with the rows of a shard."""
+    circuit, prior, projection, schema = how
+    posterior = StreamingPosterior(circuit, prior, projection, columns_of(circuit, schema).rows_of_chunk)
+    return learned_on(posterior.from_arrow(state), shard, schema).to_arrow()

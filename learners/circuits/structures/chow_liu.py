@@ -1,18 +1,147 @@
-"""Chow-Liu trees as circuits, plain and hidden."""
+"""Chow-Liu trees as circuits, plain and hidden: spanning trees of the pairs of variables with most mutual information."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
-from learners.circuits.structures.trees import PairTables, maximum_spanning_tree
-from learners.circuits.structures.variables import Variable
+from learners.counts.information import x_log_x
 from learners.counts.pairwise import PairwiseCounts
-from learners.errors import InvalidParameter
+from learners.errors import EmptyStatistic, InvalidParameter
 from learners.kernels.arrays import Floats, Integers
+
+# As in classifiers: two values within this many nats count as equal, and the column order decides.
+TIE_NATS = 1e-12
+CELLS_AT_A_TIME = 1 << 22
+
+
+class PairTables:
+    """The tables of all pairs of variables, classes and missing values left out.
+
+    The codes of a variable are those of its attribute without the one for missing values; a row that lacks a value
+    does not count for the pairs of that attribute. The class, if there is one, is the last variable.
+    Raises EmptyStatistic if `pairs` has counted no rows.
+    """
+
+    def __init__(self, pairs: PairwiseCounts) -> None:
+        if not pairs.n_rows:
+            raise EmptyStatistic("There are no counted rows to make a circuit from.")
+        self.pairs = pairs
+        self.with_class = pairs.schema.target is not None
+        self.missing = np.array([int(a.has_missing) for a in pairs.schema.attributes], np.int64)
+        self.n_values = pairs.sizes - self.missing
+        if self.with_class:
+            self.n_values = np.append(self.n_values, pairs.schema.n_classes)
+
+    @property
+    def n_variables(self) -> int:
+        """Attributes, and the class if it is a variable."""
+        return self.n_values.size
+
+    def margin(self, v: int) -> Integers:
+        """(n_values[v],) int64: rows with each value."""
+        if v == self.pairs.sizes.size:
+            return self.pairs.class_counts
+        return self.pairs.margins[v].sum(axis=1)[self.missing[v] :]
+
+    def table(self, u: int, v: int) -> Integers:
+        """(n_values[u], n_values[v]) int64: rows with each pair of values; u and v differ."""
+        n_attributes = self.pairs.sizes.size
+        if n_attributes in (u, v):
+            with_class: Integers = self.pairs.margins[min(u, v)][self.missing[min(u, v)] :]
+            return with_class if v == n_attributes else with_class.T
+        return self.pairs.table(u, v).sum(axis=2)[self.missing[u] :, self.missing[v] :]
+
+    def mutual_information(self) -> Floats:
+        """(n_variables, n_variables) float64, nats, symmetric, zero on the diagonal, never negative."""
+        sizes, n_classes = self.pairs.sizes, self.pairs.schema.n_classes
+        i, j = np.triu_indices(sizes.size, 1)
+        # The tables lie one after the other in the order of the pairs.
+        ends = np.cumsum(sizes[i] * sizes[j] * n_classes)
+        starts = ends - sizes[i] * sizes[j] * n_classes
+        information = np.zeros((self.n_variables, self.n_variables))
+        # All tables of one shape at once: for hundreds of variables a loop over pairs would take minutes.
+        shape = np.stack([sizes[i], sizes[j], self.missing[i], self.missing[j]])
+        shapes, group = np.unique(shape, axis=1, return_inverse=True)
+        for which, (v_i, v_j, m_i, m_j) in enumerate(shapes.T.tolist()):
+            members = np.flatnonzero(group == which)
+            at_a_time = max(1, CELLS_AT_A_TIME // (v_i * v_j * n_classes))
+            for part in np.split(members, range(at_a_time, members.size, at_a_time)):
+                cells = starts[part][:, np.newaxis] + np.arange(v_i * v_j * n_classes)
+                tables = self.pairs.counts[cells].reshape(-1, v_i, v_j, n_classes).sum(axis=3)[:, m_i:, m_j:]
+                information[i[part], j[part]] = _information(tables)
+        if self.with_class:
+            for v in range(sizes.size):
+                information[v, -1] = _information(self.table(v, sizes.size)[np.newaxis])[0]
+        return information + information.T
+
+
+def _information(tables: Integers) -> Floats:
+    """(m,) float64: mutual information in each of the tables (m, v_i, v_j)."""
+    n = tables.sum(axis=(1, 2))
+    value = x_log_x(tables).sum(axis=(1, 2)) + x_log_x(n)
+    value -= x_log_x(tables.sum(axis=1)).sum(axis=1) + x_log_x(tables.sum(axis=2)).sum(axis=1)
+    return np.maximum(value / np.maximum(n, 1), 0.0)
+
+
+class Tree(NamedTuple):
+    """A rooted tree over variables."""
+
+    order: Integers  # (n,) int64: children before parents, the root last
+    parent: Integers  # (n,) int64: of each variable; -1 for the root
+
+
+def maximum_spanning_tree(weights: Floats) -> Tree:
+    """The spanning tree of the greatest total weight (n, n), rooted at its centre so that it is shallow.
+
+    Ties, to 1e-12, are broken by the order of the variables.
+
+    References: Chow, Liu (1968), section III; the algorithm is Prim's.
+    """
+    n = weights.shape[0]
+    ranks = np.round(weights / TIE_NATS)
+    neighbours: list[list[int]] = [[] for _ in range(n)]
+    best, nearest = ranks[0].copy(), np.zeros(n, np.int64)
+    best[0] = -np.inf
+    outside = np.ones(n, np.bool_)
+    outside[0] = False
+    for _ in range(n - 1):
+        v = int(np.argmax(best))
+        u = int(nearest[v])
+        neighbours[u].append(v)
+        neighbours[v].append(u)
+        outside[v], best[v] = False, -np.inf
+        is_nearer = outside & (ranks[v] > best)
+        best[is_nearer] = ranks[v][is_nearer]
+        nearest[is_nearer] = v
+    order, parent = _walk(neighbours, _centre(neighbours))
+    return Tree(np.array(order[::-1], np.int64), parent)
+
+
+def _walk(neighbours: list[list[int]], start: int) -> tuple[list[int], Integers]:
+    """Breadth first: the order of the visit, and where each variable was reached from."""
+    parent = np.full(len(neighbours), -1, np.int64)
+    order = [start]
+    for v in order:
+        for u in neighbours[v]:
+            if u != parent[v]:
+                parent[u] = v
+                order.append(u)
+    return order, parent
+
+
+def _centre(neighbours: list[list[int]]) -> int:
+    """The middle of a longest path."""
+    one_end = _walk(neighbours, 0)[0][-1]
+    order, parent = _walk(neighbours, one_end)
+    path = [order[-1]]
+    while parent[path[-1]] >= 0:
+        path.append(int(parent[path[-1]]))
+    return path[len(path) // 2]
+
 
 # Leaves of the states of a variable begin as this share of its own distribution and the rest of the state's values.
 OWN_SHARE = 0.3
@@ -57,33 +186,21 @@ def conditional(table: Integers, own: Floats) -> Floats:
     return found
 
 
-def hclt(
-    pairs: PairwiseCounts,
-    states: int = 8,
-    seed: int = 0,
-    *,
-    initial: Literal["chow-liu", "random"] = "chow-liu",
-    concentration: float = 0.3,
-    as_sums: bool = False,
-) -> Circuit:
+def hclt(pairs: PairwiseCounts, states: int = 8, seed: int = 0, *, concentration: float = 0.3) -> Circuit:
     """A Chow-Liu tree whose variables each got a latent copy: the copies form the tree, the variables hang below.
 
+    Each state stands for some of the values of its variable, and weights are those of the Chow-Liu tree times random
+    factors.
     states: values of each latent variable.
-    initial 'chow-liu' or 'random': the weights to start from. With `chow-liu` each state stands for some of the values
-    of its variable and weights are those of the Chow-Liu tree times random factors; with `random` they are random
-    factors alone.
     concentration: of the gamma-distributed random factors. The larger, the nearer the circuit begins to the Chow-Liu
     tree; the smaller, the more states differ, and learning makes more of states that differ. On nltcs and plants 0.1
     was best for EM, 0.3 to 1 for one pass of BMM.
-    as_sums: categorical distributions as sums over shared indicators instead of leaves.
     The circuit has about n · states² edges.
     Raises EmptyStatistic if `pairs` has counted no rows; InvalidParameter if a parameter is out of range.
     References: Liu, Van den Broeck (2021), Tractable Regularization of Probabilistic Circuits, section 4.1.
     """
     if states < 1:
         raise InvalidParameter("states", states, "use 1 or more")
-    if initial not in ("chow-liu", "random"):
-        raise InvalidParameter("initial", initial, "use chow-liu or random")
     if not concentration > 0:
         raise InvalidParameter("concentration", concentration, "use a positive number")
     tables = PairTables(pairs)
@@ -94,16 +211,12 @@ def hclt(
     for v in tree.order.tolist():
         parent = int(tree.parent[v])
         own = smoothed_margin(tables, v)
-        if initial == "random":
-            leaves = Variable(probabilities=tuple(own.tolist())).random_leaves(blocks, v, states, rng, as_sums)
-        else:
-            leaves = blocks.distributions(v, _leaves_of_states(own, states, rng, concentration), as_sums)
+        leaves = blocks.distributions(v, _leaves_of_states(own, states, rng, concentration))
         nodes = blocks.products(np.stack([leaves, *messages[v]], axis=1))
         weights = rng.gamma(concentration, size=(states if parent >= 0 else 1, states))
-        if initial == "chow-liu":
-            p = own[np.newaxis] if parent < 0 else conditional(tables.table(parent, v), own)
-            margin = smoothed_margin(tables, parent) if parent >= 0 else np.ones(1)
-            weights *= _between_states(p, margin, states)
+        p = own[np.newaxis] if parent < 0 else conditional(tables.table(parent, v), own)
+        margin = smoothed_margin(tables, parent) if parent >= 0 else np.ones(1)
+        weights *= _between_states(p, margin, states)
         weights += LEAST_SHARE * weights.mean(axis=1, keepdims=True)
         sums = blocks.sums(np.broadcast_to(nodes, weights.shape), log_shares(weights))
         if parent >= 0:

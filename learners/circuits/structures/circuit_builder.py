@@ -71,15 +71,9 @@ class Blocks:
             self._indicators[variable] = self.leaves(INDICATOR, np.full(values.size, variable), values)
         return self._indicators[variable]
 
-    def distributions(self, variable: int, log_p: Floats, as_sums: bool = False) -> Integers:
-        """Add distributions of one discrete variable by log_p (n, n_values); their numbers (n,).
-
-        With as_sums they are sums over shared indicators, whose weights every learner learns, instead of categorical
-        leaves.
-        """
-        if not as_sums:
-            return self.leaves(CATEGORICAL, np.full(log_p.shape[0], variable), log_p)
-        return self.sums(np.broadcast_to(self.indicators(variable), log_p.shape), log_p)
+    def distributions(self, variable: int, log_p: Floats) -> Integers:
+        """Add categorical leaves of one discrete variable by log_p (n, n_values); their numbers (n,)."""
+        return self.leaves(CATEGORICAL, np.full(log_p.shape[0], variable), log_p)
 
     def circuit(self) -> Circuit:
         """The circuit of all blocks. Raises InvalidCircuit if there is none."""

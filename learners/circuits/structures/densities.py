@@ -1,4 +1,4 @@
-"""Numeric columns of a circuit: first intervals, by which the structure is found, then a density in place of each."""
+"""Numeric columns of a circuit: first intervals, by which the structure is found, then a density in place of each, also of a transform under which leaves are normal."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
+import scipy
 
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.evaluation.plan import ranges
+from learners.circuits.evaluation.evaluate import ranges
 from learners.circuits.kernels import (
     CATEGORICAL,
     EXPONENTIAL,
@@ -22,11 +23,114 @@ from learners.circuits.kernels import (
     STUDENT,
     SUM,
 )
-from learners.circuits.structures.quantile_transforms import NO_GRID, Grid, grid_of, warp_of
 from learners.errors import SchemaError
 from learners.kernels.arrays import Floats, Integers
 from learners.schema.discretise import Histogram, numbers_of
 from learners.schema.schema import MASSES, Attribute, Distribution, Schema
+
+# Decimals that a recorded step may have, and how near to a multiple of the step a number must be, as a share of itself.
+MOST_DECIMALS = 9
+NEAR, NEAR_OF_FLOATS = 1e-9, 2e-7
+# Numbers beyond so many steps are not told apart by doubles.
+MOST_STEPS = 2**40
+# Knots of a quantile transform: about half the square root of the rows.
+FEWEST_KNOTS, MOST_KNOTS = 8, 64
+# Of the column's standard deviation and for each unit of the normal quantile: no two knots are nearer.
+LEAST_GAP = 1e-3
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The numbers origin + k · step, k whole."""
+
+    step: float
+    origin: float
+
+
+NO_GRID = Grid(0.0, 0.0)
+
+
+def grid_of(x: Floats, arrow_type: str = "double") -> Grid | None:
+    """The coarsest grid on which all numbers are, in decimals as people record them; None if there is none.
+
+    x (n,) is ascending, each number once; those of the Arrow type "float" have seven digits.
+    """
+    if x.size < 2 or not np.isfinite(x).all():
+        return None
+    near = NEAR_OF_FLOATS if arrow_type == "float" else NEAR
+    largest = float(np.abs(x).max())
+    for decimals in range(MOST_DECIMALS + 1):
+        scaled = x * 10.0**decimals
+        room = near * np.maximum(np.abs(scaled), 1.0)
+        if largest * 10.0**decimals * near > 0.05 or float(scaled[-1] - scaled[0]) > MOST_STEPS:
+            return None
+        whole = np.rint(scaled)
+        if (np.abs(scaled - whole) <= room).all():
+            numbers = whole.astype(np.int64)
+            step = int(np.gcd.reduce(np.diff(numbers)))
+            return Grid(step / 10.0**decimals, float(x[0])) if step else None
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Warp:
+    """A monotone transform of a column, as leaves hold it."""
+
+    grid: Grid  # of step 0, if leaves are densities
+    is_log: bool
+    # x, z (n_knots,) float64: places and normal quantiles of knots; empty of a transform without.
+    x: Floats
+    z: Floats
+
+    @property
+    def extras(self) -> Floats:
+        """What a leaf holds behind its centre and spread."""
+        own = [self.grid.step, self.grid.origin]
+        return np.array([*own, self.x.size, *self.x, *self.z] if self.x.size else own)
+
+    def of(self, x: Floats) -> Floats:
+        """(n,) float64: the transform; the logarithm of zero on a grid is that of a quarter of a step."""
+        if self.is_log:
+            return np.log(np.maximum(x, self.grid.step / 4.0))
+        if not self.x.size:
+            return x
+        i = np.clip(np.searchsorted(self.x, x, side="right") - 1, 0, self.x.size - 2)
+        slope = np.diff(self.z) / np.diff(self.x)
+        return self.z[i] + slope[i] * (x - self.x[i])
+
+    def widths(self, x: Floats) -> Floats:
+        """(n,) float64: how wide the cells of some numbers are; zero of a density."""
+        half = self.grid.step / 2.0
+        return self.of(x + half) - self.of(x - half)
+
+
+def warp_of(distribution: str, x: Floats, n: Integers, grid: Grid) -> Warp:
+    """The transform of a distribution that is "rounded", or lognormal or quantile, rounded or not.
+
+    x (n_values,) is ascending, and n (n_values,) how often each number is there.
+    """
+    none = np.empty(0)
+    if not distribution.endswith("quantile"):
+        return Warp(grid, distribution.endswith("lognormal"), none, none)
+    if x.size < 2:
+        return Warp(grid, False, np.array([x[0] - 1.0, x[0] + 1.0]), np.array([-1.0, 1.0]))
+    total = float(n.sum())
+    level = (np.cumsum(n) - 0.5 * n) / total
+    n_knots = int(np.clip(0.5 * np.sqrt(total), FEWEST_KNOTS, MOST_KNOTS))
+    places = np.unique(np.searchsorted(level, (np.arange(n_knots) + 0.5) / n_knots).clip(0, x.size - 1))
+    if places.size < 2:
+        places = np.array([0, x.size - 1])
+    mean = float(np.average(x, weights=n))
+    gap = LEAST_GAP * float(np.sqrt(np.average((x - mean) ** 2, weights=n)))
+    knots, quantiles = [float(x[places[0]])], [float(scipy.special.ndtri(level[places[0]]))]
+    for at, z in zip(x[places[1:]].tolist(), scipy.special.ndtri(level[places[1:]]).tolist(), strict=True):
+        if at - knots[-1] >= gap * (z - quantiles[-1]) and z > quantiles[-1]:
+            knots.append(at)
+            quantiles.append(z)
+    if len(knots) < 2:
+        knots, quantiles = [float(x[0]), float(x[-1])], [-1.0, 1.0]
+    return Warp(grid, False, np.array(knots), np.array(quantiles))
+
 
 # Of the column's standard deviation: no Gaussian becomes narrower.
 NARROWEST = 1e-3
@@ -49,8 +153,6 @@ LEAF_KINDS: dict[str, int] = {
     "quantile": QUANTILE,
     "rounded-quantile": QUANTILE,
 }
-# What ADF, BMM and sampling can learn.
-CONJUGATE = ("gaussian", "poisson", "exponential")
 
 
 @dataclass(frozen=True)
@@ -78,14 +180,13 @@ class Densities:
 
 def with_distributions(schema: Schema, distributions: Mapping[str, str | None], default: str) -> Schema:
     """The schema whose numeric attributes have a distribution, by name or else by default; "intervals" stands for none."""
-
-    def with_distribution(attribute: Attribute) -> Attribute:
+    attributes = []
+    for attribute in schema.attributes:
         distribution = distributions.get(attribute.name) or default
-        if attribute.kind != "numeric" or attribute.distribution is not None or distribution == "intervals":
-            return attribute
-        return replace(attribute, distribution=cast("Distribution", distribution))
-
-    return replace(schema, attributes=tuple(map(with_distribution, schema.attributes)))
+        is_open = attribute.kind == "numeric" and attribute.distribution is None and distribution != "intervals"
+        changed = replace(attribute, distribution=cast("Distribution", distribution)) if is_open else attribute
+        attributes.append(changed)
+    return replace(schema, attributes=tuple(attributes))
 
 
 def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
@@ -174,9 +275,11 @@ def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level
         wrong, reason = low <= 0, "above zero"
     if not wrong.any() and distribution == "poisson" and level == 0:
         wrong, reason = low != np.floor(low), "a whole number"
-    if not wrong.any() and not _has_squares(low, high):
+    least, most = float(low.min()), float(high.max())
+    has_squares = max(-least, most) <= LARGEST and (most == least or most - least >= 1.0 / LARGEST)
+    if not wrong.any() and not has_squares:
         raise SchemaError(
-            f"Column {name!r} holds numbers from {low.min():g} to {high.max():g}, whose squares leave double precision. Multiply it by "
+            f"Column {name!r} holds numbers from {least:g} to {most:g}, whose squares leave double precision. Multiply it by "
             "a constant, or choose 'intervals' for it.",
             name,
         )
@@ -187,12 +290,6 @@ def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level
             "Choose another distribution for it, or 'intervals'.",
             name,
         )
-
-
-def _has_squares(low: Floats, high: Floats) -> bool:
-    """Whether the squares of numbers, and of what they differ by, are doubles."""
-    least, most = float(low.min()), float(high.max())
-    return max(-least, most) <= LARGEST and (most == least or most - least >= 1.0 / LARGEST)
 
 
 def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circuit:
@@ -231,13 +328,15 @@ def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circ
 
     n_parameters = np.where(is_mixture, 0, np.diff(circuit.leaf_starts))[kept]
     others = ranges(circuit.leaf_starts[:-1][kept], n_parameters)
-    own = [densities[int(v)].parameters for v in variables]
+    of_variable = [densities[int(v)] for v in variables]
+    own = [each.parameters for each in of_variable]
+    kinds = np.concatenate([np.full(len(each.mean), LEAF_KINDS[each.distribution], np.int8) for each in of_variable])
     n_own = np.concatenate([np.full(len(p), p.shape[1]) for p in own])
     n_values = circuit.n_values.copy()
     n_values[variables] = 0
     return Circuit(
         CircuitArrays(
-            np.concatenate([_kinds(densities, variables), np.where(is_mixture, SUM, circuit.kind)[kept]]),
+            np.concatenate([kinds, np.where(is_mixture, SUM, circuit.kind)[kept]]),
             child_starts,
             children,
             log_weight,
@@ -247,11 +346,6 @@ def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circ
             n_values,
         )
     )
-
-
-def _kinds(densities: Mapping[int, Densities], variables: Integers) -> Integers:
-    of_variable = [densities[int(v)] for v in variables]
-    return np.concatenate([np.full(len(d.mean), LEAF_KINDS[d.distribution], np.int8) for d in of_variable])
 
 
 def narrowest(circuit: Circuit, densities: Mapping[int, Densities]) -> Floats:

@@ -10,9 +10,7 @@ from typing import cast
 import numpy as np
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.columns import Columns
 from learners.circuits.errors import CircuitFormatError, InvalidCircuit, InvalidEvidence
-from learners.circuits.formats.text import cut_points_in, from_json, parse_text
 from learners.circuits.kernels import (
     CATEGORICAL,
     EXPONENTIAL,
@@ -26,6 +24,8 @@ from learners.circuits.kernels import (
     STUDENT,
 )
 from learners.circuits.structures.densities import LARGEST, LEAF_KINDS
+from learners.circuits.structures.text import cut_points_in, from_json, parse_text
+from learners.circuits.variables import Columns
 from learners.errors import SchemaError
 from learners.passes.sources.opening import read_bytes
 from learners.schema import Attribute, Schema

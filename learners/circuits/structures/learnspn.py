@@ -9,47 +9,32 @@ import scipy
 from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.columns import known_numbers
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
-from learners.circuits.structures.variables import Variable, describe_variables
+from learners.circuits.variables import known_numbers
 from learners.counts.information import x_log_x
 from learners.errors import EmptyData, InvalidParameter
 from learners.kernels.arrays import Float32s, Floats, Integers
 
-# Numeric variables are tested for independence by this many intervals of equal frequency.
-INTERVALS = 4
 # Two variables are dependent if the p-value of their G-test is below this.
 SIGNIFICANCE = 0.001
-# Children of a sum, and rows that are added to each value of a leaf.
-CLUSTERS, PSEUDO_COUNT = 2, 0.1
+# Children of a sum, and rows that are added to each value of a leaf. Fewer rows are not clustered.
+CLUSTERS, PSEUDO_COUNT, MIN_ROWS = 2, 0.1, 100
 
 
-def learnspn(
-    x: ArrayLike,
-    n_values: Sequence[int],
-    *,
-    bonferroni: bool = False,
-    min_rows: int = 100,
-    max_rows: int = 20_000,
-    seed: int = 0,
-) -> Circuit:
-    """Learn the structure and the weights of a circuit, a tree, from a sample of rows.
+def learnspn(x: ArrayLike, n_values: Sequence[int], *, max_rows: int = 20_000, seed: int = 0) -> Circuit:
+    """Learn the structure and the weights of a circuit, a tree, from a sample of rows of discrete variables.
 
     Where a G-test finds groups of variables independent, a product; else the rows are clustered by k-means, a sum whose
     weights are the shares of the clusters. Few rows, or rows that do not cluster, make a product of leaves.
     Raises EmptyData if there are no rows, and InvalidParameter.
 
-    x (n_variables, n_rows) float64 or integers: codes of discrete variables, numbers of others; NaN, or a code outside
-    the domain, where missing.
-    n_values: size of each domain; 0 for a numeric variable.
-    bonferroni: divide the significance by the number of pairs tested together.
-    min_rows: fewer rows are not clustered.
+    x (n_variables, n_rows): codes; NaN, or a code outside the domain, where missing.
+    n_values: size of each domain.
     max_rows: of more rows a random sample is taken.
     References: Gens, Domingos (2013), Learning the Structure of Sum-Product Networks, section 4.
     """
-    for name, value, least in (("min_rows", min_rows, 2), ("max_rows", max_rows, 1)):
-        if value < least:
-            raise InvalidParameter(name, value, f"use {least} or more")
+    if max_rows < 1:
+        raise InvalidParameter("max_rows", max_rows, "use 1 or more")
     sizes = np.asarray(n_values, np.int64)
     x = known_numbers(x, sizes)
     if not x.shape[1]:
@@ -57,7 +42,7 @@ def learnspn(
     rng = np.random.default_rng(seed)
     if x.shape[1] > max_rows:
         x = x[:, np.sort(rng.choice(x.shape[1], max_rows, replace=False))]
-    grower = _Grower(x, describe_variables(x, sizes.tolist()), bonferroni, min_rows, rng)
+    grower = _Grower(x, sizes, rng)
     # k-means adds up in another order on another number of threads, which would make another circuit of the same seed.
     # Imported here: a command that learns no LearnSPN should not wait for scikit-learn.
     from threadpoolctl import threadpool_limits
@@ -70,17 +55,15 @@ def learnspn(
 class _Grower:
     """The recursion, with what stays the same all the way down."""
 
-    def __init__(
-        self, x: Floats, variables: Sequence[Variable], bonferroni: bool, min_rows: int, rng: np.random.Generator
-    ) -> None:
-        self.x, self.variables, self.bonferroni, self.min_rows, self.rng = x, variables, bonferroni, min_rows, rng
-        self.blocks = Blocks([variable.n_values for variable in variables])
-        self.one_hot, self.starts = _one_hot(x, variables)
-        self.features = _features(x, variables)
+    def __init__(self, x: Floats, sizes: Integers, rng: np.random.Generator) -> None:
+        self.x, self.sizes, self.rng = x, sizes, rng
+        self.blocks = Blocks(sizes)
+        self.one_hot, self.starts = _one_hot(x, sizes)
+        self.features = _features(x, sizes)
 
     def node(self, rows: Integers, scope: Integers, may_split: bool) -> int:
         """Add the circuit of some rows and variables; its root."""
-        if scope.size == 1 or rows.size < self.min_rows:
+        if scope.size == 1 or rows.size < MIN_ROWS:
             return self._leaves(rows, scope)
         if may_split:
             n_groups, group = self._independent_groups(rows, scope)
@@ -96,17 +79,19 @@ class _Grower:
         return int(self.blocks.sums(np.array([children]), log_shares(sizes)[np.newaxis])[0])
 
     def _leaves(self, rows: Integers, scope: Integers) -> int:
-        leaves = [self.variables[v].fitted_leaf(self.blocks, v, self.x[v, rows], PSEUDO_COUNT) for v in scope.tolist()]
+        leaves = []
+        for v in scope.tolist():
+            counts = _counts(self.x[v, rows], int(self.sizes[v])) + PSEUDO_COUNT
+            leaves.append(int(self.blocks.distributions(v, log_shares(counts)[np.newaxis])[0]))
         return int(self.blocks.products(np.array([leaves]))[0])
 
     def _independent_groups(self, rows: Integers, scope: Integers) -> tuple[int, Integers]:
         columns = np.concatenate([np.arange(self.starts[v], self.starts[v + 1]) for v in scope])
         sizes = self.starts[scope + 1] - self.starts[scope]
         p_values = independence_p_values(self.one_hot[np.ix_(rows, columns)], sizes)
-        limit = SIGNIFICANCE / max(1, scope.size * (scope.size - 1) // 2) if self.bonferroni else SIGNIFICANCE
         from scipy.sparse.csgraph import connected_components
 
-        n_groups, group = connected_components(p_values < limit, directed=False)
+        n_groups, group = connected_components(p_values < SIGNIFICANCE, directed=False)
         return int(n_groups), group
 
     def _clusters(self, rows: Integers, scope: Integers) -> Integers:
@@ -143,32 +128,26 @@ def independence_p_values(one_hot: Float32s, sizes: Integers) -> Floats:
     return np.where(degrees > 0, scipy.special.chdtrc(np.maximum(degrees, 1), np.maximum(g, 0.0)), 1.0)
 
 
-def _one_hot(x: Floats, variables: Sequence[Variable]) -> tuple[Float32s, Integers]:
+def _counts(row: Floats, size: int) -> Integers:
+    """(size,) int64: how often each code is in a row, NaN left out."""
+    return np.bincount(row[~np.isnan(row)].astype(np.int64), minlength=size)
+
+
+def _one_hot(x: Floats, sizes: Integers) -> tuple[Float32s, Integers]:
     """(n_rows, Σ sizes) float32, and where the columns of each variable begin (n_variables + 1,)."""
-    columns, sizes = [], []
-    for row, variable in zip(x, variables, strict=True):
-        size, codes = variable.n_values, row
-        if not size:
-            known = row[~np.isnan(row)]
-            cuts = np.unique(np.quantile(known, np.arange(1, INTERVALS) / INTERVALS)) if known.size else np.empty(0)
-            size = cuts.size + 1
-            codes = np.where(np.isnan(row), np.nan, np.searchsorted(cuts, row))
-        columns.append((codes[:, np.newaxis] == np.arange(size)).astype(np.float32))
-        sizes.append(size)
-    return np.concatenate(columns, axis=1), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    columns = [row[:, np.newaxis] == np.arange(size) for row, size in zip(x, sizes.tolist(), strict=True)]
+    return np.concatenate(columns, axis=1).astype(np.float32), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-def _features(x: Floats, variables: Sequence[Variable]) -> tuple[Float32s, list[Integers]]:
+def _features(x: Floats, sizes: Integers) -> tuple[Float32s, list[Integers]]:
     """(n_rows, n_features) float32 for k-means, missing values at the mean, and the columns of each variable."""
     features: list[Floats] = []
     columns = []
-    for row, variable in zip(x, variables, strict=True):
-        if not variable.n_values:
-            own = [(np.where(np.isnan(row), variable.mean, row) - variable.mean) / variable.std]
-        else:
-            values = range(1 if variable.n_values == 2 else 0, variable.n_values)
-            share = variable.probabilities
-            own = [np.where(np.isnan(row), share[value], row == value) for value in values]
+    for row, size in zip(x, sizes.tolist(), strict=True):
+        counts = _counts(row, size)
+        share = (counts + 1.0) / (counts.sum() + size)
+        # Of two values one tells the other.
+        own = [np.where(np.isnan(row), share[value], row == value) for value in range(int(size == 2), size)]
         columns.append(np.arange(len(features), len(features) + len(own)))
         features += own
     return np.stack(features, axis=1).astype(np.float32), columns

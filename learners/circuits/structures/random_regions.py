@@ -1,64 +1,71 @@
-"""Random region graphs."""
+"""Random region graphs, and mixtures of circuits: one for each cluster of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from learners.circuits.circuit import Circuit
+from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.kernels import SUM
 from learners.circuits.structures.circuit_builder import Blocks, log_shares
-from learners.circuits.structures.variables import Variable
+from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
-from learners.kernels.arrays import Integers
+from learners.kernels.arrays import Array, Integers
+from learners.schema import Chunk, Schema
 
 Region = tuple[int, ...]
 
+# Of the Dirichlet distributions that weights are drawn from: sums differ, of which learning makes more; nodes that are alike
+# stay alike.
 CONCENTRATION = 0.1
-"""Of the Dirichlet distributions that weights are drawn from: sums differ, of which learning makes more; nodes that are alike stay alike."""
 
 
 def random_regions(
-    variables: Sequence[Variable],
-    *,
-    depth: int = 3,
-    sums: int = 4,
-    replicas: int = 4,
-    seed: int = 0,
-    as_sums: bool = False,
+    shares: Sequence[Sequence[float]], *, depth: int = 3, sums: int = 4, replicas: int = 4, seed: int = 0
 ) -> Circuit:
     """A circuit over a random region graph: each replica halves the variables at random, again and again.
 
     A region has `sums` nodes, each a sum over all products of a node from either half; regions with the same variables
     are one region, so that the circuit is a DAG. Raises InvalidParameter if a number is out of range.
 
+    shares: of the values of each variable, around which its leaves are drawn.
     depth: how often a region is halved; a region of one variable is not halved further.
     sums: nodes per region.
     seed: of the halves, the weights and the leaves.
-    as_sums: categorical distributions as sums over shared indicators instead of leaves.
     References: Peharz et al. (2019), Random Sum-Product Networks, section 3.
     """
     for name, value, least in (("depth", depth, 0), ("sums", sums, 1), ("replicas", replicas, 1)):
         if value < least:
             raise InvalidParameter(name, value, f"use {least} or more")
     rng = np.random.default_rng(seed)
-    root = tuple(range(len(variables)))
+    root = tuple(range(len(shares)))
     partitions: dict[Region, set[tuple[Region, Region]]] = {}
     for _ in range(replicas):
         _halve(root, depth, partitions, rng)
-    blocks = Blocks([variable.n_values for variable in variables])
+    blocks = Blocks([len(own) for own in shares])
     nodes: dict[Region, Integers] = {}
     regions = set(partitions).union(half for halves in partitions.values() for pair in halves for half in pair)
     for region in sorted(regions | {root}, key=lambda region: (len(region), region)):
         if region in partitions:
             nodes[region] = _region_sums(blocks, partitions[region], nodes, 1 if region == root else sums, rng)
         else:
-            leaves = [variables[v].random_leaves(blocks, v, sums, rng, as_sums) for v in region]
+            leaves = [_leaves_around(blocks, v, shares[v], sums, rng) for v in region]
             nodes[region] = blocks.products(np.stack(leaves, axis=1))
     if root not in partitions and sums > 1:
         blocks.sums(nodes[root][np.newaxis], log_shares(rng.dirichlet(np.ones(sums), 1)))
     return blocks.circuit()
+
+
+def _leaves_around(
+    blocks: Blocks, variable: int, shares: Sequence[float], n: int, rng: np.random.Generator
+) -> Integers:
+    """Add n leaves as if drawn from a few rows: different from leaf to leaf, and no value impossible."""
+    share = np.asarray(shares) / sum(shares)
+    p = rng.gamma(1.0 + share * share.size, size=(n, share.size)) + 1e-3
+    return blocks.distributions(variable, log_shares(p * (share + 1e-3)))
 
 
 def _halve(
@@ -74,14 +81,77 @@ def _halve(
 
 
 def _region_sums(
-    blocks: Blocks,
-    halves: set[tuple[Region, Region]],
-    nodes: dict[Region, Integers],
-    n: int,
-    rng: np.random.Generator,
+    blocks: Blocks, halves: set[tuple[Region, Region]], nodes: dict[Region, Integers], n: int, rng: np.random.Generator
 ) -> Integers:
     pairs = [pair for left, right in sorted(halves) for pair in product(nodes[left], nodes[right])]
     products = blocks.products(np.array(pairs))
     # Weights of zero are zeros that no learner can lift.
     weights = rng.dirichlet(np.full(products.size, CONCENTRATION), n) + 1e-3 / products.size
     return blocks.sums(np.broadcast_to(products, (n, products.size)), log_shares(weights))
+
+
+Make = Callable[[PairwiseCounts, int], Circuit]
+
+
+def mixture(parts: Sequence[Circuit], weights: ArrayLike) -> Circuit:
+    """One sum over circuits of the same variables, by shares (n_parts,) in any unit.
+
+    Raises InvalidParameter if there is no part, or their variables differ.
+    """
+    if not parts:
+        raise InvalidParameter("parts", 0, "a mixture needs one circuit or more")
+    domains = parts[0].n_values
+    if any(not np.array_equal(part.n_values, domains) for part in parts):
+        raise InvalidParameter("parts", len(parts), "circuits of a mixture have the same variables")
+    firsts = np.cumsum([0, *(part.n_nodes for part in parts)])
+    roots = firsts[1:] - 1
+    n_edges, leaf_starts = sum(part.n_edges for part in parts), _starts([part.leaf_starts for part in parts])
+    return Circuit(
+        CircuitArrays(
+            np.concatenate([*(part.kind for part in parts), np.array([SUM], np.int8)]),
+            np.concatenate([_starts([part.child_starts for part in parts]), [n_edges + len(parts)]]),
+            np.concatenate([*(part.children + first for part, first in zip(parts, firsts, strict=False)), roots]),
+            np.concatenate([*(part.log_weight for part in parts), log_shares(weights)]),
+            np.concatenate([*(part.variable for part in parts), np.array([-1])]),
+            np.append(leaf_starts, leaf_starts[-1]),  # the sum has no parameters
+            np.concatenate([part.leaf_parameters for part in parts]),
+            domains,
+        )
+    )
+
+
+def _starts(pieces: Sequence[Integers]) -> Integers:
+    """Starts of several sequences of segments as those of one, its end included."""
+    ends = np.cumsum([0, *(piece[-1] for piece in pieces)])
+    return np.concatenate([*(piece[:-1] + end for piece, end in zip(pieces, ends, strict=False)), ends[-1:]])
+
+
+def clusters_of(x: Array, n_values: Sequence[int], n_clusters: int, seed: int) -> Integers:
+    """(n_rows,) int64: a cluster of each row, by k-means over one number for each value of each variable.
+
+    x (n_variables, n_rows) int64: codes; what lies outside a domain is missing, and near to nothing.
+    """
+    # Imported here: a command that learns no mixture should not wait for scikit-learn.
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    # Of two values one tells the other.
+    columns = [x[v] == code for v, size in enumerate(n_values) for code in range(int(size == 2), size)]
+    points = np.stack(columns, axis=1).astype(np.float32) if columns else np.zeros((x.shape[1], 1), np.float32)
+    with threadpool_limits(1):  # sums in another order would make other clusters
+        found = KMeans(n_clusters, n_init=1, max_iter=30, random_state=seed).fit(points)
+    return np.asarray(found.labels_, np.int64)
+
+
+def mixture_of_clusters(schema: Schema, rows: Chunk, cluster: Integers, make: Make) -> Circuit:
+    """A circuit for each cluster of rows (n_rows,): `make(pairs, number)` makes it of the pairwise counts of its rows.
+
+    References: Meila, Jordan (2000), Learning with mixtures of trees; Liu, Van den Broeck (2021), section 5.
+    """
+    names, sizes = np.unique(cluster, return_counts=True)
+    parts = []
+    for number, name in enumerate(names.tolist()):
+        pairs = PairwiseCounts(schema)
+        pairs.update(rows.rows(cluster == name))
+        parts.append(make(pairs, number))
+    return mixture(parts, sizes)

@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from learners.errors import InvalidParameter
-from learners.orders.formats import xdsl, xmlbif
-from learners.orders.formats.bif import parse_bif, write_bif
-from learners.orders.formats.elements import parse_elements
+from learners.orders.formats.bif import parse_bif, parse_sem, write_bif, write_sem
 from learners.orders.formats.network_tables import Network, NetworkFileError
-from learners.orders.formats.sem import parse_sem, write_sem
+from learners.orders.formats.xml import (
+    XDSL_ROOT,
+    XMLBIF_ROOT,
+    network_of_xdsl,
+    network_of_xmlbif,
+    parse_elements,
+    write_xdsl,
+    write_xmlbif,
+)
 
 NetworkFormat = Literal["bif", "xmlbif", "xdsl", "sem"]
 MOST_BYTES = 64 << 20
@@ -28,8 +34,8 @@ class Format(NamedTuple):
 
 FORMATS: Mapping[NetworkFormat, Format] = {
     "bif": Format((".bif",), "text/plain", write_bif),
-    "xmlbif": Format((".xmlbif", ".bifxml", ".xml"), "application/xml", xmlbif.write_xmlbif),
-    "xdsl": Format((".xdsl",), "application/xml", xdsl.write_xdsl),
+    "xmlbif": Format((".xmlbif", ".bifxml", ".xml"), "application/xml", write_xmlbif),
+    "xdsl": Format((".xdsl",), "application/xml", write_xdsl),
     "sem": Format((".sem",), "text/plain", write_sem),
 }
 
@@ -79,7 +85,7 @@ def parse_network(content: bytes, where: str) -> Network:
     is_utf16 = content[:2] in (b"\xff\xfe", b"\xfe\xff")
     if is_utf16 or content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<"):
         root = parse_elements(content, where)
-        readers = {xmlbif.ROOT: xmlbif.network_of, xdsl.ROOT: xdsl.network_of}
+        readers = {XMLBIF_ROOT: network_of_xmlbif, XDSL_ROOT: network_of_xdsl}
         if root.tag not in readers:
             raise NetworkFileError(where, root.line, f"<{root.tag}> begins neither XMLBIF (<BIF>) nor XDSL (<smile>)")
         return readers[root.tag](root, where)

@@ -73,31 +73,6 @@ def draw_orders(lattice, alpha, exponent, b, b_exponent, uniforms, orders, place
 
 
 @kernel
-def first_order(log_alpha, starts, byte_places, uniforms, order):
-    """A random order in which every node has possible parents among those before it; OUT order (d,) int64.
-
-    log_alpha (total,): of the sums over parent sets within each set of candidates; uniforms (d,).
-    """
-    d = order.size
-    before = np.uint64(0)
-    for step in range(d):
-        n = 0
-        chosen = -1
-        for count in range(2):
-            wanted, n = int(uniforms[step] * n), 0
-            for node in range(d):
-                if (before >> np.uint64(node)) & np.uint64(1):
-                    continue
-                if log_alpha[place_of(before, node, starts, byte_places)] == -np.inf:
-                    continue
-                if count == 1 and n == wanted:
-                    chosen = node
-                n += 1
-        order[step] = chosen
-        before |= np.uint64(1) << np.uint64(chosen)
-
-
-@kernel
 def walk(order, power, uniforms, log_alpha, starts, byte_places):
     """Metropolis steps on an order, whose target is the product over nodes of alpha, to a power; returns its log, power one.
 

@@ -1,14 +1,19 @@
-"""Lattices of orders: the sets of nodes that may come first."""
+"""Lattices of orders, the sums over orders and graphs from which every answer follows, and the posterior that has them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
-from learners.kernels.arrays import Integers, Uint64s, freeze
-from learners.orders.lattice.lattice_kernels import Lattice, fill_steps
-from learners.orders.scores.scores import FamilyScores
-
-__all__ = ["Lattice", "complete_lattice", "lattice_of", "step_bytes"]
+from learners.kernels.arrays import Floats, Integers, Uint64s, freeze
+from learners.kernels.scaled_arithmetic import STEP, add_subsets, log_of, scale
+from learners.orders.lattice.lattice_kernels import Lattice, backward, fill_steps, forward, shares_of_steps
+from learners.orders.scores.bdeu_bge import BGe, Standard
+from learners.orders.scores.scores import Edges, FamilyScores, with_edges
 
 # Of each step: its node, its target and its place.
 _STEP_BYTES = 9
@@ -43,3 +48,166 @@ def _with_room(sets: Uint64s, starts: Integers) -> Lattice:
     """A lattice with room for as many steps as its starts say."""
     total = int(starts[-1])
     return Lattice(sets, starts, np.empty(total, np.uint8), np.empty(total, np.int32), np.empty(total, np.int32))
+
+
+class Scaled(NamedTuple):
+    """Numbers mantissa * 2^(256 exponent), see `scaled_arithmetic`."""
+
+    mantissa: Floats
+    exponent: NDArray[np.int32]
+
+    @classmethod
+    def empty(cls, n: int) -> Scaled:
+        """Room for n of them."""
+        return cls(np.empty(n), np.empty(n, np.int32))
+
+    def of(self, part: slice) -> Scaled:
+        """Views of some of them."""
+        return Scaled(self.mantissa[part], self.exponent[part])
+
+    @property
+    def logs(self) -> Floats:
+        """Their logarithms."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.mantissa) + STEP * self.exponent)
+
+
+@dataclass(frozen=True)
+class OrderSums:
+    """Sums over the orders of a lattice and over the graphs that have the given edges."""
+
+    scores: FamilyScores  # with -inf for the families that the given edges forbid
+    lattice: Lattice
+    shifts: Floats  # (d,) float64: the largest log score of each node, by which its numbers are divided
+    alpha: Scaled  # (total,): for each node and each set of its candidates, the sum over all parent sets within it
+    # before, after (n,): for each set of the lattice, the sum over the orders up to it, and from it on.
+    before: Scaled
+    after: Scaled
+
+    @property
+    def log_z(self) -> float:
+        """Log of the sum over all pairs of an order and a graph: -inf if there is none."""
+        return float(log_of(self.after.mantissa[0], int(self.after.exponent[0])) + self.shifts.sum())
+
+    def step_shares(self) -> Floats:
+        """(E,) float64: how probable each step of the lattice is as the last one to its target."""
+        shares = np.empty(self.lattice.nodes.size)
+        shares_of_steps(self.lattice, *self.alpha, *self.before, shares)
+        return shares
+
+
+def scaled_families(scores: FamilyScores) -> tuple[Scaled, Floats]:
+    """Every family's score as a number, divided by the largest of its node; and the logs of those."""
+    numbers = Scaled.empty(scores.logs.size)
+    shifts = np.zeros(scores.d)
+    for node in range(scores.d):
+        logs = scores.of(node)
+        largest = float(logs.max())
+        shifts[node] = largest if np.isfinite(largest) else 0.0
+        scale(logs, shifts[node], *numbers.of(scores.part(node)))
+    return numbers, shifts
+
+
+def sums_within(scores: FamilyScores) -> tuple[Scaled, Floats]:
+    """Of each node and each set of its candidates, the sum over all parent sets within it; and the logs that it is divided by."""
+    alpha, shifts = scaled_families(scores)
+    for node in range(scores.d):
+        add_subsets(*alpha.of(scores.part(node)))
+    return alpha, shifts
+
+
+def sums_along(lattice: Lattice, alpha: Scaled) -> tuple[Scaled, Scaled]:
+    """Of each set of a lattice, the sum over the orders up to it, and from it on."""
+    before, after = Scaled.empty(lattice.sets.size), Scaled.empty(lattice.sets.size)
+    forward(lattice, *alpha, *before)
+    backward(lattice, *alpha, *after)
+    return before, after
+
+
+def order_sums(scores: FamilyScores, lattice: Lattice, edges: Edges | None = None) -> OrderSums:
+    """The sums, given edges that are known to be present or absent.
+
+    References: Koivisto, Sood (2004), section 3; Wang, Wicker, Kwiatkowska (2022), section 4.4.
+    """
+    given = scores if edges is None else with_edges(scores, edges)
+    alpha, shifts = sums_within(given)
+    return OrderSums(given, lattice, shifts, alpha, *sums_along(lattice, alpha))
+
+
+class Share(NamedTuple):
+    """A share of draws with a 95 % interval."""
+
+    share: float = 1.0
+    low: float = 1.0
+    high: float = 1.0
+
+
+class Coverage(NamedTuple):
+    """How much of the posterior the lattice holds."""
+
+    is_exact: bool = True  # whether it holds all orders
+    orders: Share = Share()  # of draws whose order is in the lattice
+    graphs: Share = Share()  # of draws whose graph has an order in the lattice
+    n_draws: int = 0  # independent draws of a Markov chain
+
+    def facts(self) -> dict[str, object]:
+        """For answers."""
+        if self.is_exact:
+            return {"is_exact": True, "orders": 1.0, "graphs": 1.0}
+        return {
+            "is_exact": False,
+            "orders": self.orders.share,
+            "orders_interval": [self.orders.low, self.orders.high],
+            "graphs": self.graphs.share,
+            "graphs_interval": [self.graphs.low, self.graphs.high],
+            "n_draws": self.n_draws,
+        }
+
+
+@dataclass(frozen=True)
+class OrderPosterior:
+    """Everything that answers follow from."""
+
+    scores: FamilyScores
+    sets: Uint64s | None  # (n,) uint64 or None: of the lattice, ascending; None for all sets
+    coverage: Coverage
+    bge: BGe | None  # of Gaussian data
+    standard: Standard  # how the columns became those that were scored
+
+    @cached_property
+    def most_parents(self) -> int:
+        """Parents of the largest set that has a score."""
+        possible = np.flatnonzero(self.scores.logs > -np.inf)
+        starts = self.scores.starts
+        node = np.searchsorted(starts, possible, side="right") - 1
+        return int(np.bitwise_count(possible - starts[node]).max(initial=0))
+
+    @property
+    def limits(self) -> dict[str, int | None]:
+        """Under which limits the graphs are summed: `max_parents` and `candidates`, None where all others may be parents."""
+        free, most = self.scores.d - 1, self.most_parents
+        n = max(own.size for own in self.scores.candidates)
+        return {"max_parents": None if most >= free else most, "candidates": None if n >= free else int(n)}
+
+    def facts(self, coverage: Coverage) -> dict[str, object]:
+        """A coverage for answers, with the limits under which it holds."""
+        return coverage.facts() | {"limits": self.limits}
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether there are parent sets without a score."""
+        return any(limit is not None for limit in self.limits.values())
+
+    @cached_property
+    def lattice(self) -> Lattice:
+        """The lattice with its steps."""
+        return complete_lattice(self.scores) if self.sets is None else lattice_of(self.sets, self.scores)
+
+    @cached_property
+    def prior_sums(self) -> OrderSums:
+        """The sums without known edges."""
+        return order_sums(self.scores, self.lattice)
+
+    def sums(self, edges: Edges) -> OrderSums:
+        """The sums given edges."""
+        return order_sums(self.scores, self.lattice, edges) if edges else self.prior_sums

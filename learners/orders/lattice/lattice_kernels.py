@@ -1,4 +1,4 @@
-"""Sums over the orders of a lattice: paths from the empty set to the set of all nodes, one node more at each step."""
+"""Sums over the orders of a lattice, and the sets that it lacks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.kernels.jit import kernel
+from learners.kernels.jit import inner_kernel, kernel
 from learners.kernels.scaled_arithmetic import NOTHING, plus, ratio, times
 
 
@@ -152,3 +152,96 @@ def count_orders(lattice, parents, m, e):
                 m[target] = a
                 e[target] = b
     return m[n - 1], e[n - 1]
+
+
+# No set of nodes of a lattice is this: it would be all 64 nodes, from which no step leads.
+NONE = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+N_FOLLOWING = 3
+
+
+@kernel
+def shares_of_products(p, p_exponent, u, u_exponent, z, shares):
+    """P u / z, element by element, of numbers and z (mantissa, exponent); OUT (n,) float64."""
+    for i in range(p.size):
+        m, e = times(p[i], np.int64(p_exponent[i]), u[i], np.int64(u_exponent[i]))
+        shares[i] = ratio(m, e, z[0], z[1])
+
+
+@inner_kernel
+def likely_following(lattice, s, alpha, exponent, b, b_exponent, nodes, shares):
+    """The nodes that most probably follow a set, the most probable first; OUT nodes, shares (N_FOLLOWING,); returns how many."""
+    n = 0
+    for edge in range(lattice.starts[s], lattice.starts[s + 1]):
+        place, target = lattice.places[edge], lattice.targets[edge]
+        m, e = times(alpha[place], np.int64(exponent[place]), b[target], np.int64(b_exponent[target]))
+        share = ratio(m, e, b[s], np.int64(b_exponent[s]))
+        if n < N_FOLLOWING:
+            n += 1
+        elif share <= shares[n - 1]:
+            continue
+        at = n - 1
+        while at > 0 and shares[at - 1] < share:
+            nodes[at], shares[at] = nodes[at - 1], shares[at - 1]
+            at -= 1
+        nodes[at], shares[at] = lattice.nodes[edge], share
+    return n
+
+
+@kernel
+def promising_sets(lattice, alpha, exponent, b, b_exponent, masses, threshold, families, found, gains):
+    """How much mass each set that the lattice lacks would add, where that may be as much as a threshold.
+
+    A set A + node adds at least the orders that go from A over it to A + node + k, for the likely followers k of A.
+
+    b of `lattice_kernels.backward`; masses (n,); families: the starts and byte places of the scores; OUT found (2^b,) uint64, a hash table, gains (2^b,); returns how many, or -1 if it is too small.
+    """
+    starts, byte_places = families
+    found[:] = NONE
+    last = np.uint64(found.size - 1)
+    d = starts.size - 1
+    nodes, shares = np.empty(N_FOLLOWING, np.int64), np.empty(N_FOLLOWING)
+    n_found = 0
+    for s in range(lattice.sets.size):
+        # Sets that add more than the threshold go from sets that have more.
+        if masses[s] < threshold:
+            continue
+        known = lattice.sets[s]
+        for edge in range(lattice.starts[s], lattice.starts[s + 1]):
+            known |= np.uint64(1) << np.uint64(lattice.nodes[edge])
+        n_following = likely_following(lattice, s, alpha, exponent, b, b_exponent, nodes, shares)
+        for node in range(d):
+            bit = np.uint64(1) << np.uint64(node)
+            if known & bit:
+                continue
+            larger = lattice.sets[s] | bit
+            place = place_of(lattice.sets[s], node, starts, byte_places)
+            if alpha[place] == 0.0:
+                continue
+            gain = 0.0
+            for k in nodes[:n_following]:
+                largest = larger | (np.uint64(1) << np.uint64(k))
+                over = np.searchsorted(lattice.sets, largest)
+                if lattice.sets[over] == largest:  # the last set has all nodes
+                    following = place_of(larger, k, starts, byte_places)
+                    m, e = times(
+                        alpha[place], np.int64(exponent[place]), alpha[following], np.int64(exponent[following])
+                    )
+                    m, e = times(m, e, b[over], np.int64(b_exponent[over]))
+                    # More than twice what the set has now is enough to know.
+                    gain += ratio(m, e, b[s], np.int64(b_exponent[s])) if e - b_exponent[s] < 2 else 1e9
+            gain *= masses[s]
+            if gain < threshold / 32.0:
+                continue
+            h = (larger ^ (larger >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
+            slot = (h ^ (h >> np.uint64(29))) & last
+            while found[slot] != NONE and found[slot] != larger:
+                slot = (slot + np.uint64(1)) & last
+            if found[slot] == larger:
+                gains[slot] += gain
+                continue
+            if 4 * n_found > 3 * found.size:
+                return -1
+            found[slot] = larger
+            gains[slot] = gain
+            n_found += 1
+    return n_found

@@ -1,38 +1,140 @@
-"""Probabilities of edges and of ancestor relations."""
+"""Probabilities of edges and of ancestor relations, causal effects, and the posterior given edges that a model's own lattice does not hold."""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
 import numpy as np
 
-from learners.kernels.arrays import Floats, Mask
+from learners.kernels.arrays import Floats, Integers, Mask
 from learners.kernels.scaled_arithmetic import NOTHING, add_supersets
-from learners.orders.lattice.forward_backward import OrderSums, Scaled, scaled_families
-from learners.orders.lattice.graphs import DrawnGraphs, Graph
-from learners.orders.lattice.lattice_kernels import add_weights
-from learners.orders.queries.path_kernels import ancestor_shares, ancestors
-from learners.orders.scores.family_kernels import family_posterior, memberships
+from learners.orders.lattice.coverage import covered_posterior
+from learners.orders.lattice.graph_samples import DrawnGraphs, Graph
+from learners.orders.lattice.lattice import OrderPosterior, OrderSums, Scaled, scaled_families
+from learners.orders.lattice.lattice_kernels import add_weights, shares_of_products
+from learners.orders.parameters import OrderParameters
+from learners.orders.queries.query_kernels import (
+    ancestor_shares,
+    average_over_subsets,
+    coefficients,
+    effects_of,
+    graph_effects,
+)
+from learners.orders.scores.bdeu_bge import BGe
+from learners.orders.scores.scores import (
+    Edge,
+    Edges,
+    FamilyScores,
+    ImpossibleEdges,
+    StructurePrior,
+    arrow,
+    cycle_of,
+    path_of,
+    table_with_prior,
+    with_edges,
+)
+
+# The lattice of a question: known edges leave fewer orders, and somebody waits.
+MOST_SETS = 100_000
+KEPT = 4
+
+
+class ConditionalPosteriors:
+    """Posteriors given known edges, each with a lattice of its own that grows around these edges; the latest are kept.
+
+    parameters: with which it was learned.
+    most: parents that a node may have.
+    """
+
+    def __init__(self, posterior: OrderPosterior, parameters: OrderParameters, names: Sequence[str], most: int) -> None:
+        self.posterior, self.names, self.most = posterior, list(names), most
+        self.parameters = replace(parameters, sets=min(parameters.sets, MOST_SETS))
+        self.prior = parameters.structure_prior(names)
+        self._kept: OrderedDict[Edges, OrderPosterior] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def can_add(self) -> bool:
+        """Whether parents that are no candidates can be scored: moments are kept, distinct rows are not."""
+        return self.posterior.bge is not None
+
+    def check(self, edges: Edges) -> None:
+        """Refuse what no graph that the prior allows has. Raises ImpossibleEdges, naming the edges at fault."""
+        for edge in sorted(edges.present & self.prior.forbidden):
+            raise ImpossibleEdges(f"the prior forbids {arrow(edge, self.names)}")
+        together = edges.present | self.prior.required
+        cycle = cycle_of(together)
+        if cycle:
+            path = path_of(cycle, self.names)
+            raise ImpossibleEdges(f"{path} is a cycle, together with the edges that the prior requires")
+        for node, name in enumerate(self.names):
+            n_parents = sum(child == node for _, child in together)
+            if n_parents > self.most:
+                raise ImpossibleEdges(f"{name!r} would have {n_parents} parents, and may have {self.most}")
+
+    def given(self, edges: Edges, pause: Callable[[], None] | None = None) -> OrderPosterior:
+        """The posterior whose scores hold edges that `check` and `check_edges` let pass.
+
+        `pause` is called often; what it raises ends the search.
+        """
+        with self._lock:
+            found = self._kept.get(edges)
+            if found is not None:
+                self._kept.move_to_end(edges)
+                return found
+        posterior = self._posterior_given(edges, pause)
+        with self._lock:
+            self._kept[edges] = posterior
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return posterior
+
+    def _posterior_given(self, edges: Edges, pause: Callable[[], None] | None) -> OrderPosterior:
+        own = self.posterior
+        scores = own.scores
+        if own.bge is not None:
+            scores = with_candidates(scores, own.bge, self.prior, edges.present, self.most)
+        scores = with_edges(scores, edges)
+        if own.sets is None:
+            return OrderPosterior(scores, None, own.coverage, own.bge, own.standard)
+        return covered_posterior(
+            scores, self.parameters, own.bge, own.standard, None if pause is None else lambda *_: pause()
+        )
+
+
+def with_candidates(
+    scores: FamilyScores, bge: BGe, prior: StructurePrior, present: frozenset[Edge], most: int
+) -> FamilyScores:
+    """The scores with the parents of present edges among the candidates; other nodes keep their tables."""
+    candidates: list[Integers] = list(scores.candidates)
+    tables = [scores.of(node) for node in range(scores.d)]
+    for node, own in enumerate(scores.candidates):
+        wider = np.union1d(own, np.array([parent for parent, child in present if child == node], np.int64))
+        if wider.size > own.size:
+            candidates[node] = wider
+            tables[node] = table_with_prior(bge.family_scores(node, wider, most), node, wider, scores.d, prior)
+    return FamilyScores(tuple(candidates), np.concatenate(tables))
+
 
 # 3^d numbers for each source: seconds at 13, minutes at 16.
 MOST_EXACT = 13
 
 
-def allowing_orders(sums: OrderSums) -> Scaled:
-    """(total,): for each family, the sum over the orders in which its parents precede its node."""
+def family_probabilities(sums: OrderSums) -> Floats:
+    """(total,) float64: the probability of each family, laid out as the scores are."""
+    numbers, _ = scaled_families(sums.scores)
     total = sums.scores.logs.size
+    # For each family, the sum over the orders in which its parents precede its node.
     weights = Scaled(np.zeros(total), np.full(total, NOTHING, np.int32))
     add_weights(sums.lattice, *sums.before, *sums.after, *weights)
     for node in range(sums.scores.d):
         add_supersets(*weights.of(sums.scores.part(node)))
-    return weights
-
-
-def family_probabilities(sums: OrderSums) -> Floats:
-    """(total,) float64: the probability of each family, laid out as the scores are."""
-    numbers, _ = scaled_families(sums.scores)
-    weights = allowing_orders(sums)
     q = numbers.mantissa
     z = (float(sums.after.mantissa[0]), int(sums.after.exponent[0]))
-    family_posterior(*numbers, *weights, z, q)
+    shares_of_products(*numbers, *weights, z, q)
     return q
 
 
@@ -45,9 +147,11 @@ def edge_probabilities(sums: OrderSums) -> Floats:
     q = family_probabilities(sums)
     found = np.zeros((scores.d, scores.d))
     for node, candidates in enumerate(scores.candidates):
-        shares = np.zeros(candidates.size)
-        memberships(q[scores.part(node)], shares)
-        found[candidates, node] = shares
+        own = q[scores.part(node)]
+        for bit in range(candidates.size - 1, -1, -1):
+            with_bit = own[1 << bit : 2 << bit]
+            found[candidates[bit], node] = np.cumsum(with_bit)[-1]  # one after the other, unlike np.sum
+            own = own[: 1 << bit] + with_bit
     return np.clip(found, 0.0, 1.0)
 
 
@@ -94,6 +198,81 @@ def path_probabilities(sums: OrderSums) -> Floats:
 def ancestor_relations(graphs: DrawnGraphs) -> Mask:
     """(n, d, d) bool: [g, i, j] whether graph g has a directed path from i to j."""
     n, d = graphs.parents.shape
-    found = np.empty((n, d, d), np.uint8)
-    ancestors(graphs.orders, graphs.parents, found)
-    return found.astype(bool)
+    rows, bits = np.arange(n), np.arange(d, dtype=np.uint64)
+    above = np.zeros((n, d), np.uint64)
+    for node in graphs.orders.T:
+        own = graphs.parents[rows, node]
+        is_parent = (own[:, np.newaxis] >> bits) & np.uint64(1) > 0
+        above[rows, node] = own | np.bitwise_or.reduce(np.where(is_parent, above, np.uint64(0)), axis=1)
+    return (above[:, np.newaxis] >> bits[:, np.newaxis]) & np.uint64(1) > 0
+
+
+# Draws are made so many at a time.
+BLOCK = 500
+
+
+def mean_effects(sums: OrderSums, bge: BGe) -> Floats:
+    """(d, d) float64: [i, j] the expected effect of i on j, exactly: over orders, graphs and coefficients.
+
+    The expectation of a product of coefficients of different nodes is that of their means, as the parameters of
+    different nodes are independent given the graph.
+
+    References: Wang, Wicker, Kwiatkowska (2022), section 4.4 and appendix C.
+    """
+    scores, lattice, d = sums.scores, sums.lattice, sums.scores.d
+    tables = _mean_coefficients(sums, bge)
+    betas = np.concatenate([table.ravel() for table in tables])
+    beta_starts = np.cumsum([0, *(table.size for table in tables)])
+    most = max(1, *(candidates.size for candidates in scores.candidates))
+    candidates = np.full((d, most), -1, np.int64)
+    for node, own in enumerate(scores.candidates):
+        candidates[node, : own.size] = own
+    shares, found = sums.step_shares(), np.empty((d, d))
+    effects = np.empty((lattice.sets.size, d))
+    for source in range(d):
+        effects[:] = 0.0
+        effects_of(source, lattice, shares, betas, beta_starts, scores.starts, candidates, effects)
+        found[source] = effects[-1]
+    return found
+
+
+def mean_effects_bytes(sums: OrderSums) -> int:
+    """Memory that `mean_effects` takes."""
+    tables = sum(8 * candidates.size << candidates.size for candidates in sums.scores.candidates)
+    return 2 * tables + 8 * sums.lattice.nodes.size + 8 * sums.lattice.sets.size * sums.scores.d
+
+
+def _mean_coefficients(sums: OrderSums, bge: BGe) -> list[Floats]:
+    """Of each node, (2^k, k): the mean coefficients given that the parents are among a set of candidates."""
+    numbers, _ = scaled_families(sums.scores)
+    scale = bge.scale
+    tables = []
+    for node, candidates in enumerate(sums.scores.candidates):
+        k = candidates.size
+        members = np.concatenate([candidates, [node]])
+        table = np.empty((1 << k, k))
+        coefficients(np.ascontiguousarray(scale[np.ix_(members, members)]), np.empty((k + 1, k + 1, k + 1)), table)
+        average_over_subsets(table, *numbers.of(sums.scores.part(node)))
+        tables.append(table)
+    return tables
+
+
+def draw_effects(graphs: DrawnGraphs, bge: BGe, seed: int) -> tuple[Floats, Floats]:
+    """(n, d, d) float64 each: effects in drawn graphs by their mean coefficients, and by coefficients drawn from their posterior."""
+    n, d = graphs.parents.shape
+    rng = np.random.default_rng([seed, 1])
+    means, draws = np.empty((n, d, d)), np.empty((n, d, d))
+    degrees = bge.degrees + np.bitwise_count(graphs.parents) + 1.0
+    for first in range(0, n, BLOCK):
+        part = slice(first, min(first + BLOCK, n))
+        size = part.stop - part.start
+        graph_effects(
+            bge.scale,
+            graphs.orders[part],
+            graphs.parents[part],
+            rng.chisquare(degrees[part]),
+            rng.standard_normal((size, d, d)),
+            means[part],
+            draws[part],
+        )
+    return means, draws

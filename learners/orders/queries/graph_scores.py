@@ -9,12 +9,10 @@ import numpy as np
 from learners.errors import LearnerError
 from learners.kernels.arrays import Array, Floats, Uint64s
 from learners.models.evidence import GraphPrior
-from learners.orders.lattice.forward_backward import OrderSums
-from learners.orders.lattice.graphs import DrawnGraphs, draw_graphs, log_n_orders, members
-from learners.orders.scores.bdeu import BDeu
-from learners.orders.scores.bge import BGe
-from learners.orders.scores.priors import StructurePrior
-from learners.orders.scores.scores import FamilyScores
+from learners.orders.lattice.graph_samples import DrawnGraphs, draw_graphs, log_n_orders, members
+from learners.orders.lattice.lattice import OrderSums
+from learners.orders.scores.bdeu_bge import BDeu, BGe
+from learners.orders.scores.scores import FamilyScores, StructurePrior
 
 # Sets of columns times distinct rows that are counted for one estimate.
 COUNTED_CELLS = 50_000_000

@@ -12,20 +12,21 @@ from learners.kernels.arrays import Floats
 from learners.models.evidence import Average
 from learners.models.query import DrawQuery, Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
 from learners.orders.formats.bif import parse_bif
-from learners.orders.lattice.forward_backward import OrderSums
-from learners.orders.lattice.graphs import Graph as ParentSets
-from learners.orders.lattice.graphs import as_sets, best_graph, log_n_orders, members
-from learners.orders.lattice.posterior import Coverage, OrderPosterior
+from learners.orders.lattice.graph_samples import Graph as ParentSets
+from learners.orders.lattice.graph_samples import as_sets, best_graph, log_n_orders, members
+from learners.orders.lattice.lattice import Coverage, OrderPosterior, OrderSums
 from learners.orders.parameters import edge_of
-from learners.orders.queries.conditional import ConditionalPosteriors
 from learners.orders.queries.edges import (
     MOST_EXACT,
+    ConditionalPosteriors,
     ancestor_relations,
+    draw_effects,
     edge_probabilities,
     expected_distance,
+    mean_effects,
+    mean_effects_bytes,
     path_probabilities,
 )
-from learners.orders.queries.effects import draw_effects, mean_effects, mean_effects_bytes
 from learners.orders.queries.graph_scores import (
     OutsideMass,
     UnscoredFamily,
@@ -36,10 +37,9 @@ from learners.orders.queries.graph_scores import (
     outside_mass,
     weighted_graphs,
 )
-from learners.orders.scores.bdeu import BDeu
-from learners.orders.scores.bge import BGe
-from learners.orders.scores.edge_constraints import Edges as KnownEdges
-from learners.orders.scores.edge_constraints import ImpossibleEdges, arrow, check_edges, cycle_of, held, path_of
+from learners.orders.scores.bdeu_bge import BDeu, BGe
+from learners.orders.scores.scores import Edges as KnownEdges
+from learners.orders.scores.scores import ImpossibleEdges, arrow, check_edges, cycle_of, held, path_of
 
 Answer = dict[str, Any]
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from learners.kernels.arrays import Floats, Integers, Uint64s
-from learners.orders.scores.bdeu import BDeu
-from learners.orders.scores.bge import BGe
-from learners.orders.scores.bge_kernels import best_bge_additions
-from learners.orders.scores.priors import StructurePrior
+from learners.orders.scores.bdeu_bge import BDeu, BGe
+from learners.orders.scores.kernels import best_bge_additions
+from learners.orders.scores.scores import StructurePrior
 from learners.passes.engine import Advance
 
 Additions = Callable[[list[int], list[int]], Floats]

@@ -8,13 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from learners.circuits.columns import Columns
 from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.circuits.structures.from_network import MAX_EDGES, tables_circuit
+from learners.circuits.variables import Columns
 from learners.kernels.arrays import Floats
-from learners.orders.lattice.graphs import Graph
+from learners.orders.lattice.graph_samples import Graph
 from learners.schema import Schema
 
 # The variance of a number that is set: its density at its mean is one, so it adds nothing to the evidence's.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from learners.circuits.columns import Columns
-from learners.circuits.queries.answer_types import Answer, Intervention
 from learners.circuits.queries.likelihoods import known_after
+from learners.circuits.queries.named_answers import Answer, Intervention
 from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
+from learners.circuits.variables import Columns
 from learners.models.query import InferenceQuery, Marginal, Query, Sample, Surprise
-from learners.orders.lattice.graphs import Graph
+from learners.orders.lattice.graph_samples import Graph
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork
 from learners.registry.networks.likelihood_weighting import sampled_answer
 

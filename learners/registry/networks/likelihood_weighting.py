@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.errors import InvalidEvidence
-from learners.circuits.queries.answer_types import Answer, Guess, Sampled
 from learners.circuits.queries.column_values import nameable
 from learners.circuits.queries.likelihoods import read_evidence
+from learners.circuits.queries.named_answers import Answer, Guess, Sampled
 from learners.circuits.queries.queries import asked_variables
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats, Integers

@@ -10,12 +10,12 @@ import numpy as np
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitHeader, CircuitModel
-from learners.circuits.queries.answer_types import Answer
+from learners.circuits.queries.named_answers import Answer
 from learners.circuits.structures.from_network import MAX_EDGES
 from learners.errors import LearnerError
 from learners.kernels.arrays import Array, Arrays
 from learners.models.query import Query, Surprise
-from learners.orders.lattice.graphs import Graph
+from learners.orders.lattice.graph_samples import Graph
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork, GaussianNetwork
 from learners.registry.networks.interventions import answer_after
 from learners.schema import Schema

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learners.circuits.errors import ImpossibleEvidence, NoGraphs
-from learners.circuits.mixtures.boxes import DependentRanges
+from learners.circuits.mixtures.mixture import DependentRanges
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.answer_types import Answer
+from learners.circuits.queries.named_answers import Answer
 from learners.circuits.queries.queries import check_plain
 from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
 from learners.errors import InvalidParameter
@@ -19,7 +19,7 @@ from learners.kernels.arrays import Floats
 from learners.models.evidence import Average
 from learners.models.model import Model
 from learners.models.query import Conditional, Marginal, Moments, Query, Surprise
-from learners.orders.lattice.graphs import members
+from learners.orders.lattice.graph_samples import members
 from learners.orders.model import OrderModel
 from learners.orders.queries.graph_scores import WeightedGraphs
 from learners.registry.networks.arc_networks import ArcNetwork

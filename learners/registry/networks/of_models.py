@@ -8,20 +8,20 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.columns import Columns
 from learners.circuits.errors import NoArcs
 from learners.circuits.model import CircuitModel
 from learners.circuits.structures.from_network import MAX_EDGES, families_circuit
+from learners.circuits.variables import Columns
 from learners.classifiers.estimates.context_tree import context_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
-from learners.orders.lattice.graphs import Graph
+from learners.orders.lattice.graph_samples import Graph
 from learners.orders.model import OrderModel
-from learners.orders.queries.network import MOST_CELLS as MOST_GRAPH_CELLS
-from learners.orders.queries.network import (
+from learners.orders.queries.predictive import MOST_CELLS as MOST_GRAPH_CELLS
+from learners.orders.queries.predictive import (
     Coefficients,
     NoRows,
     NoTables,

@@ -12,8 +12,8 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.structures.circuit_builder import Blocks
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
-from learners.orders.lattice.forward_backward import OrderSums
-from learners.orders.lattice.graphs import members
+from learners.orders.lattice.graph_samples import members
+from learners.orders.lattice.lattice import OrderSums
 from learners.orders.model import OrderModel
 from learners.schema import Attribute, Schema
 

@@ -9,8 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.column_values import is_in_intervals, missing_cells, nameable, rows_of_batch, with_cells
-from learners.circuits.queries.imputation import filled
+from learners.circuits.queries.column_values import (
+    filled,
+    is_in_intervals,
+    missing_cells,
+    nameable,
+    rows_of_batch,
+    with_cells,
+)
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats, Mask
 from learners.models.query import How
@@ -31,7 +37,7 @@ class Filling:
 
     Parameters
     ----------
-    how : see `learners.circuits.queries.imputation.filled`
+    how : see `learners.circuits.queries.column_values.filled`
     columns : to fill; none named: those of the model that the data has
     draws : completed rows for each row, with a column `draw` from 1 where there are several
     """

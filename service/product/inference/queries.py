@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
-from learners.circuits.columns import Columns
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import answer_size
 from learners.circuits.structures.from_network import NetworkTooLarge
+from learners.circuits.variables import Columns
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError

@@ -24,7 +24,7 @@ from learners.evaluation.model_report import ColumnCounts, ModelReport, column_c
 from learners.models.explanation import explain
 from learners.models.model import Model
 from learners.orders.model import OrderModel
-from learners.orders.queries.network import NoTables
+from learners.orders.queries.predictive import NoTables
 from learners.passes.sources.source import Source
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode, known_or_not

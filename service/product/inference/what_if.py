@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from learners.circuits.columns import columns_of
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.likelihoods import SEVERAL, read
+from learners.circuits.variables import columns_of
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, NoClass, UnknownColumn
 from learners.models.evidence import Evidence, Known, RawValue

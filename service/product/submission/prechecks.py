@@ -4,10 +4,10 @@ import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from learners.circuits.columns import Columns, check_left_out
 from learners.circuits.errors import NoGraphs
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import check
+from learners.circuits.variables import Columns, check_left_out
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import SourceError, UnknownColumn

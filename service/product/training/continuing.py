@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
+from learners.circuits.bayesian.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
 from learners.circuits.recipes import continued, sampled_further
 from learners.circuits.structures.from_file import fingerprint, read_circuit

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from io import BytesIO
 
-from learners.circuits.bayesian.posterior_samples.model import BayesianCircuit
+from learners.circuits.bayesian.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Sequence
 
-from learners.circuits.columns import columns_of
-from learners.circuits.formats.drawing import Region, regions
 from learners.circuits.model import CircuitModel
+from learners.circuits.structures.region_drawing import Region, regions
+from learners.circuits.variables import columns_of
 from learners.errors import InvalidParameter
 from learners.models.model import Model
 from service.product.inference.queries import written

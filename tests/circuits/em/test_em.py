@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.circuits import random_pseudo_counts
 from learners.circuits.em.em import ExpectedCounts, batch_em, em_passes
 from learners.circuits.evaluation.evaluate import log_values, relative_node_logs
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
-from learners.circuits.formats.text import CircuitBuilder, read_text
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, SUM
 from learners.circuits.streaming.online import StreamingPosterior
+from learners.circuits.structures.text import CircuitBuilder, read_text
 from learners.errors import StatisticMismatch
 from tests import laws
 from tests.circuits.evaluation.test_evaluate import as_row, chain, mixed_circuit, mixed_rows, random_rows
@@ -36,6 +36,7 @@ def counted(circuit, x):
 
 
 @given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=12)
 def test_counts_are_sums_of_posteriors_over_all_induced_trees(seed):
     rng = np.random.default_rng(seed)
     circuit = random_circuit(rng, int(rng.integers(1, 5)), most_values=6, zeros=0.2)

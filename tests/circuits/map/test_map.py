@@ -7,22 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from learners.circuits.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON
-from learners.circuits.map import (
-    SOLVERS,
-    ContinuousQuery,
-    ImpossibleEvidence,
-    InvalidQuery,
-    map_query,
-)
-from learners.circuits.map import (
-    exact as exact_module,
-)
-from learners.circuits.map.approximate import best_tree, k_best_trees, log_probabilities
-from learners.circuits.map.exact import exact, root_bound
-from learners.circuits.map.prepared_circuit import whole_circuit
-from tests.circuits.map_circuits import problems, random_circuit
+from learners.circuits.map import solvers
+from learners.circuits.map.query import SOLVERS, whole_circuit
+from learners.circuits.map.solvers import best_tree, exact, k_best_trees, log_probabilities, root_bound
+from tests.circuits.map_circuits import map_query, problems, random_circuit
 from tests.naive import map as naive
 from tests.naive.induced_trees import induced_trees
 from tests.naive.map import flat_circuit
@@ -32,23 +23,6 @@ CLOSE = 1e-9
 
 def log(value):
     return math.log(value) if value > 0 else -math.inf
-
-
-@given(problem=problems())
-@settings(max_examples=30)
-def test_exact_finds_the_maximum_of_all_assignments(problem):
-    circuit, query, evidence = problem
-    values = naive.all_values(circuit, query, evidence)
-    best = max(values.values())
-    if best == 0:
-        with pytest.raises(ImpossibleEvidence, match="probability zero"):
-            map_query(circuit, query, evidence)
-        return
-    answer = map_query(circuit, query, evidence)
-    assert answer.is_optimal
-    assert answer.log_probability == pytest.approx(log(best), abs=CLOSE)
-    assert values[tuple(answer.assignment.values())] == pytest.approx(best, rel=CLOSE)
-    assert list(answer.assignment) == query
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -157,10 +131,10 @@ def test_the_search_in_pieces_finds_what_enumeration_finds():
     assert answer.log_probability == pytest.approx(log_values(circuit, worlds).max(), abs=CLOSE)
 
 
-@pytest.mark.parametrize("most_rows", [0, exact_module.MOST_ROW_ENTRIES])
+@pytest.mark.parametrize("most_rows", [0, solvers.MOST_ROW_ENTRIES])
 def test_a_deep_search_reduces_circuits_and_stays_right(most_rows, monkeypatch):
     """By the look-ahead, and by the maxima at leaves that bound circuits too large for it."""
-    monkeypatch.setattr(exact_module, "MOST_ROW_ENTRIES", most_rows)
+    monkeypatch.setattr(solvers, "MOST_ROW_ENTRIES", most_rows)
     rng = np.random.default_rng(5)
     for _ in range(5):
         circuit = random_circuit(rng, 10, most_values=3)

@@ -9,18 +9,16 @@ from hypothesis import given, settings
 
 from learners.circuits.kernels import CATEGORICAL
 from learners.circuits.map import (
-    argmax_kernels,
     beam_kernels,
-    bound_kernels,
     kbest_kernels,
-    map_query,
+    parse_tree_kernels,
+    reduction_kernels,
     search_kernels,
     value_kernels,
 )
-from learners.circuits.map.approximate import log_probabilities
-from learners.circuits.map.linear import reduction_kernels
-from learners.circuits.map.prepared_circuit import whole_circuit
-from tests.circuits.map_circuits import problems
+from learners.circuits.map.query import whole_circuit
+from learners.circuits.map.solvers import log_probabilities
+from tests.circuits.map_circuits import map_query, problems
 from tests.naive import map as naive
 from tests.naive.map import flat_circuit
 
@@ -91,7 +89,7 @@ def test_look_ahead_and_derivatives_bound_every_subspace(problem):
     value_kernels.upward(arrays, allowed, tops, leaves)
     value_kernels.downward(arrays, tops, leaves, np.empty(n_inner), by_derivatives)
     rows, spans = np.empty(n_inner * allowed.size), np.empty((n_inner, 2), dtype=np.int64)
-    bound_kernels.look_ahead(arrays, allowed, rows, spans, tops, leaves, by_look_ahead)
+    value_kernels.look_ahead(arrays, allowed, rows, spans, tops, leaves, by_look_ahead)
     is_allowed = np.all(allowed[arrays.value_starts[:-1] + worlds], axis=1)
     for v in range(problem.n_variables):
         for x in range(arrays.value_starts[v + 1] - arrays.value_starts[v]):
@@ -153,7 +151,7 @@ def test_kernels_are_compiled_once():
         map_query(circuit, [0, 2, 4], {1: 1}, solver)
     for kernel in (
         reduction_kernels.reduced_circuit,
-        argmax_kernels.argmax_product,
+        parse_tree_kernels.argmax_product,
         beam_kernels.beam_search,
         kbest_kernels.best_of_trees,
         search_kernels.solve_easy,

@@ -5,9 +5,8 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.mixtures.boxes import DependentRanges
 from learners.circuits.mixtures.conditioning import marginals, moments
-from learners.circuits.mixtures.mixture import GaussianMixture
+from learners.circuits.mixtures.mixture import DependentRanges, GaussianMixture
 from learners.circuits.mixtures.model import GaussianModel
 from learners.models.evidence import NoneOf, Range, Sampling
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from learners.circuits.columns import Columns
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
 from learners.circuits.queries.queries import answer, answer_all
+from learners.circuits.variables import Columns
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
 from learners.models.query import Conditional, Map, Marginal, Moments, Query, Sample
 from learners.schema import Attribute, Chunk, LeftOut, Schema

@@ -6,10 +6,10 @@ from hypothesis import given
 from scipy import stats
 
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.formats.text import parse_text
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR
-from learners.circuits.queries.sampling import sample
-from learners.circuits.structures import Variable, describe_variables, independent, random_regions
+from learners.circuits.queries.array_answers import sample
+from learners.circuits.structures.random_regions import random_regions
+from learners.circuits.structures.text import parse_text
 from learners.errors import InvalidParameter
 from tests.circuits.answer_circuits import array_of, circuits_and_rows
 from tests.circuits.map_circuits import random_circuit
@@ -72,7 +72,7 @@ def test_draws_repeat_and_keep_what_is_observed(parts):
 
 
 def test_draws_differ_by_seed_row_and_number():
-    circuit = independent([Variable("gaussian")])
+    circuit = flat_circuit([(GAUSSIAN, 0, [0.0, 1.0])], [0])
     drawn = np.concatenate([sample(circuit, np.full((1, 5), np.nan), 5, seed).ravel() for seed in range(4)])
     assert np.unique(drawn).size == 100
 
@@ -80,7 +80,7 @@ def test_draws_differ_by_seed_row_and_number():
 def test_rows_too_improbable_for_a_double_are_drawn_in_logarithms():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 2, (3000, 20))
-    circuit = random_regions(describe_variables(codes, [2] * 3000), depth=2, sums=2, replicas=2)
+    circuit = random_regions([(0.5, 0.5)] * 3000, depth=2, sums=2, replicas=2)
     x = codes.astype(float)
     x[:10] = np.nan
     drawn = sample(circuit, x, 4)

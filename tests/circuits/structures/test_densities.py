@@ -13,15 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import Source, drive, encode, load_model
-from learners.circuits.em.em import batch_em
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.formats.text import CircuitBuilder
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, POISSON
 from learners.circuits.queries.answer_kernels import leaf_value
-from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
+from learners.circuits.streaming.online import StreamingPosterior
 from learners.circuits.streaming.shards import merged_onto
-from learners.circuits.structures.densities import Densities, densities_of, narrowest, with_densities
+from learners.circuits.structures.densities import Densities, densities_of, with_densities
+from learners.circuits.structures.text import CircuitBuilder
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from learners.passes.learner import MemoryStore
@@ -144,6 +143,11 @@ def learned(table, parameters, target="kind", columns=COLUMNS, **more):
     return drive(made, Source.of_table(table), **more)
 
 
+@pytest.fixture(scope="module")
+def untrained(table):
+    return learned(table, {**OTHERS, "learning": "none"}, None)
+
+
 def all_ways(table, schema):
     """The same rows from Arrow, in pieces, as records and as columns."""
     rows = table.drop_columns(["kind"])
@@ -252,27 +256,25 @@ def test_a_column_mostly_of_zeros_does_not_become_one_either(distribution, learn
     assert rate.max() <= math.sqrt(12) * (1 + 1e-12) if distribution == "exponential" else rate.min() > 0
 
 
-def test_a_missing_number_says_nothing(table):
-    model = learned(table, {**OTHERS, "learning": "none"}, None)
+def test_a_missing_number_says_nothing(untrained):
     rows = [{"colour": "red"}, {"colour": "red", "height": None}, {"colour": "red", "height": float("nan")}]
-    logs = model.log_likelihood(encode_records(rows, model.schema))
+    logs = untrained.log_likelihood(encode_records(rows, untrained.schema))
     assert logs[0] == logs[1] == logs[2]
 
 
-def test_what_is_a_density_is_called_one(table):
-    model = learned(table, {**OTHERS, "learning": "none"}, None)
-    plain, dense = model.answer([Marginal({"colour": "red"}), Marginal({"height": 170.0})])
+def test_what_is_a_density_is_called_one(untrained):
+    plain, dense = untrained.answer([Marginal({"colour": "red"}), Marginal({"height": 170.0})])
     assert set(plain) == {"kind", "log_probability", "probability"}
     assert set(dense) == {"kind", "log_probability", "density"}
-    (count,) = model.answer([Marginal({"visits": 3})])
+    (count,) = untrained.answer([Marginal({"visits": 3})])
     assert "probability" in count, "of a whole number"
-    (told,) = model.answer([Map(())])
+    (told,) = untrained.answer([Map(())])
     assert not {"height", "visits", "wait"} & set(told["assignment"]) and told["is_optimal"]
     with pytest.raises(InvalidEvidence, match="'height', 'wait' are numbers"):
-        model.answer([Map(("height", "wait"))])
+        untrained.answer([Map(("height", "wait"))])
     with pytest.raises(InvalidEvidence, match="leaves=gaussian"):
-        model.answer([Moments(("since",))])
-    (told,) = model.answer([Map((), solver="bt")])
+        untrained.answer([Moments(("since",))])
+    (told,) = untrained.answer([Map((), solver="bt")])
     assert 150 < told["assignment"]["height"] < 195
 
 
@@ -295,24 +297,12 @@ def test_shards_of_a_stream_keep_the_bound(table):
     assert left == whole and left.from_arrow(left.to_arrow()) == whole
 
 
-def test_em_in_memory_takes_the_bound_too():
-    rng = np.random.default_rng(0)
-    circuit = random_circuit(rng, 2, leaves=(CATEGORICAL,))
-    densities = {0: Densities("gaussian", np.arange(float(circuit.n_values[0])), np.ones(circuit.n_values[0]), 0.5)}
-    made = with_densities(circuit, densities)
-    assert narrowest(made, densities).tolist() == [0.5, 0.0]
-    x = np.stack([np.zeros(50), rng.integers(0, circuit.n_values[1], 50)])
-    learnt = batch_em(made, x, 3)
-    assert pseudo_counts_of(learnt, 1.0).numeric == 1.0
-
-
 @pytest.mark.parametrize("value", [1e308, -1e308, 1e-308, math.inf, -math.inf, 10**400, 1e301, 3.5])
-def test_numbers_of_any_size_have_answers_or_are_impossible(table, value):
-    model = learned(table, {**OTHERS, "learning": "none"}, None)
+def test_numbers_of_any_size_have_answers_or_are_impossible(untrained, value):
     for name in ("height", "visits", "wait"):
         for query in (Marginal({name: value}), Sample(1, {name: value}), Map(("kind",), {name: value})):
             try:
-                (told,) = model.answer([query])
+                (told,) = untrained.answer([query])
             except ImpossibleEvidence:
                 continue
             assert not math.isnan(told.get("log_probability", 0.0))

@@ -9,8 +9,8 @@ import pytest
 from learners import Source, drive, encode, learner
 from learners.circuits.errors import CircuitFormatError
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.formats.text import parse_text, to_json, to_text
 from learners.circuits.structures.from_file import read_circuit
+from learners.circuits.structures.text import parse_text, to_json, to_text
 from learners.errors import InvalidParameter, SchemaError, SourceError
 from learners.schema import Chunk
 

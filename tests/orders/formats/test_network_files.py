@@ -11,8 +11,7 @@ from hypothesis import given
 from learners.errors import InvalidParameter
 from learners.models.query import Conditional
 from learners.orders.formats.network_files import chosen_format, parse_network, read_network, write_network
-from learners.orders.formats.network_tables import Network, NetworkFileError
-from learners.orders.formats.words import in_words
+from learners.orders.formats.network_tables import Network, NetworkFileError, in_words
 from learners.registry.discrete_networks import network_model
 from tests.orders.formats.test_bif import ASIA, networks
 
@@ -153,7 +152,7 @@ def test_files_beyond_the_bound_are_refused(tmp_path, monkeypatch):
     (tmp_path / "big.bif").write_bytes(ASIA.encode() + b" " * (1 << 20))
     with pytest.raises(NetworkFileError, match="it has more than 1 MB"):
         read_network(tmp_path / "big.bif")
-    monkeypatch.setattr("learners.orders.formats.elements.MOST_ELEMENTS", 5)
+    monkeypatch.setattr("learners.orders.formats.xml.MOST_ELEMENTS", 5)
     with pytest.raises(NetworkFileError, match="line 4: it has more than 5 elements"):
         parse_network(XMLBIF.encode(), "it")
     (tmp_path / "bytes.bif").write_bytes(b"network a {\n}\n\xff")

@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 from learners.models.query import Edges, Score
-from learners.orders.lattice.graphs import as_sets
+from learners.orders.lattice.graph_samples import as_sets
 from learners.orders.queries.graph_scores import UnscoredFamily, estimated_log_orders, log_family
-from learners.orders.scores.bdeu import BDeu
+from learners.orders.scores.bdeu_bge import BDeu
 from learners.registry.model_kinds import load_model
 from tests.naive import orders as naive
 from tests.orders.problems import Rows, bge_of, log_fair, naive_bdeu, naive_bge

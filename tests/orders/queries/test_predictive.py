@@ -10,9 +10,8 @@ from learners import Source, drive
 from learners.errors import UnknownColumn
 from learners.models.evidence import Average
 from learners.orders.queries import predictive
-from learners.orders.queries.network import NoRows
-from learners.orders.queries.predictive import GraphAverage, log_densities
-from learners.orders.scores.bge import BGe, BGePrior
+from learners.orders.queries.predictive import GraphAverage, NoRows, log_densities
+from learners.orders.scores.bdeu_bge import BGe, BGePrior
 from learners.registry import recipes
 from tests.naive import orders as naive
 from tests.orders.problems import bge_of, gaussian_table, log_fair, naive_bdeu, naive_bge

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.errors import InvalidParameter
-from learners.orders.scores.bdeu import BDeu, TooManyCombinations
-from learners.orders.scores.bge import BGePrior
+from learners.orders.scores.bdeu_bge import BDeu, BGePrior, TooManyCombinations
 from learners.orders.scores.candidates import greedy_candidates
-from learners.orders.scores.priors import StructurePrior
+from learners.orders.scores.scores import StructurePrior
 from tests.naive import orders as naive
 from tests.orders.problems import (
     Rows,
@@ -84,8 +83,8 @@ def test_bdeu_of_many_combinations_and_of_blocks_is_the_same(monkeypatch):
             yield self.x[:, 100:], self.counts[100:]
 
     np.testing.assert_allclose(family_scores(BDeu(Blocks(codes), sizes, 1.0)).logs, whole.logs, rtol=1e-12)
-    monkeypatch.setattr("learners.orders.scores.bdeu.DENSE_CELLS", 8)
-    monkeypatch.setattr("learners.orders.scores.bdeu.TABLE_CELLS", 8)
+    monkeypatch.setattr("learners.orders.scores.bdeu_bge.DENSE_CELLS", 8)
+    monkeypatch.setattr("learners.orders.scores.bdeu_bge.TABLE_CELLS", 8)
     np.testing.assert_allclose(family_scores(BDeu(rows, sizes, 1.0)).logs, whole.logs, rtol=1e-12)
     with pytest.raises(TooManyCombinations, match=r"combinations of values together.*Lower max_parents"):
         family_scores(BDeu(Blocks(codes), sizes, 1.0))

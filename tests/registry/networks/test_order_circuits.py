@@ -8,7 +8,7 @@ import pytest
 
 from learners import StructurePosterior
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.formats.text import parse_text, to_text
+from learners.circuits.structures.text import parse_text, to_text
 from learners.models.query import Conditional, Map, Sample
 from learners.registry.networks import order_circuits
 from learners.registry.networks.order_circuits import TooManyParentSets

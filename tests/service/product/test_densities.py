@@ -237,7 +237,7 @@ def test_a_served_circuit_has_what_its_first_query_needs(here):
     predictor.refresh()
     kept = vars(predictor.resolve("sky").model.circuit)
     before = set(kept)
-    assert {"WholeCircuit.of", "_prepare", "_own_weights"} <= before
+    assert {"WholeCircuit.of", "_prepare", "_entry_weights"} <= before
     predictor.resolve("sky").model.answer([Marginal({}), Map()])
     assert set(kept) == before
 

@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.column_values import nameable, raw_value
-from learners.circuits.queries.imputation import filled
+from learners.circuits.queries.column_values import filled, nameable, raw_value
 from learners.kernels.arrays import Array
 from learners.models.evidence import Average, GraphPrior
 from learners.models.query import How

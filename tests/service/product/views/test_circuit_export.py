@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from learners.circuits.formats.text import from_json, parse_text
+from learners.circuits.structures.text import from_json, parse_text
 from service import product
 from service.product.inference.queries import queryable
 from service.product.views.circuit_export import MEDIA_TYPES

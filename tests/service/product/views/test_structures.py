@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.formats.text import parse_text
+from learners.circuits.structures.text import parse_text
 from learners.models.evidence import Average
 from learners.models.query import Conditional
 from learners.orders.formats.bif import parse_bif

@@ -1,1 +1,0 @@
-"""Sampling the weights and leaves of a circuit whose structure is given."""

@@ -1,0 +1,252 @@
+"""A posterior over circuits with its schema: what is stored, served and queried, each answer with its standard error and a credible interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+import pyarrow as pa
+
+from learners.circuits.bayesian.samples import LEVEL, CircuitDraws, log_mean, summarised
+from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
+from learners.circuits.model import CircuitHeader, CircuitModel
+from learners.circuits.queries import queries
+from learners.circuits.queries.array_answers import sample
+from learners.circuits.queries.named_answers import Answer, Batches, Source, Summary
+from learners.circuits.queries.sampling_kernels import GOLDEN
+from learners.circuits.variables import Columns
+from learners.errors import NoClass
+from learners.kernels.arrays import Array, Arrays, Floats, Integers, Uint8s, frozen
+from learners.kernels.random import random_bits_at
+from learners.models.query import Query
+from learners.schema import Chunk, Schema
+
+MAP_OF = "the posterior mean circuit"
+
+
+def batches_of_draws(draws: CircuitDraws, n_chains: int, likelihoods: Likelihoods = NOTHING) -> Batches:
+    """What answers the queries of each kind by all draws, those of one chain after the other, each given the likelihoods.
+
+    Each probability, density or mean is the mean over the draws; beside it are its `standard_error` and `interval` (low
+    and high end, of probability `level`), and `log_interval` of a probability or density. Distributions have
+    `standard_errors` and `intervals` of the same form. The variance of a column is that of the mean distribution. Rows
+    of samples are each of a draw. MAP is `of` the posterior mean circuit, without interval.
+    """
+    source = _DrawsSource(*draws.given(likelihoods), n_chains)
+
+    def most_probable(columns: Columns, query: Query) -> list[Answer]:
+        if source.is_impossible:
+            raise ImpossibleEvidence(0)
+        found = queries.most_probable(draws.circuit, likelihoods, columns, query)
+        return [answer | Answer(of=MAP_OF) for answer in found]
+
+    return {**source.batches, "map": most_probable}
+
+
+class _DrawsSource(Source):
+    """The answers of all draws of a posterior."""
+
+    level: ClassVar[Answer] = {"level": LEVEL}
+
+    def __init__(self, draws: CircuitDraws, log_scale: Floats, n_chains: int) -> None:
+        self.draws, self.log_scale, self.n_chains = draws, log_scale, n_chains
+
+    def row_logs(self, x: Array) -> Floats:
+        return self.draws.log_likelihoods(x)
+
+    def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
+        logs, by_variable = self.draws.marginals(x, variables)
+        return logs, list(map(self.summary, by_variable))
+
+    def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
+        logs, tables = self.draws.conditional(x, variables)
+        return logs, self.summary(tables)
+
+    def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
+        logs, mean, variance = self.draws.moments(x, variables)
+        return logs, self.summary(mean), variance.mean(axis=-1) + mean.var(axis=-1)
+
+    def row_draws(self, x: Array, n: int, seed: int) -> Sequence[Floats]:
+        return drawn_rows(self.draws, x, n, seed)
+
+    def summary(self, values: Floats) -> Summary:
+        return summarised(values, self.n_chains)
+
+    def log_means(self, logs: Floats) -> Floats:
+        return log_mean(logs)
+
+    def mean_row_logs(self, x: Array) -> Floats:
+        return self.draws.mean_logs(x)
+
+
+def drawn_rows(draws: CircuitDraws, x: Array, n: int, seed: int) -> list[Floats]:
+    """N rows (n, n_variables) given each row of evidence, each from a draw that is drawn anew.
+
+    Raises ImpossibleEvidence, naming a row of probability zero.
+    """
+    rng = np.random.default_rng(seed)
+    of_draw = rng.integers(0, draws.n_draws, n)
+    seeds = rng.integers(0, 1 << 63, draws.n_draws)
+    found = [np.empty((n, x.shape[0])) for _ in range(x.shape[1])]
+    for draw in np.unique(of_draw).tolist():
+        circuit, places = draws.of(draw), np.flatnonzero(of_draw == draw)
+        for row, rows in enumerate(found):
+            try:
+                rows[places] = sample(circuit, x[:, [row]], places.size, int(seeds[draw]))[0]
+            except ImpossibleEvidence as error:
+                raise ImpossibleEvidence(row) from error
+    return found
+
+
+WEIGHT, PARAMETER, TRACE, LEAF, CHOICES = "draws.weight", "draws.parameter", "trace", "prior.leaf", "state.choices."
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """From what the sampler goes on with tomorrow's rows."""
+
+    # `coding`, `strengths` and `shares` as of `sampling`, the `seed`, and `turn`: how often rows were added.
+    header: Mapping[str, Any]
+    leaf: Floats  # (n_leaves, 2) float64: parameters of the leaves' priors
+    choices: list[Uint8s]  # list of (n_rows, n_positions) uint8: state of each chain
+
+
+class BayesianCircuit(CircuitModel):
+    """A posterior over sum-product networks of one structure, as draws of their weights and leaf parameters.
+
+    draws: of one chain after the other; its circuit is the posterior mean given the sampled state of highest log joint.
+    facts: how it was learned, with the `diagnostics` of its chains.
+    trace (n_chains, n_sweeps, 7) float64: log joint of every sweep, then unchanged, rejected and accepted proposals of
+    whole trees, and of subtrees.
+    sampled: without it the model does not go on learning.
+    """
+
+    kind: ClassVar[str] = "bayesian circuit"
+
+    def __init__(
+        self,
+        schema: Schema,
+        draws: CircuitDraws,
+        n_chains: int,
+        facts: Mapping[str, object],
+        trace: Floats,
+        sampled: Sampled | None = None,
+    ) -> None:
+        super().__init__(schema, draws.circuit, facts)
+        self.draws, self.n_chains, self.trace, self.sampled = draws, n_chains, frozen(trace), sampled
+
+    def prepare(self) -> None:
+        """Build what queries of every kind share, so that the first one does not wait for it."""
+        super().prepare()
+        self.draws.prepare()
+
+    def predict_proba(self, chunk: Chunk) -> Floats:
+        """(n_rows, n_classes) float64: P(class | attributes), the mean over the draws; what is missing or unseen summed out.
+
+        Raises NoClass.
+        """
+        return np.concatenate([p.mean(axis=-1) for p in self._class_draws(chunk)] or [self._nobody()])
+
+    def credible_intervals(self, chunk: Chunk, level: float) -> tuple[Floats, Floats]:
+        """Low and high ends (n_rows, n_classes) float64 of the central credible interval of each P(class | attributes).
+
+        Raises NoClass; InvalidParameter if the level is not between 0 and 1.
+        """
+        summaries = [summarised(p, self.n_chains, level) for p in self._class_draws(chunk)]
+        low, high = (np.concatenate([each[end] for each in summaries] or [self._nobody()]) for end in (2, 3))
+        return low, high
+
+    def _nobody(self) -> Floats:
+        return np.empty((0, self.schema.n_classes))
+
+    def _class_draws(self, chunk: Chunk) -> list[Floats]:
+        """P(class | attributes) of every draw, some rows at a time: (n_rows, n_classes, n_draws) float64 each."""
+        target = self.columns.class_variable
+        if target is None:
+            raise NoClass
+        x = self.columns.rows_of_chunk(chunk, with_class=False)
+        return [self.draws.class_posteriors(part, target) for part in self.draws.parts(x, self.schema.n_classes)]
+
+    def row_logs(self, x: Array) -> Floats:
+        """(n_rows,) float64: log of the mean probability (density) of rows (n_variables, n_rows)."""
+        return self.draws.mean_logs(x)
+
+    def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
+        """(n_rows, n_values) float64 of each discrete variable by itself given each row: the mean over the draws."""
+        width = int(self.circuit.n_values[list(variables)].sum())
+        parts = [self.draws.marginals(part, variables)[1] for part in self.draws.parts(x, width)]
+        return [np.concatenate([p.mean(axis=-1) for p in each]) for each in zip(*parts, strict=True)]
+
+    def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
+        """(n_rows, len(variables)) float64: the expectation of numeric variables given each row, the mean over the draws."""
+        parts = [self.draws.moments(part, variables)[1] for part in self.draws.parts(x, 2 * len(variables))]
+        return np.concatenate([mean.mean(axis=-1) for mean in parts])
+
+    def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
+        """(n_rows, n, n_variables) float64 drawn given each row, each from a draw of the posterior that is drawn anew."""
+        out = np.empty((x.shape[1], n, x.shape[0]))
+        places = (numbers[:, np.newaxis] * n + np.arange(n)).astype(np.uint64)
+        with np.errstate(over="ignore"):  # SplitMix64, from 0 to 2^31
+            bits = random_bits_at(np.uint64(seed) + (places + np.uint64(1)) * GOLDEN) >> np.uint64(33)
+        of_draw = bits.astype(np.int64) % self.draws.n_draws
+        for draw in np.unique(of_draw).tolist():
+            circuit, (rows, at) = self.draws.of(int(draw)), np.nonzero(of_draw == draw)
+            own = numbers[rows] * n + at
+            out[rows, at] = sample(circuit, np.ascontiguousarray(x[:, rows]), 1, seed, own)[:, 0]
+        return out
+
+    def batches(self, likelihoods: Likelihoods) -> Batches:
+        """What answers the queries of each kind, given likelihoods of some variables."""
+        return batches_of_draws(self.draws, self.n_chains, likelihoods)
+
+    def structure(self) -> dict[str, object]:
+        """The columns, what the circuit over them consists of, and whether its chains have settled."""
+        facts: dict[str, object] = {"n_draws": self.draws.n_draws, "n_chains": self.n_chains}
+        facts |= cast("dict[str, object]", self.facts.get("diagnostics", {}))
+        return super().structure() | {"facts": facts}
+
+    def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
+        """Header and named arrays, from which `from_arrays` makes the model again."""
+        header: CircuitHeader = {
+            "kind": self.kind,
+            "schema": self.schema.to_json(),
+            "facts": self.facts,
+            "n_chains": self.n_chains,
+            "sampling": None if self.sampled is None else self.sampled.header,
+        }
+        arrays = dict(self.circuit.to_arrays())
+        arrays |= {WEIGHT: self.draws.weight, PARAMETER: self.draws.parameter, TRACE: self.trace}
+        if self.sampled is not None:
+            arrays[LEAF] = self.sampled.leaf
+            arrays |= {f"{CHOICES}{chain}": choices for chain, choices in enumerate(self.sampled.choices)}
+        return header, arrays
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
+        """The model of `to_arrays`; the arrays may be mapped and read-only."""
+        own = cast("CircuitHeader", header)
+        circuit = Circuit.from_arrays({name: arrays[name] for name in CircuitArrays._fields})
+        draws = CircuitDraws(circuit, arrays[WEIGHT], arrays[PARAMETER])
+        sampled = None
+        if own["sampling"] is not None:
+            choices = [arrays[f"{CHOICES}{chain}"] for chain in range(own["n_chains"])]
+            sampled = Sampled(own["sampling"], arrays[LEAF], choices)
+        return cls(Schema.from_json(own["schema"]), draws, own["n_chains"], own["facts"], arrays[TRACE], sampled)
+
+    def tables(self) -> dict[str, pa.Table]:
+        """`columns`, `nodes` and `edges` of the posterior mean circuit, and `sweeps` of its chains, for SQL."""
+        n_chains, n_sweeps = self.trace.shape[:2]
+        names = ["log_joint"] + [
+            f"{kind}_{became}" for kind in ("whole", "subtree") for became in ("unchanged", "rejected", "accepted")
+        ]
+        sweeps = {
+            "chain": np.repeat(np.arange(n_chains), n_sweeps),
+            "sweep": np.tile(np.arange(1, n_sweeps + 1), n_chains),
+        }
+        flat = self.trace.reshape(-1, self.trace.shape[2])
+        columns = {name: flat[:, i] if i == 0 else flat[:, i].astype(np.int64) for i, name in enumerate(names)}
+        return super().tables() | {"sweeps": pa.table(sweeps | columns)}

@@ -1,1 +1,0 @@
-"""Many circuits of one structure, evaluated together: samples of a posterior."""

@@ -1,1 +1,0 @@
-"""A posterior over which leaf each number of each row comes from, by collapsed Gibbs sampling."""

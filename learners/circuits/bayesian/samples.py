@@ -1,0 +1,255 @@
+"""Many circuits of one structure, evaluated together, and what draws say of a number: mean, standard error, credible interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from learners.circuits.bayesian.sample_kernels import DrawArrays, draw_logs, draw_posteriors
+from learners.circuits.circuit import Circuit
+from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.evaluation.evaluate import ONE_ENTRY, Compiled, as_rows, compiled, log_values
+from learners.circuits.evaluation.leaf_shapes import truncated_moments
+from learners.circuits.evaluation.reweighted import Likelihoods, reweighted
+from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, SUM
+from learners.circuits.queries import array_answers as answers
+from learners.circuits.queries.named_answers import Summary
+from learners.errors import InvalidParameter
+from learners.kernels.arrays import Array, Floats, Integers, freeze, frozen
+
+# Of credible intervals.
+LEVEL = 0.9
+HALF_LOG_2_PI = 0.5 * np.log(2.0 * np.pi)
+# Answers of so many numbers are made at a time.
+MOST_AT_A_TIME = 1 << 22
+
+
+class CircuitDraws:
+    """Draws of the weights and leaf parameters of one circuit; immutable.
+
+    Raises InvalidParameter if they do not fit the circuit, or there is no draw.
+
+    circuit: the structure, with parameters of its own.
+    weight (n_sum_edges, n_draws) float64: of the edges of sums, in the circuit's order.
+    parameter (n_parameters, n_draws) float64: of the leaves, as in `CircuitArrays.leaf_parameters`.
+    """
+
+    def __init__(self, circuit: Circuit, weight: Floats, parameter: Floats) -> None:
+        self.circuit = circuit
+        self.weight, self.parameter = (frozen(np.asarray(array, np.float64)) for array in (weight, parameter))
+        sizes = (int(self._of_sum.sum()), circuit.leaf_parameters.size)
+        shapes = self.weight.shape, self.parameter.shape
+        if [len(shape) for shape in shapes] != [2, 2] or (shapes[0][0], shapes[1][0]) != sizes:
+            raise InvalidParameter("draws", shapes, f"arrays of {sizes[0]} and {sizes[1]} rows, for this circuit")
+        if shapes[0][1] != shapes[1][1] or not shapes[0][1]:
+            raise InvalidParameter("draws", shapes, "as many draws of weights as of leaves, at least one")
+
+    @property
+    def n_draws(self) -> int:
+        """How many circuits there are."""
+        return int(self.weight.shape[1])
+
+    @cached_property
+    def _of_sum(self) -> Array:
+        """(n_edges,) bool: whether an edge is one of a sum."""
+        return np.repeat(self.circuit.kind == SUM, np.diff(self.circuit.child_starts))
+
+    def of(self, draw: int) -> Circuit:
+        """The circuit of one draw. Raises InvalidCircuit if the draw makes none, in a file that was damaged."""
+        log_weight = np.zeros(self.circuit.n_edges)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_weight[self._of_sum] = np.log(self.weight[:, draw])
+        return self.circuit.with_parameters(log_weight, np.ascontiguousarray(self.parameter[:, draw]))
+
+    def given(self, likelihoods: Likelihoods) -> tuple[CircuitDraws, Floats]:
+        """Every draw given likelihoods of some variables, and (n_draws,) float64 its log scale: see `reweighted`."""
+        log_scale = np.zeros(self.n_draws)
+        if not likelihoods:
+            return self, log_scale
+        weight, parameter = np.empty_like(self.weight), np.empty_like(self.parameter)
+        for draw in range(self.n_draws):
+            circuit, log_scale[draw] = reweighted(self.of(draw), likelihoods)
+            weight[:, draw], parameter[:, draw] = np.exp(circuit.log_weight[self._of_sum]), circuit.leaf_parameters
+        given = self.circuit.with_parameters()
+        given.ranges = likelihoods.ranges
+        return CircuitDraws(given, weight, parameter), log_scale
+
+    def prepare(self) -> None:
+        """Build what all queries share."""
+        _ = self._compiled
+
+    @cached_property
+    def _compiled(self) -> tuple[Compiled, DrawArrays]:
+        plan = compiled(self.circuit)
+        weight = np.zeros((plan.edge.size, self.n_draws))
+        row = np.cumsum(self._of_sum) - 1
+        is_parameter = plan.parameter >= 0
+        of_sum = np.flatnonzero(plan.edge >= 0)
+        of_sum = of_sum[self._of_sum[plan.edge[of_sum]]]
+        weight[of_sum] = self.weight[row[plan.edge[of_sum]]]
+        weight[is_parameter] = np.exp(self.parameter[plan.parameter[is_parameter]])
+        weight[plan.parameter == ONE_ENTRY] = 1.0
+        return plan, _arrays(self.circuit, plan, weight, self.parameter)
+
+    def log_likelihoods(self, x: Array) -> Floats:
+        """(n_rows, n_draws) float64: log probability (density) of what is observed in each row, of every draw.
+
+        Rows as in `evaluate.log_values`. Raises InvalidEvidence.
+        """
+        x = as_rows(self.circuit, x)
+        plan, arrays = self._compiled
+        logs = np.empty((x.shape[1], self.n_draws))
+        peak, offset, codes = self._scratch()
+        draw_logs(plan.plan, arrays, x, (np.empty((plan.n_slots, self.n_draws)), peak, offset, codes), logs)
+        for draw in np.flatnonzero(np.isnan(logs).any(axis=0)).tolist():
+            again = np.isnan(logs[:, draw])
+            logs[again, draw] = log_values(self.of(draw), np.ascontiguousarray(x[:, again]))
+        return logs
+
+    def marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Floats]]:
+        """As `answers.marginals` of every draw: logs, and (n_rows, n_values, n_draws) of each variable."""
+        variables, sizes = answers.checked_discrete(self.circuit, variables)
+        logs, out = self._posteriors(x, variables, sizes, moments=False)
+        ends = np.cumsum(sizes).tolist()
+        return logs, [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
+
+    def class_posteriors(self, x: Array, variable: int) -> Floats:
+        """(n_rows, n_values, n_draws) float64: the distribution of a variable, the class, given all others that a row has.
+
+        A row to which a draw gives probability zero gets the class's own distribution there.
+        """
+        x = np.array(as_rows(self.circuit, x))
+        x[variable] = np.nan
+        try:
+            return self.marginals(x, [variable])[1][0]
+        except ImpossibleEvidence:
+            possible = (self.log_likelihoods(x) > -np.inf).all(axis=1)
+        found = np.empty((x.shape[1], int(self.circuit.n_values[variable]), self.n_draws))
+        found[~possible] = self.marginals(np.full((x.shape[0], 1), np.nan), [variable])[1][0]
+        if possible.any():
+            found[possible] = self.marginals(np.ascontiguousarray(x[:, possible]), [variable])[1][0]
+        return found
+
+    def conditional(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
+        """As `answers.conditional` of every draw: logs, and (n_rows, n_cells, n_draws), the last one's values fastest."""
+        variables, sizes = answers.checked_discrete(self.circuit, variables)
+        if len(variables) == 1:
+            logs, (table,) = self.marginals(x, variables)
+            return logs, table
+        n_cells = answers.n_joint_cells(sizes.tolist())
+        x = as_rows(self.circuit, x)
+        tables = np.empty((x.shape[1], n_cells, self.n_draws))
+        for row in range(x.shape[1]):
+            many, is_contradicted = answers.with_cells(self.circuit, x[:, [row]], variables)
+            logs = self.log_likelihoods(many)
+            logs[is_contradicted] = -np.inf
+            if (logs.max(axis=0) == -np.inf).any():
+                raise ImpossibleEvidence(row)
+            shares = np.exp(logs - logs.max(axis=0))
+            tables[row] = shares / shares.sum(axis=0)
+        return self.log_likelihoods(x), tables
+
+    def moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats, Floats]:
+        """As `answers.moments` of every draw: logs, means and variances (n_rows, len(variables), n_draws)."""
+        variables = answers.checked_numeric(self.circuit, variables)
+        logs, out = self._posteriors(x, variables, np.full(len(variables), 2, np.int64), moments=True)
+        return logs, out[:, 0::2], out[:, 1::2]
+
+    def _posteriors(self, x: Array, scope: tuple[int, ...], sizes: Integers, moments: bool) -> tuple[Floats, Floats]:
+        x = as_rows(self.circuit, x)
+        plan, arrays = self._compiled
+        _, slots = answers.parts_of_query(self.circuit, scope, sizes)
+        values, derivatives = np.empty((2, plan.n_slots, self.n_draws))
+        peak, offset, codes = self._scratch()
+        scratch = (values, derivatives, peak, offset, np.empty(self.n_draws), codes)
+        logs = np.empty((x.shape[1], self.n_draws))
+        out = np.zeros((x.shape[1], int(sizes.sum()), self.n_draws))
+        draw_posteriors(plan.plan, arrays, slots, x, moments, scratch, logs, out)
+        for row, draw in np.argwhere(np.isnan(logs)).tolist():
+            logs[row, draw], out[row, :, draw] = self._alone(x[:, [row]], scope, moments, row, draw)
+        return logs, out
+
+    def _alone(self, x: Array, scope: tuple[int, ...], moments: bool, row: int, draw: int) -> tuple[float, Floats]:
+        """What one draw says of a row that is too improbable for linear space."""
+        circuit = self.of(draw)
+        log = float(log_values(circuit, x)[0])
+        try:
+            if moments:
+                return log, np.stack(answers.moments(circuit, x, scope), axis=2)[0].ravel()
+            return log, np.concatenate([p[0] for p in answers.marginals(circuit, x, scope)])
+        except ImpossibleEvidence as error:
+            raise ImpossibleEvidence(row) from error
+
+    def _scratch(self) -> tuple[Floats, Floats, Integers]:
+        n_variables = self.circuit.n_variables
+        return np.empty((n_variables, self.n_draws)), np.empty(self.n_draws), np.empty(n_variables, np.int64)
+
+    def parts(self, x: Array, n_cells: int = 1) -> Iterator[Array]:
+        """The rows (n_variables, n_rows), so many at a time that answers of n_cells numbers for each draw fit in memory."""
+        at_a_time = max(1, MOST_AT_A_TIME // (n_cells * self.n_draws))
+        for first in range(0, x.shape[1], at_a_time):
+            yield np.ascontiguousarray(x[:, first : first + at_a_time])
+
+    def mean_logs(self, x: Array) -> Floats:
+        """(n_rows,) float64: log of the mean probability (density) of rows (n_variables, n_rows)."""
+        return np.concatenate([log_mean(self.log_likelihoods(part)) for part in self.parts(x)] or [np.empty(0)])
+
+
+def _arrays(circuit: Circuit, plan: Compiled, weight: Floats, parameter: Floats) -> DrawArrays:
+    """The arrays of kernels."""
+    kinds = circuit.kind[plan.node]
+    operation = np.flatnonzero(kinds >= GAUSSIAN)
+    node, kind = plan.node[operation], kinds[operation].astype(np.int64)
+    first = circuit.leaf_starts[node]
+    numeric = np.zeros((operation.size, 5, weight.shape[1]))
+    numeric[:, 0] = numeric[:, 3] = numeric[:, 4] = parameter[first]
+    gaussian, waits = kind == GAUSSIAN, kind == EXPONENTIAL
+    numeric[gaussian, 4] = parameter[first[gaussian] + 1] ** 2
+    numeric[waits, 3] = 1.0 / parameter[first[waits]]
+    numeric[waits, 4] = numeric[waits, 3] ** 2
+    variable = circuit.variable[node]
+    for i in np.flatnonzero(np.isin(variable, list(circuit.ranges))).tolist():
+        own, ends = parameter[first[i] : circuit.leaf_starts[node[i] + 1]].T, circuit.ranges[int(variable[i])]
+        numeric[i, 3:] = np.array([truncated_moments(int(kind[i]), p, *ends) for p in own]).T
+    numeric[gaussian, 1] = 1.0 / parameter[first[gaussian] + 1]
+    numeric[gaussian, 2] = np.log(numeric[gaussian, 1]) - HALF_LOG_2_PI
+    numeric[waits, 2] = np.log(parameter[first[waits]])
+    arrays = DrawArrays(weight, numeric, kind, operation)
+    freeze(*arrays)
+    return arrays
+
+
+def summarised(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summary:
+    """The summary of numbers by their draws.
+
+    The standard error is that of means of batches, which each are some √n successive draws of a chain: so draws that hang
+    together, or chains that stay apart, make it larger. Raises InvalidParameter.
+
+    values (..., n_draws) float64: draws of the first chain, then of the second, and so on.
+    level: posterior probability of the interval, between 0 and 1.
+    References: Flegal, Jones (2010), "Batch means and spectral variance estimators in Markov chain Monte Carlo",
+    section 2.
+    """
+    if not 0 < level < 1:
+        raise InvalidParameter("interval", level, "the probability of the interval, above 0 and below 1")
+    mean, per_chain = values.mean(axis=-1), values.shape[-1] // n_chains
+    size = max(1, math.isqrt(per_chain))
+    n_batches = per_chain // size
+    error = np.full(values.shape[:-1], np.nan)
+    if n_chains * n_batches > 1:
+        chains = values[..., : n_chains * per_chain].reshape(*values.shape[:-1], n_chains, per_chain)
+        batches = chains[..., : n_batches * size].reshape(*values.shape[:-1], n_chains * n_batches, size).mean(axis=-1)
+        error = batches.std(axis=-1, ddof=1) / math.sqrt(n_chains * n_batches)
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=-1)
+    return Summary(mean, error, low, high)
+
+
+def log_mean(logs: Floats) -> Floats:
+    """Logarithm of the mean over the last axis of what has these logarithms; log 0 is -inf."""
+    most = logs.max(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.where(most > -np.inf, np.exp(logs - most), 0.0)
+        return np.log(shares.mean(axis=-1)) + most[..., 0]

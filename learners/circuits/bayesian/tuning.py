@@ -1,0 +1,170 @@
+"""Strengths of priors, by Optuna's TPE on the likelihood of rows that are kept back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from learners.circuits.bayesian.column_families import Coding
+from learners.circuits.bayesian.layout import layout_of, parameters_given
+from learners.circuits.bayesian.priors import Prior, Shape, Strengths, empirical_prior
+from learners.circuits.bayesian.sampler import InMemory, LazySampler, Moves
+from learners.circuits.bayesian.samples import log_mean
+from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.parameters import GibbsParameters
+from learners.kernels.arrays import Float32s, Floats
+from learners.passes.engine import Advance, unheard
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+SHARE = 0.1
+# Of the rows of the tuning sample.
+KEPT_BACK = 0.1
+# A trial's likelihood is that of so many draws, from its last sweeps.
+DRAWS = 5
+RANGES = {
+    "alpha": (0.01, 30.0),
+    "prior_variance": (0.05, 30.0),
+    "prior_mean": (0.001, 1.0),
+    "prior_values": (0.01, 3.0),
+}
+FIELDS = {"alpha": "alpha", "prior_variance": "gaussian", "prior_mean": "rho", "prior_values": "categorical"}
+LEAST_SHARE = 0.002
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Strengths and shares of a prior."""
+
+    strengths: Strengths
+    shares: tuple[float, ...]  # r_d of each column
+    # Tuple of (float, dict): what was tried: log-likelihood per row kept back, and by which values.
+    trials: tuple[tuple[float, dict[str, float]], ...] = ()
+
+    def prior(self, shape: Shape, coding: Coding, sample: Floats, seed: int) -> Prior:
+        """The prior that is fitted to a sample (n_rows, n_columns)."""
+        return empirical_prior(shape, coding.columns, self.strengths, sample, np.array(self.shares), seed)
+
+
+def given(parameters: GibbsParameters, n_columns: int) -> Chosen:
+    """What the parameters say, and defaults for the rest."""
+    values = {name: getattr(parameters, name) for name in FIELDS if getattr(parameters, name) is not None}
+    strengths = replace(Strengths(), **{FIELDS[name]: value for name, value in values.items()})
+    return Chosen(strengths, (SHARE if parameters.share is None else parameters.share,) * n_columns)
+
+
+def tuned(
+    parameters: GibbsParameters,
+    shape: Shape,
+    coding: Coding,
+    sample: Float32s,
+    seed: int,
+    kept: Path | None = None,
+    advance: Advance = unheard,
+) -> Chosen:
+    """The best of `trials` settings; what is given stays, and what is not given is proposed by TPE.
+
+    Rows to learn from, and at the end to keep back, are (n_rows, n_columns) float32. Each trial is proposed by a
+    sampler of its own seed from the trials before it, which are kept in a file of JSON lines: so a run that is killed
+    goes on, and comes to the same.
+
+    References: Yokoi, Sato (2024), section 3.4; Bergstra, Bardenet, Bengio, Kégl (2011).
+    """
+    start = given(parameters, shape.n_columns)
+    if not parameters.trials:
+        return start
+    # Here, as only who tunes shall wait for it.
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    space = _space(parameters, coding)
+    if not space:
+        return start
+    done = _read(kept)[: parameters.trials]
+    for number in range(len(done), parameters.trials):
+        study = optuna.create_study(
+            direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed + number, multivariate=True)
+        )
+        for value, values in done:
+            study.add_trial(optuna.trial.create_trial(params=values, distributions=space, value=value))
+        values = _first(space, start) if number == 0 else study.ask(space).params
+        value = _likelihood(_chosen(start, values), shape, coding, sample, parameters, seed)
+        done.append((value, values))
+        if kept is not None:
+            with kept.open("a") as file:
+                file.write(json.dumps([value, values]) + "\n")
+        best = max(value for value, _ in done)
+        advance(number + 1, parameters.trials, f"best {best:.3f} a row")
+    _, values = max(done, key=lambda trial: trial[0])
+    return replace(_chosen(start, values), trials=tuple(done))
+
+
+def _space(parameters: GibbsParameters, coding: Coding) -> dict[str, BaseDistribution]:
+    from optuna.distributions import FloatDistribution
+
+    free = [name for name in RANGES if getattr(parameters, name) is None]
+    space: dict[str, BaseDistribution] = {name: FloatDistribution(*RANGES[name], log=True) for name in free}
+    if parameters.share is None:
+        for d, column in enumerate(coding.columns):
+            if not column.n_values:
+                space[f"share.{d}"] = FloatDistribution(LEAST_SHARE, 1.0, log=True)
+    return space
+
+
+def _first(space: Mapping[str, BaseDistribution], start: Chosen) -> dict[str, float]:
+    """The defaults, which are tried first."""
+    own = {name: getattr(start.strengths, field) for name, field in FIELDS.items()}
+    return {name: own[name] if name in own else start.shares[int(name.removeprefix("share."))] for name in space}
+
+
+def _chosen(start: Chosen, values: dict[str, float]) -> Chosen:
+    strengths = replace(start.strengths, **{FIELDS[name]: value for name, value in values.items() if name in FIELDS})
+    shares = list(start.shares)
+    for name, value in values.items():
+        if name not in FIELDS:
+            shares[int(name.removeprefix("share."))] = value
+    return Chosen(strengths, tuple(shares))
+
+
+def _likelihood(
+    chosen: Chosen, shape: Shape, coding: Coding, sample: Float32s, parameters: GibbsParameters, seed: int
+) -> float:
+    """Mean log-likelihood of the rows kept back, by the last draws of one chain."""
+    n_back = max(1, round(KEPT_BACK * len(sample)))
+    rows, back = InMemory(sample[:-n_back]), uncoded(coding, sample[-n_back:])
+    prior = chosen.prior(shape, coding, sample[:-n_back].astype(np.float64), seed)
+    layout, random = layout_of(prior), np.random.default_rng([seed, 7])
+    sampler = LazySampler(prior, rows, Moves(parameters.whole_moves, parameters.subtree_moves))
+    state, logs = sampler.init(random), []
+    n_sweeps = parameters.trial_sweeps
+    for sweep in range(n_sweeps):
+        state, _ = sampler.step(random, state)
+        if n_sweeps - sweep <= DRAWS:
+            logs.append(log_values(layout.circuit(parameters_given(random, prior, state.tallies)), back))
+    return float(log_mean(np.stack(logs, axis=1)).mean())
+
+
+def uncoded(coding: Coding, rows: Float32s) -> Floats:
+    """(n_columns, n_rows) float64: rows of a sampler in the columns' own numbers."""
+    centre = np.array([column.centre for column in coding.columns])
+    return np.ascontiguousarray(rows.T.astype(np.float64) + centre[:, np.newaxis])
+
+
+def _read(kept: Path | None) -> list[tuple[float, dict[str, float]]]:
+    if kept is None or not kept.exists():
+        return []
+    found = []
+    for line in kept.read_text().splitlines():
+        try:
+            value, values = json.loads(line)
+        except ValueError:  # a line that a kill cut off
+            break
+        found.append((value, values))
+    kept.write_text("".join(json.dumps(trial) + "\n" for trial in found))
+    return found

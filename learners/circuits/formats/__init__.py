@@ -1,1 +1,0 @@
-"""Circuits as text, as regions and as drawings."""

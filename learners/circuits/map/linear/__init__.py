@@ -1,1 +1,0 @@
-"""Reductions of a circuit by the query, and copies of circuits."""

@@ -1,0 +1,218 @@
+"""The passes of a mixture of Gaussians: drawn rows with the numbers that they hold, on which it grows in memory, then EM over all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Self, cast
+
+import numpy as np
+
+from learners.circuits.mixtures.component_search import (
+    PRODUCTS_A_SECOND,
+    ExpectedMoments,
+    Grown,
+    Halves,
+    again,
+    grow,
+    one_component,
+)
+from learners.circuits.mixtures.model import GaussianModel
+from learners.circuits.model import CircuitModel
+from learners.circuits.structures.densities import Densities
+from learners.circuits.structures.search import FEWEST_ROWS, SHARES, THREADS, polished, split
+from learners.circuits.variables import Columns, columns_of
+from learners.counts.row_samples import RESERVE, DrawnRows
+from learners.errors import SchemaError
+from learners.kernels.arrays import Codes, Floats, Integers, Uint64s
+from learners.kernels.random import random_bits_at
+from learners.passes.engine import Advance
+from learners.passes.learner import Passes, Work
+from learners.schema import Chunk, Schema
+from learners.schema.schema import MASSES
+
+# Numbers and codes that the drawn rows may have.
+ROOM, MOST_ROWS = 5_000_000, 200_000
+
+
+class DrawnNumbers(DrawnRows):
+    """The distinct rows with the smallest content hashes, the numbers of continuous columns among their content."""
+
+    stage = "drawing rows of numbers"
+    stored_name, stored_dtype = "content", np.dtype(np.int64)
+
+    def __init__(self, schema: Schema) -> None:
+        width = schema.n_attributes + 1 + len(schema.continuous)
+        super().__init__(schema, min(MOST_ROWS, ROOM // width))
+        self._sample = self._sample._replace(rows=np.empty((0, width), np.int64))
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What is collected."""
+        continuous = [self.schema.attributes[i].name for i in self.schema.continuous]
+        return {
+            "statistic": "drawn rows of numbers",
+            "n": self.n_distinct,
+            "reserve": RESERVE,
+            "continuous": continuous,
+        }
+
+    def under(self, schema: Schema) -> Self:
+        """No rows, by another schema."""
+        return type(self)(schema)
+
+    def _hashes(self, rows: Chunk) -> Uint64s:
+        hashes = super()._hashes(rows)
+        for own in _bits(rows):
+            hashes = random_bits_at(hashes ^ own.view(np.uint64))
+        return hashes
+
+    def _content(self, rows: Chunk, some: Integers) -> Codes:
+        return cast("Codes", np.hstack([super()._content(rows, some).astype(np.int64), _bits(rows)[:, some].T]))
+
+    def _chunk(self, content: Codes) -> Chunk:
+        n_codes = self.schema.n_attributes + 1
+        codes = super()._chunk(content[:, :n_codes].astype(self.schema.code_dtype))
+        return Chunk(codes.x, codes.y, np.ascontiguousarray(content[:, n_codes:].T).view(np.float64))
+
+
+def _bits(rows: Chunk) -> Integers:
+    """(n_continuous, n_rows) int64: the bits of each number, one for NaN and one for zero."""
+    if rows.numbers is None:
+        return np.empty((0, rows.n_rows), np.int64)
+    return np.ascontiguousarray(np.where(np.isnan(rows.numbers), np.nan, rows.numbers + 0.0)).view(np.int64)
+
+
+# Of the work of "auto".
+SHARE_OF_MINUTES = 0.25
+# What leaves of one column may be that a Gaussian of several takes the place of.
+DENSITIES = ("gaussian", "student", "lognormal", "quantile")
+
+
+def refusal(schema: Schema) -> tuple[str, str] | None:
+    """Why no mixture of Gaussians has the columns of a schema, and the column at fault; None if one has."""
+    continuous = [schema.attributes[i] for i in schema.continuous]
+    for attribute in continuous:
+        if attribute.distribution not in DENSITIES:
+            is_mass = attribute.distribution in MASSES
+            what = "masses, not a density" if is_mass else f"the distribution {attribute.distribution!r}"
+            return f"column {attribute.name!r} has {what}", attribute.name
+    if not continuous:
+        return "no column is numeric", ""
+    return None
+
+
+def require_densities(schema: Schema) -> None:
+    """Refuse columns that no mixture of Gaussians has. Raises SchemaError."""
+    found = refusal(schema)
+    if found is not None:
+        reason, column = found
+        raise SchemaError(
+            f"There is no mixture of Gaussians of these columns: {reason}. Choose leaves=gaussian, or another structure.",
+            column or None,
+        )
+
+
+def domains(schema: Schema) -> Integers:
+    """(n_variables,) int64: sizes of domains without the code for missing values; 0 of numeric columns, the class last."""
+    missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
+    sizes = schema.domain_sizes - missing
+    sizes[list(schema.continuous)] = 0
+    if schema.target is not None:
+        sizes = np.append(sizes, schema.n_classes)
+    return sizes.astype(np.int64)
+
+
+def columns_by(schema: Schema) -> Columns:
+    """How columns are the variables of any mixture of the schema."""
+    n_values = domains(schema)
+    d = int((n_values == 0).sum())
+    return columns_of(one_component(n_values, np.zeros(d), np.ones(d)).diagonal(), schema)
+
+
+def growing(
+    schema: Schema, densities: Mapping[int, Densities], minutes: float, components: int | None
+) -> Passes[tuple[Grown, DrawnNumbers, Chunk]]:
+    """A pass that draws rows, and the search as work between passes; returns the rows to choose by, too.
+
+    Where all rows were drawn, the mixture is then made again in the same steps from all of them.
+    """
+    drawn: DrawnNumbers = yield DrawnNumbers(schema)
+    rows = drawn.occurrences(drawn.n_distinct)
+    fit, valid = split(rows) if rows.n_rows >= FEWEST_ROWS else (rows, rows)
+    least = narrowest_of(schema, densities)
+    rows_of = columns_by(schema).rows_of_chunk
+
+    def run(threads: int, advance: Advance) -> Grown:
+        def report(share: float, note: str) -> None:
+            advance(int(min(1.0, share) * SHARES), SHARES, note)
+
+        work = minutes * 60 * THREADS * PRODUCTS_A_SECOND
+        halves = Halves(domains(schema), rows_of(fit), rows_of(valid), least, threads)
+        found = grow(halves, components=components, work=work, report=report)
+        if not has_all(drawn):
+            return found
+        whole = replace(halves, fit=rows_of(rows), valid=rows_of(rows))
+        mixture = again(found.way, whole, report)
+        # The same steps may end at another, lower peak.
+        return replace(found, mixture=max(found.mixture, mixture, key=whole.score))
+
+    grown: Grown = yield Work("growing a mixture of Gaussians", run)
+    return grown, drawn, valid
+
+
+def has_all(drawn: DrawnNumbers) -> bool:
+    """Whether all rows were drawn."""
+    return int(drawn.sample.counts.sum()) == drawn.n_rows
+
+
+def narrowest_of(schema: Schema, densities: Mapping[int, Densities]) -> Floats:
+    """(d,) float64: standard deviation of the error with which each continuous column is recorded."""
+    return np.array([densities[i].narrowest for i in schema.continuous])
+
+
+def learned(
+    schema: Schema,
+    densities: Mapping[int, Densities],
+    grown: tuple[Grown, DrawnNumbers, Chunk],
+    passes: int,
+    facts: Mapping[str, object],
+) -> Passes[GaussianModel]:
+    """EM over all rows, until drawn rows gain nothing; none where all rows were drawn."""
+    found, drawn, valid = grown
+    rows_of = columns_by(schema).rows_of_chunk
+    least, x = narrowest_of(schema, densities), rows_of(valid)
+    best, done = yield from polished(
+        found.mixture,
+        0 if has_all(drawn) else passes,
+        lambda mixture: ExpectedMoments(mixture, schema, rows_of, schema.columns),
+        lambda moments: moments.maximised(found.pooled, least),
+        lambda mixture: float(mixture.log_density(x).mean()),
+    )
+    gaussians = {"pooled": found.pooled, "tried": [size.facts() for size in found.tried]}
+    return GaussianModel(schema, best, {**facts, "em_passes": done, "n_rows": drawn.n_rows, "gaussians": gaussians})
+
+
+def rivalled(
+    model: CircuitModel, densities: Mapping[int, Densities], minutes: float, passes: int
+) -> Passes[CircuitModel]:
+    """The model, or a mixture of Gaussians if drawn rows are more probable by one.
+
+    The model has learned from all rows, those drawn to choose by among them; the mixture grows without these, in a
+    quarter of the minutes. What both tried is in the facts of either: `search` of the circuit, `gaussians` with the log
+    likelihoods of both.
+    """
+    reason = refusal(model.schema)
+    if reason is not None:
+        left_out = f"{reason[0]}, which is not compared with densities of several columns"
+        return CircuitModel(model.schema, model.circuit, model.facts | {"gaussians": {"left_out": left_out}})
+    grown = yield from growing(model.schema, densities, minutes * SHARE_OF_MINUTES, None)
+    found, _, valid = grown
+    of_circuit = float(model.log_likelihood(valid).mean())
+    gaussians = {"pooled": found.pooled, "tried": [size.facts() for size in found.tried]}
+    gaussians |= {"valid": round(found.valid, 4), "valid_of_circuit": round(of_circuit, 4)}
+    if not found.valid > of_circuit:
+        return CircuitModel(model.schema, model.circuit, model.facts | {"gaussians": gaussians})
+    facts = {name: own for name, own in model.facts.items() if name != "leaves"}
+    chosen = yield from learned(model.schema, densities, grown, passes, facts)
+    return GaussianModel(chosen.schema, chosen.mixture, chosen.facts | {"gaussians": gaussians})

@@ -1,0 +1,250 @@
+"""How circuits are made and learned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from learners.errors import InvalidParameter
+from learners.models.parameters import Parameters
+from learners.schema.schema import DISTRIBUTIONS, Distribution
+
+AUTO: Literal["auto"] = "auto"
+BY_COLUMN, PAPER = "by-column", "paper"
+GAUSSIANS = "gaussian-mixture"
+# Learning whose numeric leaves have conjugate priors, and what it can learn.
+ROW_BY_ROW = ("adf", "bmm", "gibbs")
+CONJUGATE = ("gaussian", "poisson", "exponential")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GibbsParameters(Parameters):
+    """Of a Bayesian circuit and its sampler, for `learning="gibbs"`. Raises InvalidParameter.
+
+    Parameters
+    ----------
+    children : int
+        Children of each sum, C_s; a circuit over m columns has about (2 children)^log2(m) sums.
+    sampler : "lazy"
+        The collapsed sampler, whose state has only the sums that a row reaches.
+    whole_moves, subtree_moves : float
+        Proposals of a row's whole induced tree, and of parts of it, in each sweep.
+    iterations : int or "auto"
+        Sweeps of each chain, the first half of which is not used. "auto" doubles them until R-hat is at most 1.1 and the effective
+        sample size of the log joint at least `effective`, or `most_iterations` are done.
+    effective : int
+        Least effective sample size of the log joint, where iterations is "auto".
+    most_iterations : int
+        Most sweeps of each chain, where iterations is "auto".
+    chains : int
+        Independent chains; two or more show whether they agree.
+    draws : int
+        How many samples of weights and leaf parameters are kept, of all chains together.
+    alpha : float, optional
+        Pseudo-count of each child of a sum; by default 1, or tuned.
+    share : float, optional
+        Share of the rows that the prior of a leaf is fitted to, r_d of each column; by default 0.1, or tuned.
+    prior_variance, prior_mean : float, optional
+        Half the rows that the variance, and the rows that the mean, of a Gaussian leaf's prior stand for.
+    prior_values : float, optional
+        Pseudo-count of each value of a categorical leaf.
+    trials : int
+        How many settings of the prior are tried on rows kept back; 0 for none. Optuna's TPE proposes those of the five that
+        are not given.
+    trial_sweeps : int
+        Sweeps of each trial.
+
+    References
+    ----------
+    Yokoi, Sato (2024); Vergari et al. (2019); Zhao, Adel, Gordon, Amos (2016).
+    """
+
+    children: int = 2
+    sampler: Literal["lazy"] = "lazy"
+    whole_moves: float = 1.0
+    subtree_moves: float = 4.0
+    iterations: int | Literal["auto"] = AUTO
+    effective: int = 100
+    most_iterations: int = 3200
+    chains: int = 2
+    draws: int = 100
+    alpha: float | None = None
+    share: float | None = None
+    prior_variance: float | None = None
+    prior_mean: float | None = None
+    prior_values: float | None = None
+    trials: int = 0
+    trial_sweeps: int = 40
+
+    def refuse(self, names: Collection[str], why: str) -> None:
+        """Refuse parameters that would be ignored, where they differ from their defaults. Raises InvalidParameter."""
+        for own in fields(self):
+            value = getattr(self, own.name)
+            if own.name in names and value != own.default:
+                raise InvalidParameter(own.name, value, why)
+
+    def check_sampling(self) -> None:
+        """Refuse what is out of range. Raises InvalidParameter."""
+        self.check_whole_numbers(
+            children=(2, 256),
+            effective=(4, 1_000_000),
+            most_iterations=(8, 10_000_000),
+            chains=(1, 64),
+            draws=(1, 100_000),
+            trials=(0, 100_000),
+            trial_sweeps=(1, 100_000),
+        )
+        if self.iterations != AUTO:
+            self.check_whole_numbers(iterations=(2, 10_000_000))
+        if self.iterations == AUTO and self.chains < 2:
+            raise InvalidParameter(
+                "chains", self.chains, "two or more, as iterations='auto' compares them; or say how many iterations"
+            )
+        for name in ("whole_moves", "subtree_moves"):
+            if not 0 <= getattr(self, name) <= 10_000:
+                raise InvalidParameter(name, getattr(self, name), "from 0 to 10,000")
+        if not self.whole_moves + self.subtree_moves > 0:
+            raise InvalidParameter("whole_moves", self.whole_moves, "above zero, or subtree_moves is")
+        for name in ("alpha", "prior_variance", "prior_mean", "prior_values"):
+            value = getattr(self, name)
+            if value is not None and not (0 < value < math.inf):
+                raise InvalidParameter(name, value, "a positive number")
+        if self.share is not None and not 0 < self.share <= 1:
+            raise InvalidParameter("share", self.share, "above 0 and at most 1")
+
+
+OF_SAMPLING = frozenset(own.name for own in fields(GibbsParameters))
+NOT_OF_SAMPLING = frozenset(
+    (
+        *("minutes", "passes", "tolerance", "laplace", "strength", "stream_passes", "shards"),
+        *("states", "depth", "sums", "replicas", "sample"),
+    )
+)
+NOT_OF_A_FILE = frozenset(("children", "whole_moves", "subtree_moves", "share", "trials", "trial_sweeps"))
+
+
+@dataclass(frozen=True)
+class CircuitParameters(GibbsParameters):
+    """How a circuit is made and learned; those of sampling are told at `GibbsParameters`. Raises InvalidParameter.
+
+    Parameters
+    ----------
+    structure : "auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture" or "file"
+        What the circuit looks like; "auto" takes what explains drawn rows best. That is one of trees, hidden trees, LearnSPN, mixtures of them (`search.choose`) and, where
+        numeric columns have densities, mixtures of Gaussians. The others are a hidden Chow-Liu tree, Chow-Liu tree, random region graph,
+        LearnSPN on a sample, a mixture of Gaussians with full covariances, or the circuit of a file. "auto" is for EM: with
+        another learning, or where `states` are given, it means "hclt"; sampling has a complete binary circuit, or that of a file.
+    minutes : float
+        Minutes of work that "auto" may take, for two threads of a usual server. Counted, not timed: the circuit does not depend on
+        the machine.
+    circuit : str
+        Path or URI of the circuit's file, for the structure "file": text or JSON. Variable i is attribute i, the class last.
+    learning : "em", "adf", "bmm", "gibbs" or "none"
+        How weights are learned: "em" in passes, "adf" and "bmm" row by row, "gibbs" by sampling, "none" not at all. These are
+        batch EM; one pass of assumed density filtering or of Bayesian moment matching; a posterior over complete binary
+        circuits, or over the weights and leaves of the structure of a file; or the structure's own weights.
+    passes : int
+        Most passes of EM over all rows; after "auto", which has made passes over drawn rows, 2 where these were all.
+    tolerance : float
+        EM ends when a pass gains less log likelihood per row than this.
+    laplace : float
+        Rows that EM adds to each count; "auto" chooses them itself.
+    strength : float
+        Rows that the structure's own weights stand for, in ADF and BMM.
+    stream_passes : int
+        Passes of ADF and BMM over the rows. After the first each starts at the means of the last, which stand for `strength` rows again, so that
+        no row counts twice.
+    shards : int, optional
+        Parts of the rows that ADF and BMM learn side by side. They do so on threads, or by the workers of a cluster, once the
+        first 20,000 rows are learned; by default one, and on a cluster one for each worker. The circuit depends on their number.
+    states : int, optional
+        States of each latent variable of "hclt", 8 unless given; components of "gaussian-mixture", chosen unless given.
+    depth, sums, replicas : int
+        Size of the structure "random": how deep it is, sums of each region, and copies.
+    sample : int
+        Most distinct rows that "learnspn" sees.
+    n_bins : int
+        Most intervals of a numeric column, or densities that it is a mixture of.
+    leaves : "intervals", "auto", a distribution, "by-column" or "paper", optional
+        How numeric columns are modelled for which the user says nothing else; by default "intervals", of "gaussian-mixture"
+        "gaussian". "auto" chooses a
+        distribution for each column by the likelihood of drawn rows (`structures.column_models.chosen_leaves`); ADF and BMM, which learn
+        "gaussian", "poisson" and "exponential" only, then take "gaussian". Of sampling: by default "by-column", families that
+        the column asks for; or the families of Yokoi and Sato's paper.
+    max_values : int
+        Values that a nominal attribute keeps; rarer ones share one code.
+    seed : int
+        Start of the random numbers; the same seed gives the same model.
+    """
+
+    structure: Literal["auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture", "file"] = "auto"
+    minutes: float = 10.0
+    circuit: str = ""
+    learning: Literal["em", "adf", "bmm", "gibbs", "none"] = "em"
+    passes: int = 10
+    tolerance: float = 1e-3
+    laplace: float = 0.1
+    strength: float = 10.0
+    stream_passes: int = 1
+    shards: int | None = None
+    states: int | None = None
+    depth: int = 3
+    sums: int = 4
+    replicas: int = 4
+    sample: int = 20_000
+    n_bins: int = 8
+    leaves: Literal["intervals", "auto", "by-column", "paper"] | Distribution | None = None
+    max_values: int = 1024
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.check_whole_numbers(
+            passes=(1, 10_000),
+            stream_passes=(1, 10_000),
+            shards=(1, 1024),
+            states=(1, 1024),
+            depth=(1, 20),
+            sums=(1, 1024),
+            replicas=(1, 1024),
+            sample=(100, 1_000_000),
+            n_bins=(2, 256),
+            max_values=(2, 65_000),
+            seed=(0, 2**32 - 1),
+        )
+        if bool(self.circuit) != (self.structure == "file"):
+            raise InvalidParameter("circuit", self.circuit, "name a file, and only with structure 'file'")
+        for name in ("tolerance", "laplace"):
+            if not 0 <= getattr(self, name) < 1e9:
+                raise InvalidParameter(name, getattr(self, name), "zero or more")
+        if not 0 < self.minutes <= 100_000:
+            raise InvalidParameter("minutes", self.minutes, "above zero")
+        if not 0 < self.strength < 1e9:
+            raise InvalidParameter("strength", self.strength, "above zero")
+        if self.learning != "gibbs":
+            self.refuse(OF_SAMPLING, "only with learning='gibbs'")
+        else:
+            self.check_sampling()
+            self.refuse(NOT_OF_SAMPLING, "learning='gibbs' does not use it: leave it out")
+            if self.structure not in ("auto", "file"):
+                raise InvalidParameter(
+                    "structure", self.structure, "sampling has a structure of its own: leave it out, or use 'file'"
+                )
+            if self.structure == "file":
+                self.refuse(NOT_OF_A_FILE, "sampling the structure of a file does not use it: leave it out")
+            if self.leaves == AUTO:
+                raise InvalidParameter("leaves", AUTO, f"sampling chooses leaves by itself: use {BY_COLUMN!r}")
+        if self.structure == GAUSSIANS and self.learning != "em":
+            raise InvalidParameter("learning", self.learning, f"{GAUSSIANS} is learned by em")
+        if self.learning != "gibbs" and self.leaves in (BY_COLUMN, PAPER):
+            raise InvalidParameter("leaves", self.leaves, "only with learning='gibbs'")
+        if self.learning in ROW_BY_ROW and self.leaves in DISTRIBUTIONS and self.leaves not in CONJUGATE:
+            raise InvalidParameter("leaves", self.leaves, f"{self.learning} learns only {', '.join(CONJUGATE)}")
+
+    @property
+    def actual_structure(self) -> str:
+        """The structure that is made."""
+        if self.structure != "auto":
+            return self.structure
+        return "auto" if self.learning == "em" and self.states is None else "hclt"

@@ -1,0 +1,368 @@
+"""Exact answers of a circuit to batches of rows, each with its own pattern of missing values, and rows drawn given them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.evaluation.evaluate import (
+    as_rows,
+    compiled,
+    log_leaves,
+    log_values,
+    relative_node_logs,
+    root_logs_of_leaves,
+    with_weights,
+)
+from learners.circuits.evaluation.evaluate_kernels import BLOCK
+from learners.circuits.evaluation.leaf_shapes import leaf_moments, parameters_of, truncated_numbers
+from learners.circuits.kernels import CATEGORICAL, INDICATOR, PRODUCT, SUM
+from learners.circuits.queries.answer_kernels import (
+    AnswerArrays,
+    Wanted,
+    WantedSlots,
+    add_marginals,
+    add_moments,
+    block_posteriors,
+    posteriors,
+)
+from learners.circuits.queries.sampling_kernels import draws, draws_of_row
+from learners.circuits.variables import known_numbers
+from learners.errors import InvalidParameter
+from learners.kernels.arrays import Array, Floats, Integers, Mask, freeze
+from learners.models.evidence import check_seed
+
+# The joint distribution of several variables is a table of at most so many cells.
+MAX_CELLS = 1 << 16
+# Fewer rows go through the circuit one by one.
+FEW_ROWS = 4
+ROWS_AT_A_TIME = 1 << 14
+MOST_KEPT = 32
+# Logarithms beyond this have too few digits left to be compared.
+FAR = -1e4
+# Rows whose leaves are evaluated ahead of the other nodes.
+FEW_AT_A_TIME = 256
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """A circuit in linear space, and what the queries asked last are about, in its nodes and in the slots of its plan."""
+
+    arrays: AnswerArrays
+    queries: dict[tuple[int, ...], tuple[Wanted, WantedSlots]]
+
+
+def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
+    """(n_rows, n_values) float64 of each of some discrete variables: its distribution by itself, given what a row has.
+
+    x (n_variables, n_rows) float64 or integers: as in `evaluate.log_values`; the distribution of an observed variable
+    is certain.
+    Raises InvalidEvidence if the rows do not fit the circuit, or a variable is unknown or numeric; ImpossibleEvidence,
+    naming a row of probability zero.
+    References: Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
+    """
+    variables, sizes = checked_discrete(circuit, variables)
+    out = _posteriors(circuit, x, variables, sizes, moments=False)
+    ends = np.cumsum(sizes).tolist()
+    return [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
+
+
+def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[Floats, Floats]:
+    """Expectation and variance, (n_rows, len(variables)) float64 each, of numeric variables, given what a row has.
+
+    x (n_variables, n_rows) float64: as in `evaluate.log_values`; an observed variable has variance zero.
+    Raises InvalidEvidence, ImpossibleEvidence as in `marginals`.
+    """
+    variables = checked_numeric(circuit, variables)
+    out = _posteriors(circuit, x, variables, np.full(len(variables), 2, np.int64), moments=True)
+    return out[:, 0::2], out[:, 1::2]
+
+
+def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Floats:
+    """(n_rows, n_values, n_values, …) float64: the joint distribution of some discrete variables, given what a row has.
+
+    x (n_variables, n_rows) float64 or integers: as in `marginals`.
+    Raises InvalidEvidence also if the table has more than 65,536 cells; ImpossibleEvidence.
+    """
+    variables, sizes = checked_discrete(circuit, variables)
+    if len(variables) == 1:
+        return marginals(circuit, x, variables)[0]
+    n_cells = n_joint_cells(sizes.tolist())
+    x = as_rows(circuit, x)
+    parts = [
+        _joint(circuit, x[:, first : first + ROWS_AT_A_TIME // n_cells + 1], list(variables), first)
+        for first in range(0, x.shape[1], ROWS_AT_A_TIME // n_cells + 1)
+    ]
+    return np.concatenate(parts or [np.empty((0, n_cells))]).reshape(-1, *sizes)
+
+
+def n_joint_cells(sizes: Sequence[int]) -> int:
+    """How many cells the joint distribution of variables with domains of these sizes has.
+
+    Raises InvalidEvidence if they are more than 65,536.
+    """
+    n_cells = math.prod(sizes)
+    if n_cells > MAX_CELLS:
+        raise InvalidEvidence(
+            f"The joint distribution of {len(sizes)} variables has {n_cells:,} cells, more than {MAX_CELLS:,}: "
+            "ask for fewer together, for each by itself, or for samples."
+        )
+    return n_cells
+
+
+def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
+    """(n_rows, n_values) float64: the distribution of a variable, the class, given all others that a row has.
+
+    x (n_variables, n_rows) float64 or integers: as in `marginals`; the variable's own values do not count.
+    """
+    (variable,) = checked(circuit, [variable])
+    x = np.array(as_rows(circuit, x))
+    x[variable] = np.nan
+    return marginals(circuit, x, [variable])[0]
+
+
+def with_cells(circuit: Circuit, x: Floats, variables: Sequence[int]) -> tuple[Floats, Mask]:
+    """(n_variables, n_rows * n_cells) float64: every row with every combination of values of some variables, the last fastest.
+
+    And (n_rows * n_cells,) bool: whether the row itself has another value of one of the variables.
+    """
+    own = list(variables)
+    cells = np.array(list(itertools.product(*(range(size) for size in circuit.n_values[own].tolist())))).T
+    many = np.repeat(x, cells.shape[1], axis=1)
+    observed, codes = many[own], np.tile(cells, x.shape[1])
+    is_observed = (observed >= 0) & (observed < circuit.n_values[own][:, np.newaxis])
+    many[own] = codes
+    return many, (is_observed & (observed != codes)).any(axis=0)
+
+
+def _joint(circuit: Circuit, x: Array, variables: list[int], first_row: int) -> Floats:
+    n_rows = x.shape[1]
+    many, is_contradicted = with_cells(circuit, x, variables)
+    logs = log_values(circuit, many)
+    if not circuit.n_values.all() and (logs.reshape(n_rows, -1).max(axis=1) < FAR).any():
+        for first in range(0, many.shape[1], FEW_AT_A_TIME):
+            some = slice(first, first + FEW_AT_A_TIME)
+            logs[some] = root_logs_of_leaves(circuit, log_leaves(circuit, many[:, some]))
+    logs[is_contradicted] = -np.inf
+    logs = logs.reshape(n_rows, -1)
+    most = logs.max(axis=1, keepdims=True, initial=-np.inf)
+    impossible = np.flatnonzero(most == -np.inf)
+    if impossible.size:
+        raise ImpossibleEvidence(first_row + int(impossible[0]))
+    p = np.exp(logs - most)
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
+    """The variables of a question, each once and known to the circuit. Raises InvalidEvidence."""
+    variables = tuple(int(v) for v in variables)
+    if variables in prepared(circuit).queries:
+        return variables
+    if not variables:
+        raise InvalidEvidence("The query names no variable: name at least one.")
+    for v in variables:
+        check_variable(circuit, v)
+    if len(set(variables)) < len(variables):
+        raise InvalidEvidence(f"Variable {next(v for v in variables if variables.count(v) > 1)} is asked for twice.")
+    return variables
+
+
+def checked_discrete(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[int, ...], Integers]:
+    """The variables of a question about distributions, and the sizes of their domains. Raises InvalidEvidence."""
+    variables = checked(circuit, variables)
+    sizes = circuit.n_values[list(variables)]
+    if not sizes.all():
+        v = variables[int(np.argmin(sizes))]
+        raise InvalidEvidence(f"Variable {v} is numeric: ask for its moments, or for samples.")
+    return variables, sizes
+
+
+def checked_numeric(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
+    """The variables of a question about moments. Raises InvalidEvidence."""
+    variables = checked(circuit, variables)
+    for v in variables:
+        if circuit.n_values[v]:
+            raise InvalidEvidence(f"Variable {v} is discrete: ask for its distribution; its codes have no mean.")
+    return variables
+
+
+def check_variable(circuit: Circuit, v: int) -> None:
+    """Refuse a variable that the circuit does not have, or of which it knows nothing. Raises InvalidEvidence."""
+    if not 0 <= v < circuit.n_variables:
+        raise InvalidEvidence(
+            f"Variable {v} is not in the circuit, which has variables 0 to {circuit.n_variables - 1}."
+        )
+    if not circuit.scopes[circuit.root, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+        raise InvalidEvidence(f"Variable {v} has no leaf in the circuit, so the circuit cannot answer about it.")
+
+
+def prepared(circuit: Circuit) -> _Prepared:
+    """The circuit in linear space, made once."""
+    return kept_with(circuit, _prepare)
+
+
+def _prepare(circuit: Circuit) -> _Prepared:
+    parameters = circuit.leaf_parameters.copy()
+    is_log = np.repeat(circuit.kind == CATEGORICAL, np.diff(circuit.leaf_starts))
+    parameters[is_log] = np.exp(parameters[is_log])
+    arrays = AnswerArrays(
+        circuit.kind,
+        circuit.child_starts,
+        circuit.children,
+        circuit.variable,
+        circuit.leaf_starts,
+        circuit.n_values,
+        np.exp(circuit.log_weight),
+        parameters,
+        compiled(circuit).log_offset,
+        leaf_moments(circuit),
+    )
+    freeze(*arrays)
+    return _Prepared(arrays, {})
+
+
+def parts_of_query(circuit: Circuit, variables: tuple[int, ...], sizes: Integers) -> tuple[Wanted, WantedSlots]:
+    """The nodes, and the slots of the circuit's plan, above leaves of some variables; kept for the queries asked last."""
+    kept = prepared(circuit).queries
+    found = kept.get(variables)
+    if found is None:
+        nodes = _nodes_of_query(circuit, variables, sizes)
+        found = nodes, _slots_of_query(circuit, variables, nodes)
+        # Of a copy of the keys, as other threads may do the same at the same time: whoever asks takes what it finds, or makes it.
+        for old in list(kept)[: max(0, len(kept) - MOST_KEPT + 1)]:
+            kept.pop(old, None)
+        kept[variables] = found
+    return found
+
+
+def _nodes_of_query(circuit: Circuit, variables: tuple[int, ...], sizes: Integers) -> Wanted:
+    mask = np.zeros(circuit.scopes.shape[1], np.uint64)
+    for v in variables:
+        mask[v >> 6] |= np.uint64(1) << np.uint64(v & 63)
+    is_wanted: Mask = np.any(circuit.scopes & mask, axis=1)
+    nodes = np.flatnonzero(is_wanted)
+    is_inner = circuit.kind[nodes] <= PRODUCT
+    first = np.full(circuit.n_variables, -1, np.int64)
+    first[list(variables)] = np.cumsum(sizes) - sizes
+    # The root is wanted; what it does not reach gets derivative zero.
+    found = Wanted(is_wanted, np.ascontiguousarray(nodes[is_inner][::-1]), nodes[~is_inner], first)
+    freeze(*found)
+    return found
+
+
+def _slots_of_query(circuit: Circuit, variables: tuple[int, ...], nodes: Wanted) -> WantedSlots:
+    compiled_plan = compiled(circuit)
+    plan, node = compiled_plan.plan, compiled_plan.node
+    n_planes = int(plan.plane_starts[-1])
+    is_wanted = np.zeros(n_planes + node.size, np.bool_)
+    is_wanted[n_planes:] = nodes.is_wanted[node]
+    for v in variables:
+        is_wanted[plan.plane_starts[v] : plan.plane_starts[v + 1]] = True
+    leaves, moments = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0)), leaf_moments(circuit)
+    moments = moments[node] if moments.size else moments
+    found = WantedSlots(is_wanted, leaves, np.array(variables, np.int64), nodes.first, moments)
+    freeze(*found)
+    return found
+
+
+def _posteriors(circuit: Circuit, x: ArrayLike, variables: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:
+    x = as_rows(circuit, x)
+    arrays = prepared(circuit).arrays
+    nodes, slots = parts_of_query(circuit, variables, sizes)
+    out = np.zeros((x.shape[1], int(sizes.sum())))
+    if x.shape[1] < FEW_ROWS:
+        posteriors(arrays, nodes, x, np.arange(x.shape[1]), moments, np.empty((2, circuit.n_nodes)), out)
+    else:
+        plan, weight = with_weights(circuit)
+        most_children = int(np.diff(circuit.child_starts).max())
+        values, derivatives = np.empty((2, plan.n_slots, BLOCK))
+        scratch = (values, derivatives, np.empty((most_children + 1, BLOCK)))
+        codes = np.empty((circuit.n_variables, BLOCK), np.int64)
+        block_posteriors(plan.plan, weight, slots, x, moments, scratch, codes, out)
+    for row in np.flatnonzero(np.isnan(out[:, 0])):
+        # The probability that each node is in the induced tree, in log space throughout.
+        logs, derivatives = (own[:, 0] for own in relative_node_logs(circuit, x[:, row : row + 1]))
+        if logs[-1] == -np.inf:
+            raise ImpossibleEvidence(int(row))
+        share = np.exp(logs + derivatives - logs[-1])
+        out[row] = 0.0
+        add = add_moments if moments else add_marginals
+        add(arrays, nodes, share, x, row, out[row])
+    return out
+
+
+def edge_shares_in_log_space(circuit: Circuit, x: Array, row: int) -> Floats:
+    """(n_edges,) float64: probability of each child of a sum given what is observed below, in log space.
+
+    Raises ImpossibleEvidence, naming the row, if it has probability zero.
+    """
+    values = relative_node_logs(circuit, x[:, row : row + 1])[0][:, 0]
+    if values[-1] == -np.inf:
+        raise ImpossibleEvidence(row)
+    parents = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))
+    is_reachable = (circuit.kind[parents] == SUM) & (values[parents] > -np.inf)
+    with np.errstate(invalid="ignore"):
+        logs = circuit.log_weight + values[circuit.children] - values[parents]
+    return np.exp(np.where(is_reachable, logs, -np.inf))
+
+
+def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: Integers | None = None) -> Floats:
+    """Draw the missing values of each row from their joint distribution given the others.
+
+    x (n_variables, n_rows) float64 or integers: missing is NaN, or for a discrete variable a code outside its domain.
+    n: draws per row.
+    seed: the same seed gives the same draws, bit for bit; a draw depends on the seed, its row's place and its own
+    number, not on the other rows.
+    places (n_rows,) int64: the rows' places, from 0; by default as they come.
+    Returns (n_rows, n, n_variables) float64: observed values are kept. A variable without a leaf in the circuit stays
+    NaN.
+    Raises InvalidEvidence if the rows do not fit the circuit; ImpossibleEvidence, naming a row of probability zero;
+    InvalidParameter if n or seed is negative.
+    """
+    if n < 0:
+        raise InvalidParameter("n", n, "use zero or more draws")
+    check_seed(seed)
+    x = as_rows(circuit, x)
+    arrays = prepared(circuit).arrays
+    known = known_numbers(x, circuit.n_values)
+    out = np.repeat(known.T[:, np.newaxis], n, axis=1)
+    if not out.size:
+        return out
+    stack = np.empty(circuit.n_nodes, np.int64)
+    places = np.arange(x.shape[1]) if places is None else np.ascontiguousarray(places, np.int64)
+    if circuit.ranges:
+        # Leaves that are cut to a range become indicators, whose value is their own number.
+        leaves = np.flatnonzero(np.isin(circuit.variable, list(circuit.ranges)))
+        kind, parameters = arrays.kind.copy(), arrays.parameters.copy()
+        kind[leaves], parameters[arrays.leaf_starts[leaves]] = INDICATOR, leaves
+        freeze(kind, parameters)
+        arrays = arrays._replace(kind=kind, parameters=parameters)
+    draws(arrays, x, np.uint64(seed), places, np.empty(circuit.n_nodes), stack, out)
+    for row in np.flatnonzero(out[:, 0, 0] == -np.inf):
+        out[row] = known[:, row]
+        share = edge_shares_in_log_space(circuit, x, int(row))
+        freeze(share)
+        draws_of_row(arrays, share, np.ones(circuit.n_nodes), np.uint64(seed), places[row], stack, out[row])
+    for v in circuit.ranges:
+        for own in np.flatnonzero(np.isnan(known[v])).tolist():
+            u = np.random.default_rng([seed, int(places[own]), v]).random(n)
+            out[own, :, v] = _in_range(circuit, v, out[own, :, v], u)
+    return out
+
+
+def _in_range(circuit: Circuit, v: int, leaves: Floats, u: Floats) -> Floats:
+    """(n,) float64: the quantiles u of the leaves (n,) that were drawn for a variable, each cut to its range."""
+    found = np.full(leaves.size, np.nan)
+    for leaf in np.unique(leaves[~np.isnan(leaves)]).astype(np.int64).tolist():
+        own = leaves == leaf
+        found[own] = truncated_numbers(
+            int(circuit.kind[leaf]), parameters_of(circuit, leaf), *circuit.ranges[v], u[own]
+        )
+    return found

@@ -1,0 +1,303 @@
+"""Structure "auto": candidates of several structures, chosen and ended by the likelihood of other rows, then EM over all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from learners.circuits.circuit import Circuit
+from learners.circuits.em.em import Fit, Rows
+from learners.circuits.em.expected_sums import ExpectedSums, Model
+from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.structures.chow_liu import chow_liu, hclt
+from learners.circuits.structures.learnspn import learnspn
+from learners.circuits.structures.random_regions import Make, clusters_of, mixture_of_clusters
+from learners.circuits.variables import columns_of
+from learners.counts.pairwise import PairwiseCounts
+from learners.counts.row_samples import HoldOut
+from learners.errors import EmptyData, InvalidParameter
+from learners.kernels.arrays import Codes, Integers
+from learners.passes.engine import Advance
+from learners.passes.learner import Passes, Work
+from learners.passes.statistic import Together
+from learners.schema import Chunk, Schema
+
+# Edges of circuits that a thread takes a row through EM a second, by which minutes are counted as work: 230 to 270 million
+# were measured on circuits of 1,000 to 18,000 edges, less on larger ones.
+EDGES_A_SECOND = 150e6
+THREADS = 2
+# Passes in each round of the search, after which the better half goes on; those of the last round have all work that is left.
+PASSES = (3, 6, 12)
+# A candidate is left out if one pass over its rows would take more than this share of all work.
+MOST_OF_A_PASS = 0.04
+# Of all work, for pseudo-counts.
+FOR_PSEUDO_COUNTS = 0.1
+# Of hidden trees: states that differ more at first (docs/results/density.md).
+CONCENTRATION = 0.1
+# Of LearnSPN, for each row and pair of columns; and the most of all work that it may take.
+TESTS_OF_A_PAIR, MOST_OF_TESTS = 3.0, 0.25
+LAPLACE = (0.1, 1.0, 10.0, 0.01)
+FEWEST_ROWS = 50
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A structure to try."""
+
+    name: str
+    n_edges: float  # about how many it will have
+    make: Callable[[], Circuit]  # makes the circuit to start from
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of a candidate."""
+
+    name: str
+    n_edges: int
+    n_passes: int
+    laplace: float  # rows added to each count
+    valid: float  # mean log likelihood of the rows to choose by, in nats; NaN of a candidate that was left out
+    # "ended" where nothing was gained any more, "stopped" where others were better, "out of work" at the end of the
+    # budget, "too large" where one pass would have taken too much of it.
+    how: str
+
+    def facts(self) -> dict[str, object]:
+        """As plain values."""
+        return asdict(self) | {"valid": None if np.isnan(self.valid) else round(self.valid, 4)}
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The circuit that was chosen."""
+
+    circuit: Circuit
+    laplace: float
+    tried: list[Tried]  # the best first
+
+
+def work_of(minutes: float) -> float:
+    """Rows times edges that two threads of a usual server take through EM in so many minutes."""
+    return minutes * 60 * THREADS * EDGES_A_SECOND
+
+
+def choose(
+    schema: Schema,
+    fit: Chunk,
+    valid: Chunk,
+    *,
+    pairs: PairwiseCounts | None = None,
+    minutes: float = 10.0,
+    threads: int = 1,
+    seed: int = 0,
+    states: Sequence[int] = (4, 8, 16, 32),
+    report: Callable[[float, str], None] = lambda _share, _note: None,
+) -> Choice:
+    """Try circuits of several structures on some rows, and take the one that explains others best.
+
+    Chow-Liu trees, hidden Chow-Liu trees of several sizes, LearnSPN, mixtures of trees and of hidden trees begin. In
+    each round all that are left get the same number of passes, of stepwise EM and then of whole ones, until nothing is
+    gained, and the better half goes on; the last have all work that is left. Then the best goes on with other
+    pseudo-counts.
+
+    Work is counted, not timed: the same rows give the same circuit on any machine and on any number of threads.
+    Raises EmptyData if there are no rows of either kind, and InvalidParameter.
+
+    fit, valid: rows to fit and rows to choose by.
+    pairs: of all rows; by default those of `fit`.
+    minutes: of two threads of a usual server.
+    states: of hidden Chow-Liu trees.
+    report: called with the share of the work that is done and what is being tried; may raise.
+    References: Chow, Liu (1968); Liu, Van den Broeck (2021); Gens, Domingos (2013); Meila, Jordan (2000); Jamieson,
+    Talwalkar (2016), Non-stochastic best arm identification (the halving).
+    """
+    if not fit.n_rows or not valid.n_rows:
+        raise EmptyData("There are too few rows to choose a circuit by.")
+    if not minutes > 0:
+        raise InvalidParameter("minutes", minutes, "more than zero")
+    if pairs is None:
+        pairs = PairwiseCounts(schema)
+        pairs.update(fit)
+    candidates, work = candidates_of(schema, fit, pairs, states, seed), work_of(minutes)
+    left_out, fits = [], {}
+    for candidate in candidates:
+        if candidate.n_edges * fit.n_rows > MOST_OF_A_PASS * work and candidate is not candidates[0]:
+            left_out.append(Tried(candidate.name, int(candidate.n_edges), 0, 0.0, np.nan, "too large"))
+            continue
+        report(0.0, f"making {candidate.name}")
+        fits[candidate.name] = Fit(candidate.make(), seed=seed)
+    # All candidates have the same variables, so the first one's rows are those of all.
+    circuit = fits[candidates[0].name].circuit
+    rows_of = columns_of(circuit, schema).rows_of_chunk
+    rows = Rows(rows_of(fit), rows_of(valid), threads)
+    return _raced(fits, left_out, rows, work, report)
+
+
+def _raced(
+    fits: dict[str, Fit], left_out: list[Tried], rows: Rows, work: float, report: Callable[[float, str], None]
+) -> Choice:
+    """Halve the candidates round after round, then try pseudo-counts."""
+    alive, meter = dict(fits), _Meter(work * (1 - FOR_PSEUDO_COUNTS), report)
+    for n_passes in (*PASSES, None):
+        best = sorted(alive, key=lambda name: -alive[name].valid)
+        alive = {
+            name: alive[name] for name in best[: len(best) if n_passes == PASSES[0] else max(1, -(-len(best) // 2))]
+        }
+        for name, fit in alive.items():
+            meter.spend(name, fit, rows, n_passes)
+    alive = dict(sorted(alive.items(), key=lambda each: -each[1].valid))
+    winner = next(iter(alive))
+    others = [fits[winner].again(laplace) for laplace in LAPLACE if laplace != fits[winner].laplace]
+    meter.left += work * FOR_PSEUDO_COUNTS
+    for place, other in enumerate(others):
+        own = _Meter(meter.left / (len(others) - place), report)
+        meter.left -= own.left
+        own.spend(f"{winner}, {other.laplace:g} rows added to each count", other, rows, None)
+        meter.left += own.left
+    chosen = max([fits[winner], *others], key=lambda fit: fit.valid)
+    tried = [_became(name, fit, name in alive) for name, fit in fits.items()]
+    tried += [_became(winner, other, True) for other in others]
+    return Choice(chosen.best, chosen.laplace, sorted(tried, key=lambda each: -each.valid) + left_out)
+
+
+class _Meter:
+    """Work that is left."""
+
+    def __init__(self, work: float, report: Callable[[float, str], None]) -> None:
+        self.work, self.left, self.report = work, work, report
+
+    def spend(self, name: str, fit: Fit, rows: Rows, n_passes: int | None) -> None:
+        """Let a fit go on for some passes, or as long as there is work left."""
+        cost = float(rows.fit.shape[1]) * fit.circuit.n_edges
+        most = self.left if n_passes is None else min(self.left, n_passes * cost)
+        before = fit.work
+        fit.advance(rows, most, lambda: self.report(1 - (self.left - fit.work + before) / self.work, name))
+        self.left -= fit.work - before
+
+
+def _became(name: str, fit: Fit, is_last: bool) -> Tried:
+    how = "ended" if fit.has_ended else "out of work" if is_last else "stopped"
+    return Tried(name, fit.circuit.n_edges, fit.n_passes, fit.laplace, fit.valid, how)
+
+
+def candidates_of(
+    schema: Schema, fit: Chunk, pairs: PairwiseCounts, states: Sequence[int], seed: int
+) -> list[Candidate]:
+    """What `choose` tries; the first is always tried."""
+    codes, sizes = codes_of(schema, fit.x, fit.y)
+    of_tree, n = float(sum(sizes) * max(sizes, default=1)), len(sizes)
+    found = [Candidate("Chow-Liu tree", of_tree, partial(chow_liu, pairs))]
+    for of_tree_states in states:
+        make = partial(hclt, pairs, of_tree_states, seed, concentration=CONCENTRATION)
+        found.append(Candidate(f"hidden tree of {of_tree_states} states", float(n * of_tree_states**2), make))
+    # Its tests take work, too, and are counted as edges: see MOST_OF_TESTS.
+    tests = n**2 * TESTS_OF_A_PAIR * MOST_OF_A_PASS / MOST_OF_TESTS
+    found.append(Candidate("LearnSPN", tests, partial(learnspn, codes, sizes, seed=seed)))
+
+    def mixed(n_parts: int, make: Make) -> Circuit:
+        return mixture_of_clusters(schema, fit, clusters_of(codes, sizes, n_parts, seed), make)
+
+    for n_parts in (4, 16):
+        if fit.n_rows >= FEWEST_ROWS * n_parts:
+            make = partial(mixed, n_parts, lambda pairs, _: chow_liu(pairs))
+            found.append(Candidate(f"mixture of {n_parts} trees", n_parts * of_tree, make))
+
+    def hidden_tree(of_states: int, pairs: PairwiseCounts, number: int) -> Circuit:
+        return hclt(pairs, of_states, seed + number, concentration=CONCENTRATION)
+
+    for n_parts, own in ((4, 6), (4, 12)):
+        if fit.n_rows >= FEWEST_ROWS * n_parts:
+            make = partial(mixed, n_parts, partial(hidden_tree, own))
+            name = f"mixture of {n_parts} hidden trees of {own} states"
+            found.append(Candidate(name, float(n_parts * n * own**2), make))
+    return found
+
+
+def codes_of(schema: Schema, x: Codes, y: Codes | None) -> tuple[Integers, list[int]]:
+    """Codes (n_variables, n_rows) int64 of attributes and classes, and the size of each domain; missing is -1, and summed out."""
+    missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
+    codes = x.astype(np.int64) - missing[:, np.newaxis]
+    sizes = (schema.domain_sizes - missing).tolist()
+    if schema.target is not None and y is not None:
+        codes = np.concatenate([codes, y[np.newaxis].astype(np.int64)])
+        sizes.append(schema.n_classes)
+    return codes, sizes
+
+
+# Rows that are drawn: so many codes, at least the parameter `sample` of rows, at most so many rows.
+CODES, MOST_ROWS = 20_000_000, 200_000
+# Of every so many drawn rows one is not fitted but chosen by.
+ONE_IN = 10
+# Whole passes once the search has seen every row.
+PASSES_OF_ALL = 2
+SHARES = 1000
+
+
+def drawing(schema: Schema, sample: int) -> Together[PairwiseCounts, HoldOut]:
+    """What the search needs of the rows: one pass."""
+    n_rows = max(sample, min(MOST_ROWS, CODES // (schema.n_attributes + 1)))
+    return Together(PairwiseCounts(schema), HoldOut(schema, n_rows, room=0))
+
+
+def split(rows: Chunk) -> tuple[Chunk, Chunk]:
+    """Rows to fit and rows to choose by: of every ten, in the order of their hashes, the last is chosen by."""
+    is_valid = np.arange(rows.n_rows) % ONE_IN == ONE_IN - 1
+    return rows.rows(~is_valid), rows.rows(is_valid)
+
+
+def searching(
+    counted: Together[PairwiseCounts, HoldOut], minutes: float, laplace: float, seed: int
+) -> Passes[tuple[Choice, Chunk]]:
+    """The search as work between passes; of fewer than 50 rows the Chow-Liu tree, as there is nothing to choose by."""
+    schema, pairs, drawn = counted.first.schema, counted.first, counted.second
+    rows = drawn.occurrences(drawn.capacity)
+    fit, valid = split(rows)
+    if rows.n_rows < FEWEST_ROWS:
+        circuit = chow_liu(pairs)
+        tried = Tried("Chow-Liu tree", circuit.n_edges, 0, laplace, float("nan"), "too few rows to choose by")
+        return Choice(circuit, laplace, [tried]), valid
+
+    def run(threads: int, advance: Advance) -> Choice:
+        def report(share: float, note: str) -> None:
+            advance(int(min(1.0, share) * SHARES), SHARES, note)
+
+        return choose(schema, fit, valid, pairs=pairs, minutes=minutes, threads=threads, seed=seed, report=report)
+
+    choice: Choice = yield Work("choosing a circuit", run)
+    return choice, valid
+
+
+def polished(
+    start: Model,
+    n_passes: int,
+    make: Callable[[Model], ExpectedSums[Model, Any]],
+    maximised: Callable[[Any], Model],
+    gains: Callable[[Model], float],
+) -> Passes[tuple[Model, int]]:
+    """EM over all rows until drawn rows gain nothing; returns the best model and the passes.
+
+    `make` makes the statistic of a model, of which `maximised` makes the next one; `gains` says how well a model explains the
+    rows to choose by.
+    """
+    model = best = start
+    highest, done = gains(start), 0
+    for _ in range(n_passes):
+        expected = yield make(model)
+        done += 1
+        model = maximised(expected)
+        now = gains(model)
+        if now <= highest:
+            break
+        best, highest = model, now
+    return best, done
+
+
+def likelihood_of(schema: Schema, valid: Chunk, circuit: Circuit) -> float:
+    """Mean log likelihood of drawn rows; of circuits with densities it is not known, as drawn rows are codes: NaN."""
+    if schema.continuous or not valid.n_rows:
+        return float("nan")
+    return float(np.mean(log_values(circuit, columns_of(circuit, schema).rows_of_chunk(valid))))

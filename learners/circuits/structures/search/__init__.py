@@ -1,1 +1,0 @@
-"""Search for a structure and for the leaves of its columns."""

@@ -1,0 +1,198 @@
+"""Columns of a schema as variables of a circuit: names, codes and what codes stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from learners.circuits.circuit import Circuit
+from learners.circuits.errors import InvalidEvidence
+from learners.errors import UnknownColumn
+from learners.kernels.arrays import Array, Floats, Integers
+from learners.models.evidence import RawValue
+from learners.schema import Chunk, Schema
+from learners.schema.encoding.json_records import in_short, number_reader, value_encoders
+from learners.schema.schema import OTHER, labels_of
+
+
+class Columns:
+    """How the columns of a schema are the variables of a circuit.
+
+    Variable i is attribute i, the variable after them the class, if the circuit has one more than there are attributes.
+    The size of its domain says how an attribute is coded: as in a chunk; or without the code for missing values, which
+    then are summed out; or 0, the column's own numbers (in a chunk only if the attribute has a distribution).
+    Raises InvalidEvidence if the circuit is not of the schema.
+    """
+
+    def __init__(self, circuit: Circuit, schema: Schema) -> None:
+        n_attributes = schema.n_attributes
+        has_class = schema.target is not None and circuit.n_variables == n_attributes + 1
+        if circuit.n_variables != n_attributes + has_class:
+            raise InvalidEvidence(
+                f"The circuit has {circuit.n_variables} variables, the schema {n_attributes} columns: they do not belong together."
+            )
+        self.circuit, self.schema = circuit, schema
+        self.class_variable = n_attributes if has_class else None
+        self.names = [attribute.name for attribute in schema.attributes]
+        self.n_values = circuit.n_values.tolist()
+        self._encoders = [code for _, code, _ in value_encoders(schema)]
+        # Where a chunk has an attribute's numbers.
+        self._numbers = {v: row for row, v in enumerate(schema.continuous)}
+        known = set(circuit.scope(circuit.root))
+        self._is_known = [v in known for v in range(circuit.n_variables)]
+        # What is taken off a chunk's code to get the variable's.
+        self.offsets = np.zeros(circuit.n_variables, np.int64)
+        self._labels: list[list[str]] = []
+        self._values: list[list[RawValue]] = []
+        for v, attribute in enumerate(schema.attributes):
+            size = self.n_values[v]
+            if size not in (0, attribute.n_values, attribute.n_values - attribute.has_missing):
+                raise InvalidEvidence(
+                    f"Variable {v} of the circuit has {size} values, column {attribute.name!r} {attribute.n_values}: "
+                    "they do not belong together."
+                )
+            self.offsets[v] = attribute.n_values - size if size else 0
+            labels = labels_of(attribute)
+            values: list[RawValue] = list(attribute.values) if attribute.kind == "nominal" else list(labels)
+            if attribute.kind == "nominal":
+                values = [None] * attribute.has_missing + values + [OTHER] * (attribute.n_folded > 0)
+            elif attribute.has_missing:
+                values[0] = None
+            self._labels.append(labels[self.offsets[v] :] if size else [])
+            self._values.append(values[self.offsets[v] :] if size else [])
+        if has_class and schema.target is not None:
+            if self.n_values[-1] != schema.n_classes:
+                raise InvalidEvidence(
+                    f"The last variable of the circuit has {self.n_values[-1]} values, the class {schema.target!r} "
+                    f"{schema.n_classes}: they do not belong together."
+                )
+            self.names.append(schema.target)
+            self._labels.append(list(schema.classes))
+            self._values.append(list(schema.class_values()))
+        self.number = {name: v for v, name in enumerate(self.names)}
+
+    def variables(self, names: Iterable[str]) -> list[int]:
+        """The variables of some columns. Raises UnknownColumn."""
+        return [self._variable(name) for name in names]
+
+    def _variable(self, name: str) -> int:
+        if name not in self.number:
+            check_left_out(self.schema, name)
+            raise UnknownColumn(name, self.names)
+        return self.number[name]
+
+    def check_known(self, variable: int) -> None:
+        """Refuse a column of which the circuit has no leaf. Raises InvalidEvidence."""
+        if not self._is_known[variable]:
+            name = self.names[variable]
+            raise InvalidEvidence(
+                f"Column {name!r} was left out when the circuit was made, so it cannot be used. Leave it out."
+            )
+
+    def labels(self, variable: int) -> list[str]:
+        """What each code of a discrete variable stands for, in words."""
+        return self._labels[variable]
+
+    def value(self, variable: int, code: float) -> RawValue:
+        """The raw value of a code: None for missing, words for an interval and a time; a number is itself."""
+        if self.n_values[variable]:
+            return self._values[variable][int(code)]
+        return self.schema.attributes[variable].number_in_words(float(code))
+
+    def code(self, variable: int, value: object) -> float:
+        """The code of a raw value, or its number; NaN for None. Words that `labels` has are understood, too.
+
+        Raises InvalidEvidence if the column never had the value; SchemaError if its type does not fit.
+        """
+        if value is None or (isinstance(value, float) and np.isnan(value)):
+            return np.nan
+        name = self.names[variable]
+        if not self.n_values[variable]:
+            return number_reader(self.schema.attributes[variable])(value)
+        labels = self._labels[variable]
+        if variable == self.class_variable:
+            code = labels.index(str(value)) if str(value) in labels else -1
+        elif isinstance(value, str) and value in labels:
+            code = labels.index(value)
+        else:
+            code = self._encoders[variable](value) - int(self.offsets[variable])
+        if not 0 <= code < self.n_values[variable]:
+            raise never_had(name, value, labels)
+        return float(code)
+
+    def rows(self, evidence: Sequence[Mapping[str, object]]) -> Floats:
+        """(n_variables, n_rows) float64 of raw records; NaN where a record says nothing.
+
+        Raises UnknownColumn, InvalidEvidence, SchemaError.
+        """
+        x = np.full((len(self.names), len(evidence)), np.nan)
+        for row, record in enumerate(evidence):
+            for name, value in record.items():
+                v = self._variable(name)
+                x[v, row] = self.code(v, value)
+                if value is not None:
+                    self.check_known(v)
+        return x
+
+    def rows_of_chunk(self, chunk: Chunk, with_class: bool = True) -> Array:
+        """(n_variables, n_rows) int16 or int32 of an encoded chunk, -1 where missing; float64, NaN, where there are numbers.
+
+        Raises InvalidEvidence if a variable is numeric, and the chunk has no numbers of it.
+
+        with_class: whether a class that the chunk has counts as observed.
+        """
+        numeric = [v for v, size in enumerate(self.n_values) if size == 0]
+        own = np.empty((0, chunk.n_rows)) if chunk.numbers is None else chunk.numbers
+        for v in numeric:
+            if self._numbers.get(v, own.shape[0]) >= own.shape[0]:
+                raise InvalidEvidence(
+                    f"Column {self.names[v]!r} is numeric to the circuit; the chunk has codes. Give rows of numbers."
+                )
+        narrow = np.int16 if chunk.x.dtype == np.uint8 else np.int32
+        x = np.full((len(self.names), chunk.n_rows), -1, np.float64 if numeric else narrow)
+        n = self.schema.n_attributes
+        np.subtract(chunk.x, self.offsets[:n, np.newaxis], out=x[:n], casting="unsafe")
+        sizes = np.asarray(self.n_values[:n])[:, np.newaxis]
+        x[:n][(x[:n] < 0) | (x[:n] >= sizes)] = -1
+        for v in numeric:
+            x[v] = own[self._numbers[v]]
+        if with_class and self.class_variable is not None and chunk.y is not None:
+            x[n] = chunk.y
+        return x
+
+
+def never_had(name: str, value: object, labels: Sequence[str]) -> InvalidEvidence:
+    """That a column never had a value, and which it had: similar ones, or some."""
+    near = get_close_matches(in_short(value).strip("'"), labels) or labels[:4]
+    known = ", ".join(map(repr, near)) + (", …" if len(near) < len(labels) else "")
+    return InvalidEvidence(
+        f"Column {name!r} never had the value {in_short(value)} in training (known: {known}). Leave it out, then it is summed out."
+    )
+
+
+def check_left_out(schema: Schema, name: str) -> None:
+    """Refuse a column that training left out, telling why. Raises InvalidEvidence."""
+    for column in schema.left_out:
+        if column.name == name:
+            raise InvalidEvidence(
+                f"Column {name!r} was left out of the model ({column.reason}), so it cannot be used. Leave it out."
+            )
+
+
+def known_numbers(x: ArrayLike, n_values: Integers) -> Floats:
+    """(n_variables, n_rows) float64: a copy of rows with NaN where a discrete variable has no code of its domain."""
+    known, sizes = np.array(x, np.float64), n_values[:, np.newaxis]
+    known[(sizes > 0) & ~((known >= 0) & (known < sizes))] = np.nan
+    return known
+
+
+def columns_of(circuit: Circuit, schema: Schema) -> Columns:
+    """The columns of a circuit, kept for the schema asked last."""
+    cache = vars(circuit)
+    kept: Columns | None = cache.get("_columns")
+    if kept is None or (kept.schema is not schema and kept.schema != schema):
+        kept = cache["_columns"] = Columns(circuit, schema)
+    return kept

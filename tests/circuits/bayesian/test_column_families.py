@@ -1,0 +1,117 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from learners import Source, collect, encode
+from learners.circuits.bayesian.column_families import INTERVALS, coded
+from learners.circuits.parameters import BY_COLUMN, PAPER
+from learners.errors import SchemaError
+from learners.passes.column_summaries import ColumnSummaries, binned_schema
+
+RNG = np.random.default_rng(0)
+N = 600
+COLUMNS = {
+    "word": pa.array(["a", "b", None] * (N // 3)),
+    "few": pa.array(RNG.integers(0, 4, N)),
+    "count": pa.array(RNG.poisson(6.0, N) + 40 * (RNG.random(N) < 0.2)),
+    "year": pa.array(RNG.integers(1950, 2020, N)),
+    "stepped": pa.array(np.round(RNG.normal(0, 1, N), 1)),
+    "real": pa.array(RNG.normal(1e6, 1.0, N)),
+    "wait": pa.array(RNG.exponential(2.0, N)),
+    "zeros": pa.array(np.where(RNG.random(N) < 0.5, 0.0, RNG.gamma(2.0, 1.0, N))),
+}
+
+
+def coded_table(columns, leaves=BY_COLUMN, target=None, **overrides):
+    table = pa.table(columns)
+    summaries = collect(ColumnSummaries(target, overrides), Source.of_table(table))
+    schema = binned_schema(summaries, 8)
+    histograms = {name: column.histogram for name, column in summaries.found.items()}
+    return (*coded(schema, histograms, leaves), table)
+
+
+def rows_of(schema, coding, table, first=0):
+    return coding.rows(schema, encode(table, schema), first)
+
+
+def families(leaves):
+    schema, coding, _ = coded_table(COLUMNS, leaves)
+    return {a.name: column.families for a, column in zip(schema.attributes, coding.columns, strict=True)}
+
+
+def test_columns_get_the_families_that_they_ask_for():
+    found = families(BY_COLUMN)
+    assert found["word"] == found["few"] == ("categorical",)
+    assert found["count"] == ("gaussian", "exponential", "poisson")
+    assert found["wait"] == found["zeros"] == ("gaussian", "exponential")
+    assert found["year"] == found["stepped"] == found["real"] == ("gaussian",)
+
+
+def test_the_families_of_the_paper():
+    found = families(PAPER)
+    assert found["few"] == found["year"] == ("gaussian", "exponential", "poisson")
+    assert found["stepped"] == ("gaussian",)
+    assert found["real"] == ("gaussian", "exponential")
+
+
+def test_intervals_and_single_families():
+    assert set(families(INTERVALS).values()) == {("categorical",)}
+    assert families("gaussian")["few"] == ("gaussian",)
+
+
+def test_few_whole_numbers_are_values_of_their_own():
+    schema, coding, table = coded_table({"few": COLUMNS["few"]})
+    assert schema.attributes[0].values == (0, 1, 2, 3)
+    assert coding.columns[0].n_values == 4
+    assert rows_of(schema, coding, table)[:, 0].tolist() == table["few"].to_pylist()
+
+
+def test_missing_and_unseen_values_are_nan_and_numbers_come_less_their_centre():
+    schema, coding, _ = coded_table({"word": COLUMNS["word"], "real": COLUMNS["real"]})
+    new = pa.table({"word": ["b", None, "zebra"], "real": [1e6 + 1.5, None, 1e6]})
+    rows = rows_of(schema, coding, new)
+    assert rows.dtype == np.float32
+    assert rows[:, 0].tolist()[0] == 1.0 and np.isnan(rows[1:, 0]).all()
+    numbers = rows[:, 1] + coding.columns[1].centre
+    assert numbers[[0, 2]] == pytest.approx([1e6 + 1.5, 1e6], abs=1e-5) and np.isnan(numbers[1])
+
+
+def test_numbers_that_repeat_get_noise_of_one_recorded_step():
+    schema, coding, table = coded_table(
+        {"stepped": COLUMNS["stepped"], "count": COLUMNS["count"], "real": COLUMNS["real"]}
+    )
+    assert coding.noise[0] == pytest.approx(0.1)
+    assert coding.noise[1:] == (1.0, 0.0)
+    rows = rows_of(schema, coding, table)
+    centre = [column.centre for column in coding.columns]
+    for d, name in enumerate(("stepped", "count")):
+        noise = rows[:, d] + centre[d] - table[name].to_numpy()
+        assert np.abs(noise).max() <= coding.noise[d] / 2 * 1.0001
+        assert np.abs(noise).mean() == pytest.approx(coding.noise[d] / 4, rel=0.1)
+    assert np.array_equal(np.rint(rows[:, 1]), table["count"].to_numpy())
+
+
+def test_a_value_that_half_of_the_rows_have_gets_noise_though_others_are_near():
+    _, coding, _ = coded_table({"zeros": COLUMNS["zeros"]})
+    assert coding.noise[0] >= 1e-3 * np.std(COLUMNS["zeros"].to_numpy())
+
+
+def test_noise_depends_on_the_row_and_not_on_the_batch():
+    schema, coding, table = coded_table({"stepped": COLUMNS["stepped"]})
+    whole = rows_of(schema, coding, table)
+    parts = [rows_of(schema, coding, table.slice(first, 100), first) for first in range(0, N, 100)]
+    assert np.array_equal(whole, np.concatenate(parts))
+    assert np.unique(whole[table["stepped"].to_numpy() == 0.0]).size > 20
+
+
+def test_the_class_comes_last():
+    schema, coding, table = coded_table(
+        {"real": COLUMNS["real"], "word": pa.array(["a", "b"] * (N // 2))}, target="word"
+    )
+    assert coding.columns[-1].n_values == 2
+    assert rows_of(schema, coding, table)[:4, -1].tolist() == [0, 1, 0, 1]
+
+
+def test_numbers_that_a_distribution_cannot_have_are_refused():
+    with pytest.raises(SchemaError, match=r"'stepped' holds -.*exponential distribution is zero or more"):
+        coded_table({"stepped": COLUMNS["stepped"]}, "exponential")

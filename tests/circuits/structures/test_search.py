@@ -1,0 +1,178 @@
+"""The right circuit for some rows: mixtures, fits that end on other rows, and the search over them."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from learners import Source, drive
+from learners.circuits.em.em import Fit, Rows, batch_em
+from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.parameters import CircuitParameters
+from learners.circuits.structures.chow_liu import chow_liu
+from learners.circuits.structures.random_regions import clusters_of, mixture, mixture_of_clusters
+from learners.circuits.structures.search import choose, codes_of, work_of
+from learners.counts.pairwise import PairwiseCounts
+from learners.errors import Cancelled, EmptyData, InvalidParameter
+from learners.registry import recipes
+from learners.schema import Attribute, Chunk, Schema
+
+N = 6
+
+
+def schema_of(n=N):
+    return Schema(tuple(Attribute(f"v{i}", "nominal", ("0", "1")) for i in range(n)), None, ("",))
+
+
+def rows_of(n_rows, seed):
+    """Two groups, in each of which the columns hang together differently."""
+    rng = np.random.default_rng(seed)
+    group = rng.random(n_rows) < 0.5
+    base = rng.random((N, n_rows)) < np.where(group, 0.8, 0.2)
+    base[1] = np.where(group, base[0], ~base[0]) ^ (rng.random(n_rows) < 0.05)
+    base[3] = base[2] ^ (rng.random(n_rows) < 0.1)
+    return Chunk(base.astype(np.uint8), np.zeros(n_rows, np.uint8))
+
+
+def pairs_of(rows):
+    pairs = PairwiseCounts(schema_of())
+    pairs.update(rows)
+    return pairs
+
+
+def test_a_mixture_is_the_weighted_sum_of_its_parts():
+    parts = [chow_liu(pairs_of(rows_of(200, seed))) for seed in range(3)]
+    whole = mixture(parts, [1.0, 2.0, 5.0])
+    x = rows_of(50, 9).x
+    expected = sum(w / 8 * np.exp(log_values(part, x)) for w, part in zip([1, 2, 5], parts, strict=True))
+    np.testing.assert_allclose(np.exp(log_values(whole, x)), expected, rtol=1e-12)
+    assert whole.n_nodes == 1 + sum(part.n_nodes for part in parts)
+    with pytest.raises(InvalidParameter, match="one circuit or more"):
+        mixture([], [])
+    with pytest.raises(InvalidParameter, match="same variables"):
+        mixture([parts[0], two_columns()], [1, 1])
+
+
+def two_columns():
+    pairs = PairwiseCounts(schema_of(2))
+    pairs.update(Chunk(rows_of(50, 0).x[:2], np.zeros(50, np.uint8)))
+    return chow_liu(pairs)
+
+
+def test_clusters_find_the_groups_and_repeat():
+    rng = np.random.default_rng(0)
+    group = rng.random(400) < 0.5
+    x = (rng.random((10, 400)) < np.where(group, 0.9, 0.1)).astype(np.int64)
+    found = clusters_of(x, [2] * 10, 2, seed=1)
+    assert max(np.mean(found == group), np.mean(found != group)) > 0.95
+    np.testing.assert_array_equal(found, clusters_of(x, [2] * 10, 2, seed=1))
+
+
+def test_each_part_is_made_of_the_rows_of_its_cluster():
+    rows, cluster = rows_of(300, 2), np.arange(300) % 3
+    made = mixture_of_clusters(schema_of(), rows, cluster, lambda pairs, _: chow_liu(pairs))
+    by_hand = mixture([chow_liu(pairs_of(rows.rows(cluster == i))) for i in range(3)], [1, 1, 1])
+    assert made == by_hand
+
+
+def test_whole_passes_are_those_of_batch_em_on_any_number_of_threads():
+    x, valid = rows_of(700, 3).x, rows_of(100, 4).x
+    start = chow_liu(pairs_of(rows_of(50, 5)))
+    for threads in (1, 3):
+        fit = Fit(start, 0.1)
+        fit._in_steps = False
+        fit.advance(Rows(x, valid, threads), 2 * 700 * start.n_edges)
+        assert fit.n_passes == 2 and fit.circuit == batch_em(start, x, 2, 0.1)
+
+
+def test_steps_gain_and_the_best_circuit_is_kept():
+    x, valid = rows_of(2000, 3).x, rows_of(500, 4).x
+    start = mixture_of_clusters(schema_of(), rows_of(300, 5), np.arange(300) % 2, lambda pairs, _: chow_liu(pairs))
+    rows, fit = Rows(x, valid), Fit(start, 0.1, seed=1)
+    fit.advance(rows, 1e12)
+    assert fit.has_ended and fit.valid == rows.score(fit.best) > rows.score(start) + 0.1
+    assert fit.work == fit.n_passes * 2000.0 * start.n_edges
+
+
+def test_the_search_finds_the_groups_and_does_not_depend_on_threads():
+    fit, valid = rows_of(3000, 6), rows_of(600, 7)
+    said = []
+    one = choose(schema_of(), fit, valid, minutes=0.006, report=lambda share, note: said.append((share, note)))
+    two = choose(schema_of(), fit, valid, minutes=0.006, threads=2)
+    assert one.circuit == two.circuit and one.tried == two.tried
+    values = [each.valid for each in one.tried if not np.isnan(each.valid)]
+    tree = next(each for each in one.tried if each.name == "Chow-Liu tree")
+    assert values == sorted(values, reverse=True) and values[0] > tree.valid + 0.05
+    assert float(log_values(one.circuit, valid.x).mean()) == pytest.approx(values[0])
+    assert {each.how for each in one.tried} <= {"ended", "stopped", "out of work", "too large"}
+    assert said and all(0 <= share <= 1.01 for share, _ in said)
+    spent = sum(each.n_passes * each.n_edges * 3000.0 for each in one.tried)
+    assert spent <= work_of(0.006) * 1.01
+
+
+def test_what_would_take_too_much_is_left_out_and_told():
+    fit, valid = rows_of(1000, 6), rows_of(100, 7)
+    found = choose(schema_of(), fit, valid, minutes=6e-5)
+    left = {each.name for each in found.tried if each.how == "too large"}
+    assert "hidden tree of 32 states" in left and "Chow-Liu tree" not in left
+    with pytest.raises(InvalidParameter, match="minutes"):
+        choose(schema_of(), fit, valid, minutes=0)
+    with pytest.raises(EmptyData, match="too few rows"):
+        choose(schema_of(), fit, valid.rows(slice(0)), minutes=1)
+
+    def stop(_share, _note):
+        raise Cancelled("enough")
+
+    with pytest.raises(Cancelled, match="enough"):
+        choose(schema_of(), fit, valid, minutes=1, report=stop)
+
+
+def test_codes_leave_missing_out_and_have_the_class_last():
+    attribute = Attribute("v", "nominal", ("a", "b"), has_missing=True)
+    schema = Schema((attribute,), "y", ("n", "p"))
+    codes, sizes = codes_of(schema, np.array([[0, 1, 2]], np.uint8), np.array([1, 0, 1], np.uint8))
+    assert codes.tolist() == [[-1, 0, 1], [1, 0, 1]] and sizes == [2, 2]
+
+
+def table_of(n_rows, seed=1):
+    rows = rows_of(n_rows, seed)
+    rng = np.random.default_rng(seed)
+    columns = {f"v{i}": pa.array(rows.x[i], mask=rng.random(n_rows) < 0.02) for i in range(N)}
+    return pa.table(columns | {"number": rng.normal(rows.x[0] * 3.0, 1.0)})
+
+
+def test_auto_is_the_default_of_em_and_tells_what_it_tried():
+    table = table_of(1500)
+    model = drive(recipes.learner("spn", {"minutes": 0.003}, None), Source.of_table(table))
+    search = model.facts["search"]
+    assert search["tried"][0]["valid"] >= search["tried"][1]["valid"] and model.facts["n_rows"] == 1500
+    assert model.structure()["facts"]["search"] == search
+    plain = drive(recipes.learner("spn", {"structure": "chow-liu"}, None), Source.of_table(table))
+    rows = recipes_chunk(model, table_of(500, 2))
+    assert model.log_likelihood(rows).mean() > plain.log_likelihood(rows).mean() + 0.03
+
+
+def recipes_chunk(model, table):
+    from learners.schema.encoding.encode import encode
+
+    return encode(table, model.schema)
+
+
+def test_auto_with_numbers_and_a_class():
+    table = table_of(800).append_column("class", pa.array(np.where(np.arange(800) % 3 == 0, "a", "b")))
+    asked = {"minutes": 0.0015, "leaves": "gaussian", "passes": 3}
+    model = drive(recipes.learner("spn", asked, "class"), Source.of_table(table))
+    assert model.circuit.n_values[N] == 0 and model.facts["em_passes"] <= 3
+    assert model.predict_proba(recipes_chunk(model, table)).shape == (800, 2)
+
+
+def test_few_rows_make_a_tree():
+    model = drive(recipes.learner("spn", {}, None), Source.of_table(table_of(30)))
+    assert model.facts["search"]["tried"][0]["how"] == "too few rows to choose by"
+
+
+def test_what_auto_means():
+    assert CircuitParameters().actual_structure == "auto"
+    assert CircuitParameters(states=4).actual_structure == CircuitParameters(learning="bmm").actual_structure == "hclt"
+    assert CircuitParameters(structure="learnspn").actual_structure == "learnspn"
+    with pytest.raises(InvalidParameter, match="minutes"):
+        CircuitParameters(minutes=0)
