@@ -7,7 +7,7 @@ import typer
 from service import product
 from service.cli.shared_options import JsonOption, WorkspaceOption
 from service.terminal import err, opened, out, say, settings_of, show_json, show_list
-from storage.control.keys import Role
+from storage.control.access import Role
 
 app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Whose key it is; lower case, such as ana or nightly-job.")]

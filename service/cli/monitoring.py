@@ -8,7 +8,7 @@ from service import product
 from service.cli.shared_options import JsonOption, Reference, UrisArgument, WorkspaceOption
 from service.requests.json_values import JSONObject
 from service.terminal import escape, opened, out, progress_bar, say, show_json, show_list, show_table
-from storage.monitoring.records import AlertRecord
+from storage.monitoring.alert_records import AlertRecord
 
 EXIT_DRIFT = 3
 MOST_COLUMNS = 20

@@ -16,7 +16,7 @@ from service.console.assets import asset_url
 from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED, interval, number_of
 from service.requests.json_values import JSONMapping
 from service.version import VERSION
-from storage.control.keys import Role
+from storage.control.access import Role
 
 HTML = "text/html; charset=utf-8"
 # Pages are a few kilobytes: the fastest level that finds repetitions is the one that pays.

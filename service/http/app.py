@@ -34,7 +34,7 @@ from service.http.security import Guard
 from service.http.threads import Openings
 from service.http.tracing import Spans, Telemetry
 from service.http.warm_up import warm_up
-from service.jobs.leases import CrewWatch
+from service.jobs.crew import CrewWatch
 from service.product.monitoring_loop import Looker
 from service.requests import problems
 from service.requests.json_values import JSONObject

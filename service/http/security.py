@@ -20,8 +20,8 @@ from service.http.request_rates import RequestRates
 from service.http.sessions import Sessions, check_of_page, origin_of, session_cookie
 from service.requests.problems import Forbidden, KeyNeeded, TooManyRequests
 from service.settings import Settings
+from storage.control.access import ApiKey, Role, hashed_keys, token_sha256
 from storage.control.control import Control, generation
-from storage.control.keys import ApiKey, Role, hashed_keys, token_sha256
 from storage.errors import InvalidKey, StorageError
 
 # What tells nothing about models and data: probes, and what the server can do.

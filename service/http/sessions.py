@@ -11,8 +11,8 @@ import anyio
 import anyio.to_thread
 
 from service.requests.problems import Forbidden
+from storage.control.access import BrowserSession, find_session, session_sha256
 from storage.control.control import Control
-from storage.control.sessions import BrowserSession, find_session, session_sha256
 
 LIFETIME_S = 12 * 3600
 HEADER = b"x-fewpass-console"

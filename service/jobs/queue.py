@@ -24,7 +24,7 @@ from service.requests.json_values import JSONObject
 from service.requests.problems import Conflict, InvalidRequest
 from service.workspace import Workspace
 from storage.control.paging import Page
-from storage.control.sqlite_clock import bring_clock
+from storage.control.sqlite import bring_clock
 from storage.errors import NotFound
 
 APPLICATION = "fewpass"

@@ -21,8 +21,8 @@ from learners.evaluation.raw_columns import RawColumns
 from learners.kernels.arrays import Codes, Floats
 from learners.passes.sources.source import Source
 from service import product
+from service.operations.bench import apart, peak_rss_bytes
 from service.operations.demo_orders import TARGET, USER, Orders, write_orders
-from service.operations.measuring import apart, peak_rss_bytes
 from service.operations.precompile import DEMO, compile_in_processes
 from service.processes.local_server import local_server
 from service.product.inference.scoring import probabilities_of

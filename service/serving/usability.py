@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from learners.errors import LearnerError
 from storage.errors import CorruptFile, OutdatedModel
 from storage.models.model_file import verify
-from storage.models.models import ModelVersion
+from storage.models.model_versions import ModelVersion
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from storage.control import tables
 from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict, NotFound
-from storage.names import checked_name, known_name
+from storage.files.workspace_layout import checked_name, known_name
 
 _SCHEDULES, _RUNS = tables.schedules, tables.runs
 KEPT_RUNS = 1000  # of each schedule; the jobs themselves are kept apart

@@ -12,9 +12,9 @@ from storage.control import tables
 from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict
+from storage.files.workspace_layout import known_name
 from storage.models.aliases import aliased_version, point_alias
-from storage.models.models import defined
-from storage.names import known_name
+from storage.models.model_versions import defined
 
 _PROMOTIONS = tables.promotions
 

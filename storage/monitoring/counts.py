@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.errors import CorruptFile
-from storage.files.workspace_layout import files_below, publish
-from storage.names import checked_name
+from storage.files.atomic_files import files_below, publish
+from storage.files.workspace_layout import checked_name
 
 HOUR = timedelta(hours=1)
 FORM = "%Y%m%dT%H"

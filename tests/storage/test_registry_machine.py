@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from storage.control.control import generation, open_control
 from storage.errors import Conflict, NotFound
 from storage.models.aliases import alias_history, aliases, delete_alias, roll_back, set_alias
-from storage.models.models import get_version, list_versions
+from storage.models.model_versions import get_version, list_versions
 from storage.models.promotions import Promotion, list_promotions, record_promotion
 from storage.models.removal import delete_model, delete_version, retain_versions
 from tests.storage.conftest import new_version

@@ -15,10 +15,9 @@ from service.console.pages import page, served_of, whole_number, workspace_of
 from service.console.rendering import Call
 from service.console.screens.monitoring import moment_of
 from service.console.screens.what_if import start_of
-from service.product.views.graph_nodes import Bars
-from service.product.views.graphs import ColumnGraph, family_of, graph_of, outline
+from service.product.views.column_graphs import ColumnGraph, family_of, graph_of, outline
+from service.product.views.graph_svg import Bars, to_svg
 from service.product.views.regions import unfolded
-from service.product.views.structure_svg import to_svg
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Served
 from service.workspace import Workspace

@@ -15,7 +15,7 @@ from service.requests.problems import InvalidRequest
 from service.serving.predictor import map_version
 from service.workspace import Workspace
 from storage.errors import StorageError
-from storage.models.models import ModelVersion
+from storage.models.model_versions import ModelVersion
 
 N_DECISIONS = 20
 MOST_SHARES = 12

@@ -15,7 +15,7 @@ from service.requests.json_values import JSONObject
 from service.workspace import Workspace
 from storage.control.paging import pages
 from storage.errors import NotFound
-from storage.models.models import CHAMPION, RegisteredModel
+from storage.models.model_versions import CHAMPION, RegisteredModel
 
 N_JOBS = 10
 

@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 from service import product
 from service.http.api.bodies.shapes import Ours
 from service.http.api.monitoring import SPAN, Answer
-from service.product.monitoring.labels import Label
+from service.product.monitoring.predictions import Label
 from service.requests.first_findings import Body
-from storage.monitoring.records import RuleRecord
+from storage.monitoring.alert_records import RuleRecord
 
 router = APIRouter(tags=["monitoring"])
 MOST_LABELS = 100_000

@@ -12,7 +12,7 @@ from service.http.api.bodies.shapes import Limit, Opening, Ours, PageShape, Shap
 from service.http.api.bodies.uploads import BYTES_BODY, write_body
 from service.requests.json_values import JSONObject
 from service.requests.requests import DatasetRequest
-from storage.files.workspace_layout import publish
+from storage.files.atomic_files import publish
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 

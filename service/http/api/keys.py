@@ -11,7 +11,7 @@ from service.http.api.bodies.shapes import Limit, Ours, PageShape, Shape
 from service.http.security import Guard
 from service.requests.requests import Name
 from service.requests.requests import Request as RequestShape
-from storage.control.keys import Role
+from storage.control.access import Role
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
 

@@ -13,8 +13,7 @@ from service.http.security import Guard
 from service.http.sessions import LIFETIME_S, cookie_name, origin_of, session_cookie
 from service.requests.problems import problem_of
 from service.workspace import Workspace
-from storage.control.keys import token_sha256
-from storage.control.sessions import end_session, open_session, session_sha256
+from storage.control.access import end_session, open_session, session_sha256, token_sha256
 from storage.errors import InvalidKey
 
 PATH = "/console/session"

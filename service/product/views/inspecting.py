@@ -14,11 +14,10 @@ from learners.orders.formats.network_files import NetworkFormat
 from learners.orders.model import OrderModel
 from learners.registry.discrete_networks import network_text
 from learners.registry.sql.script import sql_script
-from service.product.versions.registry import find_version
-from service.product.versions.served import served
+from service.product.versions.registry import find_version, served
 from service.product.views.circuit_export import CircuitOf, Form, Picture, circuit_of
-from service.product.views.graphs import graph_of, graph_of_posterior, graph_of_structure
-from service.product.views.structure_svg import to_svg
+from service.product.views.column_graphs import graph_of, graph_of_posterior, graph_of_structure
+from service.product.views.graph_svg import to_svg
 from service.requests.json_values import JSONObject
 from service.serving.predictor import map_version
 from service.workspace import Workspace

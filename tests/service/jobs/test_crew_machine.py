@@ -21,13 +21,13 @@ from hypothesis.stateful import (
     rule,
 )
 
-from service.jobs import leases as module
-from service.jobs.leases import BEATS, LeaseKeeper
+from service.jobs import crew as module
+from service.jobs.crew import BEATS, LeaseKeeper
 from service.jobs.slots import take_slot
 from storage.control.control import Control, open_control
 from storage.control.leases import leases
 from storage.errors import LeaseLost
-from storage.models.models import reserve_version
+from storage.models.model_versions import reserve_version
 from tests.machines import run_machine
 
 LEASE_S = 30.0

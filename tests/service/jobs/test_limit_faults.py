@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.jobs.budget import Budget
-from service.jobs.limits import Limits, bytes_text, counts_bytes, limits_of
-from service.jobs.slots import is_taken, take_slot
+from service.jobs.slots import Budget, is_taken, take_slot
+from service.jobs.steps import Limits, bytes_text, counts_bytes, limits_of
 from service.processes.local_server import local_server
 from service.requests.problems import InvalidRequest
 from service.requests.requests import EvaluateRequest, RefreshRequest, TrainRequest

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from service.jobs.children import Child, Children
-from service.jobs.limits import NICENESS
+from service.jobs.steps import NICENESS
 from service.product.child_process import aside
 from service.requests.problems import TooSlow
 from service.settings import Settings

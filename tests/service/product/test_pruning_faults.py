@@ -4,7 +4,7 @@ import pytest
 
 from service import product
 from service.jobs.steps import Run, run_now
-from service.product.promotion import promotion
+from service.product import promotion
 from service.requests.requests import DatasetRequest, EvaluateRequest, RefreshRequest
 from service.settings import Settings
 from service.workspace import Workspace

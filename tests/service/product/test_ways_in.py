@@ -13,7 +13,7 @@ import pytest
 
 from learners.registry.model_kinds import load_model
 from service import product
-from service.product.datasets.data_roots import check_roots, open_source
+from service.product.datasets.data_sources import check_roots, open_source
 from service.requests.problems import OutsideRoots
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings

@@ -29,7 +29,7 @@ from storage.control.schedules import (
 )
 from storage.errors import Conflict, InvalidName, NotFound
 from storage.models.aliases import alias_history, aliases, roll_back, set_alias
-from storage.models.models import CHAMPION, list_versions, set_tag
+from storage.models.model_versions import CHAMPION, list_versions, set_tag
 from storage.models.promotions import Promotion, list_promotions, record_promotion
 from storage.models.removal import retain_versions, retention, set_retention
 from tests.storage.conftest import new_version, statements

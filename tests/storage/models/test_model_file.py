@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from storage.errors import Conflict, CorruptFile, InvalidName, NotFound, Unstorable, Unwritable
-from storage.files import workspace_layout
+from storage.files import atomic_files
 from storage.files.duckdb_files import MEMORY_LIMIT_BYTES
 from storage.models.compiled import map_compiled, write_compiled
 from storage.models.model_file import read_model, rebuild_compiled, remove_model, verify, write_model
@@ -315,7 +315,7 @@ def test_when_the_nth_fsync_fails_nothing_is_left(tmp_path, monkeypatch, n):
             raise OSError(errno.ENOSPC, "No space left on device")
         fsync(descriptor)
 
-    monkeypatch.setattr(workspace_layout.os, "fsync", refuse)
+    monkeypatch.setattr(atomic_files.os, "fsync", refuse)
     with pytest.raises(Unwritable, match="No space left on device"):
         write_model(tmp_path, "m", 1, HEADER, ARRAYS, TABLES)
     assert list((tmp_path / "m").iterdir()) == []
@@ -336,7 +336,7 @@ def test_a_killed_writer_leaves_whole_files_and_drafts_to_sweep(tmp_path):
         commands = [[sys.executable, "-c", KILLED, str(tmp_path / str(i)), str(0.01 + i * 0.037)] for i in range(8)]
         killed = list(pool.map(lambda command: subprocess.run(command, cwd=ROOT).returncode, commands))
     assert killed == [-9] * 8
-    workspace_layout.sweep(tmp_path)
+    atomic_files.sweep(tmp_path)
     assert list(tmp_path.rglob("*.partial")) == []
     for path in tmp_path.rglob("*.duckdb"):
         header, found = read_model(path)

@@ -10,7 +10,7 @@ from service.console.pages import workspace_of
 from service.http.api.bodies.bodies import content_length
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, UnsupportedMediaType
-from storage.files.workspace_layout import drafting
+from storage.files.atomic_files import drafting
 
 TAR = "application/x-tar"
 

@@ -9,7 +9,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from learners.registry.model_kinds import load_model
 from service import product
-from service.product.datasets.data_roots import open_source
+from service.product.datasets.data_sources import open_source
 from service.requests.problems import OutsideRoots
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings

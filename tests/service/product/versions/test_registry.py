@@ -14,7 +14,7 @@ import pytest
 
 from service import product
 from service.jobs.steps import run_now
-from service.product.promotion.promotion import Measured, verdict
+from service.product.promotion import Measured, verdict
 from service.requests import problems
 from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, PromotionRule, RefreshRequest, TrainRequest
@@ -230,7 +230,7 @@ def test_what_is_damaged_or_made_up_is_refused(workspace, exported, tmp_path):
         connection.execute(
             "CREATE VIEW header AS SELECT content AS json, 'x' AS sha256 FROM read_text('/etc/hostname')"
         )
-    from storage.files.workspace_layout import sha256_of_file
+    from storage.files.atomic_files import sha256_of_file
 
     flipped = bytearray(sound)
     flipped[len(sound) // 2] ^= 1
