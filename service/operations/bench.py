@@ -43,22 +43,15 @@ CHUNK_ROWS = 500_000
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured of one learner, in a process of its own.
-
-    Parameters
-    ----------
-    scan_s, train_s, predict_s : seconds of each round: a bare scan, training with all passes, scoring every row
-    row_us : microseconds of one row that comes as a dictionary, the median of many
-    peak_rss_mib : most resident memory of the process, libraries included
-    """
+    """What was measured of one learner, in a process of its own."""
 
     learner: str
     n_rows: int
-    scan_s: tuple[float, ...]
+    scan_s: tuple[float, ...]  # seconds of each round: a bare scan, training with all passes, scoring every row
     train_s: tuple[float, ...]
     predict_s: tuple[float, ...]
-    row_us: float
-    peak_rss_mib: float = 0.0
+    row_us: float  # microseconds of one row that comes as a dictionary, the median of many
+    peak_rss_mib: float = 0.0  # most resident memory of the process, libraries included
 
     def over_scan(self) -> tuple[float, float, float]:
         """Training ÷ scan, round by round: median, least and greatest."""
@@ -188,18 +181,11 @@ def bare_scan(paths: Sequence[str | Path], threads: int, filesystem: pafs.FileSy
 
 @dataclass(frozen=True)
 class KnownNetwork:
-    """A Bayesian network classifier whose truth is known.
+    """A Bayesian network classifier whose truth is known."""
 
-    Attributes
-    ----------
-    prior : (n_classes,) float64
-    parents : per attribute, the indices of its parents, all smaller than its own
-    tables : per attribute, P(x | y, parents) as (n_classes, v of each parent, ..., v) float64
-    """
-
-    prior: Floats
-    parents: tuple[tuple[int, ...], ...]
-    tables: tuple[Floats, ...]
+    prior: Floats  # (n_classes,) float64
+    parents: tuple[tuple[int, ...], ...]  # per attribute, the indices of its parents, all smaller than its own
+    tables: tuple[Floats, ...]  # per attribute, P(x | y, parents) as (n_classes, v of each parent, ..., v) float64
 
     @classmethod
     def random(cls, n_attributes: int, n_values: int, n_classes: int, n_parents: int, seed: int) -> "KnownNetwork":

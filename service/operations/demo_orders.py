@@ -84,26 +84,16 @@ CATEGORY, CATEGORY_SHARE, WEIGHT_KG, PRICE, CATEGORY_TROUBLE = _columns(CATEGORI
 
 @dataclass(frozen=True)
 class Orders:
-    """The files of the demo.
+    """The files of the demo."""
 
-    Attributes
-    ----------
-    train : a file for each week
-    tomorrow : one day more
-    test : the days after it
-    n_train, n_tomorrow, n_test : rows
-    n_bytes : of the training rows in memory, as Arrow holds them
-    late_shares : (n_test,) float64; the true probability that each parcel of the test file is late
-    """
-
-    train: tuple[Path, ...]
-    tomorrow: Path
-    test: Path
-    n_train: int
+    train: tuple[Path, ...]  # a file for each week
+    tomorrow: Path  # one day more
+    test: Path  # the days after it
+    n_train: int  # rows
     n_tomorrow: int
     n_test: int
-    n_bytes: int
-    late_shares: Floats
+    n_bytes: int  # of the training rows in memory, as Arrow holds them
+    late_shares: Floats  # (n_test,) float64; the true probability that each parcel of the test file is late
 
 
 @dataclass(frozen=True)
@@ -117,24 +107,14 @@ class Days:
 
 @dataclass(frozen=True)
 class Shop:
-    """What does not change from order to order.
+    """What does not change from order to order."""
 
-    Attributes
-    ----------
-    users : (n_users,) of str
-    share_of_user : (n_users,) float64
-    home_of_user : (n_users,) int64; index into `CITIES`
-    taste_of_user : (n_users, n_categories) float64; cumulative shares of categories
-    trouble_of_user : (n_users,) float64; how much their address adds to the log odds of being late
-    km : (n_warehouses, n_cities) float64; road between them
-    """
-
-    users: np.ndarray[Any, np.dtype[np.object_]]
-    share_of_user: Floats
-    home_of_user: Integers
-    taste_of_user: Floats
-    trouble_of_user: Floats
-    km: Floats
+    users: np.ndarray[Any, np.dtype[np.object_]]  # (n_users,) of str
+    share_of_user: Floats  # (n_users,) float64
+    home_of_user: Integers  # (n_users,) int64; index into `CITIES`
+    taste_of_user: Floats  # (n_users, n_categories) float64; cumulative shares of categories
+    trouble_of_user: Floats  # (n_users,) float64; how much their address adds to the log odds of being late
+    km: Floats  # (n_warehouses, n_cities) float64; road between them
 
     @classmethod
     def opened(cls, seed: int) -> Shop:

@@ -111,20 +111,12 @@ def _key(row: tables.Row) -> ApiKey:
 
 @dataclass(frozen=True)
 class BrowserSession:
-    """A session without its id.
+    """A session without its id."""
 
-    Parameters
-    ----------
-    id_sha256 : of the id that the browser holds
-    key_sha256 : of the token that it was exchanged for; the session is worth what that key is worth
-    origin : scheme, host and port that the browser asked
-    expires_at : aware, UTC
-    """
-
-    id_sha256: str
-    key_sha256: str
-    origin: str
-    expires_at: datetime
+    id_sha256: str  # of the id that the browser holds
+    key_sha256: str  # of the token that it was exchanged for; the session is worth what that key is worth
+    origin: str  # scheme, host and port that the browser asked
+    expires_at: datetime  # aware, UTC
 
 
 def open_session(control: Control, key_sha256: str, origin: str, lifetime: timedelta) -> str:

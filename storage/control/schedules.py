@@ -27,44 +27,28 @@ Outcome = Literal["on_time", "caught_up", "skipped", "refused", "asked"]
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one time that a schedule was due, or that somebody asked it to run.
+    """What came of one time that a schedule was due, or that somebody asked it to run."""
 
-    Parameters
-    ----------
-    due_at : aware, UTC; with the schedule it identifies the run
-    outcome : submitted on time, later, or by request; left out as told; or refused when it was submitted
-    decided_at : aware, UTC; set by `record_run`
-    """
-
-    due_at: datetime
-    outcome: Outcome
+    due_at: datetime  # aware, UTC; with the schedule it identifies the run
+    outcome: Outcome  # submitted on time, later, or by request; left out as told; or refused when it was submitted
     job_id: str | None
     reason: str
-    decided_at: datetime | None = None
+    decided_at: datetime | None = None  # aware, UTC; set by `record_run`
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A job, its kind and parameters, to be submitted again and again.
-
-    Parameters
-    ----------
-    cron, timezone : when; storage knows nothing of their meaning
-    missed : whether times that passed unseen are caught up (once) or skipped
-    next_due_at : aware, UTC; None while paused
-    id : of this schedule and no later one of its name; set when it is created
-    created_at, changed_at : aware, UTC; set here
-    """
+    """A job, its kind and parameters, to be submitted again and again."""
 
     name: str
-    cron: str
+    cron: str  # when, in the time zone; storage knows nothing of their meaning
     timezone: str
-    missed: Missed
+    missed: Missed  # whether times that passed unseen are caught up (once) or skipped
     job: Mapping[str, object]
     is_paused: bool = False
-    next_due_at: datetime | None = None
-    id: str = ""
-    created_at: datetime | None = None
+    next_due_at: datetime | None = None  # aware, UTC; None while paused
+    id: str = ""  # of this schedule and no later one of its name; set when it is created
+    created_at: datetime | None = None  # aware, UTC; set here
     changed_at: datetime | None = None
     last_run: Run | None = None
 

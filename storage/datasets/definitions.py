@@ -21,23 +21,15 @@ _DATASETS = tables.datasets
 
 @dataclass(frozen=True)
 class Dataset:
-    """A registered dataset.
-
-    Parameters
-    ----------
-    uris : Parquet files, globs, folders or URIs of object stores
-    columns : column name -> what the user says about it (kind, drop, order, cut points)
-    created_at : aware, UTC; set when it is registered
-    schema_json : the inferred schema as JSON, once known
-    files : those that the last pass found, or else registering it; each with its path, size and fingerprint
-    """
+    """A registered dataset."""
 
     name: str
-    uris: tuple[str, ...]
+    uris: tuple[str, ...]  # Parquet files, globs, folders or URIs of object stores
     target: str | None = None
-    columns: Mapping[str, object] = field(default_factory=dict)
-    created_at: datetime | None = None
-    schema_json: str | None = None
+    columns: Mapping[str, object] = field(default_factory=dict)  # by name: kind, drop, order, cut points
+    created_at: datetime | None = None  # aware, UTC; set when it is registered
+    schema_json: str | None = None  # the inferred schema as JSON, once known
+    # Those that the last pass found, or else registering it; each with its path, size and fingerprint.
     files: tuple[Mapping[str, object], ...] = ()
 
 

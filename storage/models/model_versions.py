@@ -35,35 +35,22 @@ _OURS = re.compile(r"\d+-[0-9a-f]{8}\.(duckdb|arrow|sha256)")
 
 @dataclass(frozen=True)
 class ModelVersion:
-    """One immutable version of a model.
+    """One immutable version of a model."""
 
-    Parameters
-    ----------
-    name, version : together unique; the number comes from `reserve_version`
-    dataset : its name; it may have been deleted since
-    metrics : measured when it was trained; one that is not finite is stored as None
-    job_id : the job that made it; one job makes at most one version of a model
-    files, n_rows : it was learned from
-    sha256 : of the DuckDB file
-    duckdb_path, arrow_path : absolute here; relative to the workspace in the database
-    tags : free words, the only part that may change
-    created_at : aware, UTC; set by `add_version`
-    """
-
-    name: str
+    name: str  # with the version unique; that number comes from `reserve_version`
     version: int
     learner: str
     parameters: Mapping[str, object]
-    dataset: str | None
-    metrics: Mapping[str, Any]
-    job_id: str | None
-    files: tuple[Mapping[str, object], ...]
+    dataset: str | None  # its name; it may have been deleted since
+    metrics: Mapping[str, Any]  # measured when it was trained; one that is not finite is stored as None
+    job_id: str | None  # the job that made it; one job makes at most one version of a model
+    files: tuple[Mapping[str, object], ...]  # that it was learned from
     n_rows: int
-    sha256: str
-    duckdb_path: Path
+    sha256: str  # of the DuckDB file
+    duckdb_path: Path  # absolute here; relative to the workspace in the database
     arrow_path: Path
-    tags: Mapping[str, str] = field(default_factory=dict)
-    created_at: datetime | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)  # free words, the only part that may change
+    created_at: datetime | None = None  # aware, UTC; set by `add_version`
 
 
 @dataclass(frozen=True)

@@ -56,23 +56,15 @@ class AlertRecord(TypedDict):
 
 
 class StateRecord(TypedDict):
-    """What the last look at a model has found, of the rows served in the last day.
-
-    Attributes
-    ----------
-    looked_at : ISO 8601
-    is_drifting : None where nothing could be compared
-    log_loss : in nats, if it is known
-    log_loss_of : "labels", "estimate" or None; whether it is of labels, or what the predictions expect of themselves
-    """
+    """What the last look at a model has found, of the rows served in the last day."""
 
     version: int
-    looked_at: str
+    looked_at: str  # ISO 8601
     served: int
-    is_drifting: bool | None
+    is_drifting: bool | None  # None where nothing could be compared
     first_cause: str | None
-    log_loss: float | None
-    log_loss_of: str | None
+    log_loss: float | None  # in nats, if it is known
+    log_loss_of: str | None  # "labels"; or "estimate", what the predictions expect of themselves
 
 
 class WebhookRecord(TypedDict):

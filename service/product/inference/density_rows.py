@@ -167,18 +167,11 @@ def _summary(model: CircuitModel, over: GraphAverage | None, ascending: Floats) 
 
 @dataclass(frozen=True)
 class Filling:
-    """How cells are filled; InvalidParameter if that cannot be.
+    """How cells are filled; InvalidParameter if that cannot be."""
 
-    Parameters
-    ----------
-    how : see `learners.circuits.queries.imputation.filled`
-    columns : to fill; none named: those of the model that the data has
-    draws : completed rows for each row, with a column `draw` from 1 where there are several
-    """
-
-    how: How = "mode"
-    columns: tuple[str, ...] = ()
-    draws: int = 1
+    how: How = "mode"  # see `learners.circuits.queries.imputation.filled`
+    columns: tuple[str, ...] = ()  # to fill; none named: those of the model that the data has
+    draws: int = 1  # completed rows for each row, with a column `draw` from 1 where there are several
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -109,22 +109,13 @@ def _fixed(keys: pa.Array | pa.ChunkedArray) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Predictions of a window that have a label.
+    """Predictions of a window that have a label."""
 
-    Parameters
-    ----------
-    p : (n, n_classes) float64
-    y : (n,) int64
-    at : (n,) int64; when each was made, in microseconds since 1970
-    delay_s : (n,) float64; from the prediction to the label
-    n_waiting : predictions of the window that could have one, and have none
-    """
-
-    p: Floats
-    y: Integers
-    at: Integers
-    delay_s: Floats
-    n_waiting: int
+    p: Floats  # (n, n_classes) float64
+    y: Integers  # (n,) int64
+    at: Integers  # (n,) int64; when each was made, in microseconds since 1970
+    delay_s: Floats  # (n,) float64; from the prediction to the label
+    n_waiting: int  # predictions of the window that could have one, and have none
 
 
 def labelled(

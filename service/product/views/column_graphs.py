@@ -46,22 +46,14 @@ class GraphEdge:
 
 @dataclass(frozen=True)
 class ColumnGraph:
-    """Columns and the edges between them.
+    """Columns and the edges between them."""
 
-    Parameters
-    ----------
-    target : the class; each column has it as a parent, and those edges are in `of_class`, not in `edges`
-    columns : without the class
-    of_class : in nats what the class tells of each column
-    unit : of the weights
-    others : of a posterior over structures the probable edges that its best graph does not have; they may make circles
-    """
-
-    target: str | None
-    columns: tuple[str, ...]
+    target: str | None  # the class; each column has it as a parent, and those edges are in `of_class`, not in `edges`
+    columns: tuple[str, ...]  # without the class
     edges: tuple[GraphEdge, ...]
-    of_class: Mapping[str, float]
-    unit: str
+    of_class: Mapping[str, float]  # in nats what the class tells of each column
+    unit: str  # of the weights
+    # Of a posterior over structures the probable edges that its best graph does not have; they may make circles.
     others: tuple[GraphEdge, ...] = ()
 
     def around(self, column: str, steps: int = 1) -> "ColumnGraph":
