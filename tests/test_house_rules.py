@@ -18,7 +18,7 @@ MAX_ENTRIES = 15
 REPEATED = {
     "a room of its own kind has one": "checks describe drawing errors kernels model parameters priors queries recipes settings",
     "one resource, kept, used, served and shown": """datasets densities inference jobs keys labels learning models
-        monitoring query schedules sessions structures views what_if""",
+        monitoring query schedules sessions structures views""",
     "one step of two kinds of model, or of their serving": "answers cluster compile intervals networks tree_kernels",
     "what is computed below, and what users import of it above": "shap",
     "a common word for different things of their rooms": "columns streams tables",

@@ -197,13 +197,13 @@ class JobQueue:
             raise Conflict(f"Job {job_id} is {job.state}; only a failed or cancelled job is retried.", state=job.state)
         return self.submit(job.kind, job.request, retry_of=job_id, priority=job.priority)[0]
 
-    def finished_before(self, moment: datetime, limit: int = MAX_PAGE) -> tuple[str, ...]:
+    def finished_before(self, moment: datetime) -> tuple[str, ...]:
         """Jobs that ended before a moment, the oldest first."""
         statuses = self.client.list_workflows(
             name=WORKFLOW,
             status=[name for name, state in STATES.items() if state in FINISHED],
             completed_before=moment.isoformat(),
-            limit=limit,
+            limit=MAX_PAGE,
             load_input=False,
             load_output=False,
         )

@@ -12,7 +12,7 @@ from service import product
 from service.console.pages import page, served_of, workspace_of
 from service.console.rendering import Call, digits
 from service.product.inference.metric_words import interval
-from service.product.inference.what_if import joint_schema, without_missing
+from service.product.inference.what_if_answers import joint_schema, without_missing
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Served
 

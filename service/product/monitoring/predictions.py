@@ -228,10 +228,9 @@ def _calibration(confidence: Floats, is_right: Array) -> list[JSONObject]:
     ]
 
 
-def realised_of(watching: Watching, span: timedelta, until: datetime | None = None) -> JSONObject:
-    """What labels say of the predictions that a version made in a time."""
-    end = until or datetime.now(UTC)
-    version = watching.version
+def realised_of(watching: Watching, span: timedelta) -> JSONObject:
+    """What labels say of the predictions that a version made in a time that ends now."""
+    end, version = datetime.now(UTC), watching.version
     found = labelled(watching.files, version.version, watching.watched.schema.classes, end - span, end)
     return realised(found, version.metrics)
 

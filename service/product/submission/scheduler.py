@@ -22,9 +22,9 @@ from service.product.submission.submitting import check_request, forget_old_jobs
 from service.requests.problems import Conflict, is_expected
 from service.requests.requests import ScheduleChange, ScheduledRequest, ScheduleRequest
 from service.workspace import Workspace, on_control
-from storage.control import schedules, tables
-from storage.control.schedules import Outcome, Run, Schedule
+from storage.control import tables, timetable
 from storage.control.tables import now
+from storage.control.timetable import Outcome, Run, Schedule
 from storage.errors import NotFound
 
 TICK_S = 1.0
@@ -34,10 +34,10 @@ CLOCK_STEP_S = 2.0
 
 Clock = Callable[[], datetime]
 REQUESTS: TypeAdapter[Any] = TypeAdapter(ScheduledRequest)
-get_schedule = on_control(schedules.get_schedule)
-list_schedules = on_control(schedules.list_schedules)
-list_schedule_runs = on_control(schedules.list_runs)
-delete_schedule = on_control(schedules.delete_schedule)
+get_schedule = on_control(timetable.get_schedule)
+list_schedules = on_control(timetable.list_schedules)
+list_schedule_runs = on_control(timetable.list_runs)
+delete_schedule = on_control(timetable.delete_schedule)
 
 
 class Scheduler:
@@ -75,7 +75,7 @@ class Scheduler:
         now = self.clock()
         if self._is_set_back(now):
             self._realign(now)
-        for schedule in schedules.due_schedules(self.workspace.control, now):
+        for schedule in timetable.due_schedules(self.workspace.control, now):
             try:
                 self._fire(schedule, now)
             except AWAY as error:
@@ -105,23 +105,23 @@ class Scheduler:
 
     def _realign(self, now: datetime) -> None:
         """Let no schedule wait for a time that only a wrong clock, or old rules of a time zone, made the next one."""
-        for schedule in schedules.active_schedules(self.workspace.control):
+        for schedule in timetable.active_schedules(self.workspace.control):
             after = Cron(schedule.cron, schedule.timezone).after(now)
             if schedule.next_due_at is not None and schedule.next_due_at > after:
                 self.log.warning("the clock was set back, or a time zone changed", schedule=schedule.name)
-                schedules.set_next_due(self.workspace.control, schedule, after)
+                timetable.set_next_due(self.workspace.control, schedule, after)
 
     def _fire(self, schedule: Schedule, now: datetime) -> None:
         assert schedule.next_due_at is not None
         cron = Cron(schedule.cron, schedule.timezone)
         due = max(cron.latest(now), schedule.next_due_at)
-        if not schedules.has_run(self.workspace.control, schedule, due):
+        if not timetable.has_run(self.workspace.control, schedule, due):
             run = self._run_of(schedule, due, now)
             if run is None:
                 return
-            schedules.record_run(self.workspace.control, schedule, run)
+            timetable.record_run(self.workspace.control, schedule, run)
             self.log.info("schedule was due", schedule=schedule.name, due=str(due), outcome=run.outcome, job=run.job_id)
-        schedules.set_next_due(self.workspace.control, schedule, cron.after(now))
+        timetable.set_next_due(self.workspace.control, schedule, cron.after(now))
 
     def _run_of(self, schedule: Schedule, due: datetime, now: datetime) -> Run | None:
         """Submit or skip; None if it must wait for the run before."""
@@ -148,7 +148,7 @@ class Scheduler:
 
     def _is_busy(self, schedule: Schedule) -> bool:
         """Whether the newest job of the schedule has not ended."""
-        job_id = schedules.last_job(self.workspace.control, schedule)
+        job_id = timetable.last_job(self.workspace.control, schedule)
         try:
             return job_id is not None and not job_queue(self.workspace).get(job_id).is_finished
         except NotFound:
@@ -167,7 +167,7 @@ def create_schedule(workspace: Workspace, request: ScheduleRequest, *, is_remote
         job=request.job.model_dump(mode="json"),
         next_due_at=cron.after(now()),
     )
-    return schedules.create_schedule(workspace.control, schedule)
+    return timetable.create_schedule(workspace.control, schedule)
 
 
 def change_schedule(workspace: Workspace, name: str, change: ScheduleChange, *, is_remote: bool = False) -> Schedule:
@@ -179,7 +179,7 @@ def change_schedule(workspace: Workspace, name: str, change: ScheduleChange, *, 
     after = replace(before, **given)
     cron = Cron(after.cron, after.timezone)
     after = replace(after, next_due_at=None if after.is_paused else cron.after(now()))
-    return schedules.change_schedule(workspace.control, before, after)
+    return timetable.change_schedule(workspace.control, before, after)
 
 
 def pause_schedule(workspace: Workspace, name: str) -> Schedule:
@@ -198,7 +198,7 @@ def _set_paused(workspace: Workspace, name: str, is_paused: bool) -> Schedule:
         return before
     due = None if is_paused else Cron(before.cron, before.timezone).after(now())
     after = replace(before, is_paused=is_paused, next_due_at=due)
-    return schedules.change_schedule(workspace.control, before, after)
+    return timetable.change_schedule(workspace.control, before, after)
 
 
 def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = None) -> Job:
@@ -208,7 +208,7 @@ def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = 
     job, is_new = submit_scheduled(workspace, schedule, key)
     if is_new:
         run = Run(moment, "asked", job.id, "somebody asked for it")
-        schedules.record_run(workspace.control, schedule, run)
+        timetable.record_run(workspace.control, schedule, run)
     return job
 
 

@@ -98,10 +98,10 @@ def draw_trace(workspace: Workspace, reference: str) -> bytes:
     model = version.model
     if not isinstance(model, BayesianCircuit):
         raise NoChains(model.kind)
-    from service.product.views.pictures import draw_trace as drawn
+    from service.product.views import pictures
 
-    picture = BytesIO()
-    drawn(model.trace, picture, f"{version.name}@{version.version}")
+    picture, trace = BytesIO(), model.trace
+    pictures.draw(lambda axes: pictures.trace_on(axes, trace), picture, f"{version.name}@{version.version}", 8, 5)
     return picture.getvalue()
 
 

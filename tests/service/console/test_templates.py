@@ -15,7 +15,7 @@ from learners.evaluation.model_report import Mistake, ModelReport, Point, Share
 from service.console.rendering import Call, environment
 from service.product.views.reports import LOSSES
 from storage.control.access import ApiKey, Role
-from storage.control.schedules import Schedule
+from storage.control.timetable import Schedule
 from storage.datasets.definitions import Dataset
 from storage.models.aliases import AliasMove
 from storage.models.model_versions import ModelVersion

@@ -13,13 +13,7 @@ from unittest.mock import patch
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from service.jobs import crew as module
 from service.jobs.crew import BEATS, LeaseKeeper

@@ -188,10 +188,7 @@ def test_a_flipped_bit_is_never_a_wrong_number(tmp_path):
     """Each of 60 flipped bits is noticed, or was in a byte that nothing is read from."""
     written = write_model(tmp_path, "m", 1, HEADER, ARRAYS, TABLES)
     rng = np.random.default_rng(1)
-    for path, read in (
-        (written.duckdb_path, read_model),
-        (written.arrow_path, map_compiled),
-    ):
+    for path, read in ((written.duckdb_path, read_model), (written.arrow_path, map_compiled)):
         good = path.read_bytes()
         path.chmod(0o644)
         for position in rng.integers(0, len(good), 30):

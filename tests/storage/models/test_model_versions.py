@@ -1,5 +1,6 @@
 """The registry: versions never change, and one comes in with its files and its aliases, or leaves nothing behind."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -186,12 +187,15 @@ def test_versions_are_listed_newest_first_in_pages(control):
     assert second.next_cursor is None
 
 
-def test_tags_are_all_that_changes(control):
-    version = new_version(control, tags={"a": "1"})
-    assert set_tag(control, "adult", 1, "b", "2") == replace(version, tags={"a": "1", "b": "2"})
-    assert set_tag(control, "adult", 1, "a", None) == replace(version, tags={"b": "2"})
-    with pytest.raises(NotFound, match="There is no"):
-        set_tag(control, "adult", 2, "b", None)
+def test_tags_are_all_that_changes_also_at_the_same_time(control):
+    version = new_version(control, tags={"team": "sky"})
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: set_tag(control, "adult", 1, f"tag-{n}", str(n)), range(4)))
+    changed = set_tag(control, "adult", 1, "team", None)
+    assert changed == replace(version, tags={f"tag-{n}": str(n) for n in range(4)})
+    for number, tag, missing in ((1, "team", "no tag 'team'"), (2, "tag-1", "There is no")):
+        with pytest.raises(NotFound, match=missing):
+            set_tag(control, "adult", number, tag, None)
 
 
 def test_a_moved_workspace_still_finds_its_files(layout):
@@ -231,17 +235,17 @@ NO_SPACE = Unwritable("control.sqlite", "No space left on device.")
 
 
 @pytest.fixture
-def control(layout):
-    with open_control(layout.control_url) as control:
-        yield control
+def registry(layout):
+    with open_control(layout.control_url) as registry:
+        yield registry
 
 
 def files_of(layout):
     return sorted(path.name for path in layout.models.glob("*/[!.]*"))
 
 
-def written(control, layout, job_id="job-1"):
-    number = reserve_version(control, "m")
+def written(registry, layout, job_id="job-1"):
+    number = reserve_version(registry, "m")
     files = write_model(
         layout.models, "m", number, {"kind": "any"}, {"x": np.arange(3)}, {"t": pa.table({"a": [job_id or ""]})}
     )
@@ -250,81 +254,81 @@ def written(control, layout, job_id="job-1"):
     return ModelVersion("m", number, job_id=job_id, **asked, **paths)
 
 
-def test_a_version_and_its_aliases_come_together(control, layout):
-    version = register(control, written(control, layout), aliases=["champion"], reason="why")
-    assert get_version(control, "m") == version and aliases(control, "m") == {"champion": 1}
-    assert version_of_job(control, "m", "job-1") == version and version_of_job(control, "m", "job-2") is None
+def test_a_version_and_its_aliases_come_together(registry, layout):
+    version = register(registry, written(registry, layout), aliases=["champion"], reason="why")
+    assert get_version(registry, "m") == version and aliases(registry, "m") == {"champion": 1}
+    assert version_of_job(registry, "m", "job-1") == version and version_of_job(registry, "m", "job-2") is None
     assert len(files_of(layout)) == 3
 
 
-def test_a_version_whose_alias_is_refused_is_not_there_at_all(control, layout):
+def test_a_version_whose_alias_is_refused_is_not_there_at_all(registry, layout):
     with pytest.raises(ValueError, match="is not a name for an alias"):
-        register(control, written(control, layout), aliases=["champion", "7"])
+        register(registry, written(registry, layout), aliases=["champion", "7"])
     with pytest.raises(NotFound, match="no model"):
-        get_version(control, "m")
-    assert aliases(control, "m") == {} and files_of(layout) == []
+        get_version(registry, "m")
+    assert aliases(registry, "m") == {} and files_of(layout) == []
 
 
-def test_a_registration_that_is_refused_leaves_no_file(control, layout, monkeypatch):
+def test_a_registration_that_is_refused_leaves_no_file(registry, layout, monkeypatch):
     def refuse(*_, **__):
         raise NO_SPACE
 
-    version = written(control, layout)
+    version = written(registry, layout)
     with pytest.raises(Unwritable, match="No space"):
-        register(control, version, check=refuse)
+        register(registry, version, check=refuse)
     assert files_of(layout) == []
-    version = written(control, layout)
+    version = written(registry, layout)
     monkeypatch.setattr(model_versions, "add_version", refuse)
     with pytest.raises(Unwritable, match="No space"):
-        register(control, version)
+        register(registry, version)
     assert files_of(layout) == []
 
 
-def test_a_registration_whose_answer_is_lost_has_succeeded(control, layout, monkeypatch):
+def test_a_registration_whose_answer_is_lost_has_succeeded(registry, layout, monkeypatch):
     def add_and_fail(*given, **named):
         add_version(*given, **named)
         raise NO_SPACE
 
     monkeypatch.setattr(model_versions, "add_version", add_and_fail)
-    version = register(control, written(control, layout), aliases=["champion"])
-    assert get_version(control, "m@champion".partition("@")[0], "champion") == version
+    version = register(registry, written(registry, layout), aliases=["champion"])
+    assert get_version(registry, "m@champion".partition("@")[0], "champion") == version
     assert len(files_of(layout)) == 3
 
 
-def test_files_of_which_nobody_can_say_whether_they_are_registered_stay(control, layout, monkeypatch):
-    version = written(control, layout)
+def test_files_of_which_nobody_can_say_whether_they_are_registered_stay(registry, layout, monkeypatch):
+    version = written(registry, layout)
 
     def be_away(*_, **__):
-        control.engine.dispose()
+        registry.engine.dispose()
         monkeypatch.setattr(model_versions, "_registered", be_away)
         raise NO_SPACE
 
     monkeypatch.setattr(model_versions, "add_version", be_away)
     with pytest.raises(Unwritable, match="No space"):
-        register(control, version)
+        register(registry, version)
     assert len(files_of(layout)) == 3
-    assert len(abandoned_files(control, layout, is_removing=True)) == 3 and files_of(layout) == []
+    assert len(abandoned_files(registry, layout, is_removing=True)) == 3 and files_of(layout) == []
 
 
-def test_a_worker_that_was_taken_for_dead_removes_nothing(control, layout):
+def test_a_worker_that_was_taken_for_dead_removes_nothing(registry, layout):
     """The worker that has taken over the job may have registered these very files."""
-    version = written(control, layout)
+    version = written(registry, layout)
     with open_control(layout.control_url) as late:
         take_lease(late, "w", "here", 0, 30)
-        end_lease(control, "w")
+        end_lease(registry, "w")
         with pytest.raises(LeaseLost, match="w did not renew"):
             register(late, version)
-    assert len(files_of(layout)) == 3 and register(control, version).version == 1
+    assert len(files_of(layout)) == 3 and register(registry, version).version == 1
 
 
-def test_a_second_start_of_a_job_keeps_the_version_of_the_first(control, layout):
-    first = register(control, written(control, layout))
-    assert register(control, written(control, layout)) == first  # with another number: its receipt was lost
+def test_a_second_start_of_a_job_keeps_the_version_of_the_first(registry, layout):
+    first = register(registry, written(registry, layout))
+    assert register(registry, written(registry, layout)) == first  # with another number: its receipt was lost
     assert {name.partition("-")[0] for name in files_of(layout)} == {"1"}
 
 
 @pytest.mark.parametrize("step", ["settle", "write_compiled", "write_manifest"])
-def test_files_that_are_refused_half_way_leave_none(control, layout, monkeypatch, step):
+def test_files_that_are_refused_half_way_leave_none(registry, layout, monkeypatch, step):
     def refuse(*given, **named):
         getattr(model_file, f"_{step}")(*given, **named)  # at the worst moment: done, and then an error
         raise NO_SPACE
@@ -332,17 +336,17 @@ def test_files_that_are_refused_half_way_leave_none(control, layout, monkeypatch
     monkeypatch.setattr(model_file, f"_{step}", getattr(model_file, step), raising=False)
     monkeypatch.setattr(model_file, step, refuse)
     with pytest.raises(Unwritable, match="No space"):
-        written(control, layout)
+        written(registry, layout)
     assert files_of(layout) == []
 
 
-def test_only_what_nobody_publishes_is_abandoned(control, layout):
-    version = register(control, written(control, layout))
-    lost = written(control, layout, "job-2")
+def test_only_what_nobody_publishes_is_abandoned(registry, layout):
+    version = register(registry, written(registry, layout))
+    lost = written(registry, layout, "job-2")
     foreign = lost.duckdb_path.with_name("notes.txt")
     foreign.write_text("mine")
     with publishing(layout.model_directory("m")):
-        assert abandoned_files(control, layout, is_removing=True) == ()
-    found = abandoned_files(control, layout, is_removing=True)
+        assert abandoned_files(registry, layout, is_removing=True) == ()
+    found = abandoned_files(registry, layout, is_removing=True)
     assert {path.stem for path in found} == {lost.duckdb_path.stem, "notes"} and foreign.exists()
     assert {Path(name).stem for name in files_of(layout)} == {version.duckdb_path.stem, "notes"}

@@ -9,7 +9,6 @@ import pytest
 
 from learners.passes.sources.parquet import BLOCK_BYTES, SAMPLED_BLOCKS
 from learners.passes.sources.source import Source, file_identity
-from learners.registry.model_kinds import load_model
 from service import product
 from service.jobs.steps import Run, silent
 from service.product.datasets.dataset_statistics import as_verified, ledger_of
@@ -19,7 +18,7 @@ from service.workspace import Workspace
 from storage.errors import CorruptFile
 from storage.models.compiled import map_compiled
 from tests.faults.forker import digest_of
-from tests.service.asking import job_at_end
+from tests.service.asking import job_at_end, model_of
 from tests.service.cli.test_cli import fewpass
 
 PLAIN = {"compression": "none", "use_dictionary": False, "write_statistics": False}
@@ -176,7 +175,7 @@ def test_a_new_file_that_sorts_first_does_not_reorder_the_columns(tmp_path, data
                 bits(product.train(workspace, of_rows)),
                 bits(product.train(workspace, asked(data, learner=learner))),
             ]
-            model = load_model(*map_compiled(product.find_version(workspace, "plain").arrow_path))
+            model = model_of(product.find_version(workspace, "plain"))
             assert [attribute.name for attribute in model.schema.attributes][:4] == ["x0", "x1", "x2", "x3"]
         for name in ("+1.parquet", "+2.parquet", "+3.parquet"):
             (data / name).unlink()

@@ -7,7 +7,6 @@ import pytest
 
 from learners.errors import SchemaError
 from learners.passes.sources.file_sets import whole_and_part
-from learners.registry.model_kinds import load_model
 from service import product
 from service.jobs.steps import Run, run_now, silent
 from service.product.datasets.dataset_statistics import ledger_of
@@ -18,8 +17,8 @@ from service.requests.requests import DatasetRequest, ForgetRequest, TrainReques
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import InvalidPredicate
-from storage.models.compiled import map_compiled
 from tests.passes.test_reuse import write
+from tests.service.asking import model_of
 from tests.service.conftest import weather
 from tests.service.product.test_refresh import COLUMNS, request_of
 
@@ -228,7 +227,7 @@ def test_a_circuit_that_is_asked_for_otherwise_starts_anew_and_says_why(workspac
     version, passes = product.train_with_passes(workspace, request.model_copy(update=change))
     assert passes[0]["stage"].startswith("starting anew, as") and reason in passes[0]["stage"]
     assert version.n_rows > 1500
-    schema = load_model(*map_compiled(version.arrow_path)).schema
+    schema = model_of(version).schema
     assert schema.target == change.get("target", "class")
     assert ("x0" in schema.columns) is ("columns" not in change)
 

@@ -16,9 +16,10 @@ from storage.datasets.forgotten import Forgotten
 from storage.errors import CorruptFile, NotFound
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import write
+from tests.service.asking import model_of
 from tests.service.cli.test_cli import fewpass
 from tests.service.product.forgetting.test_forgetting import OF_ROWS, WHERE, n_left, register
-from tests.service.product.test_refresh import arrays_of, finished, request_of
+from tests.service.product.test_refresh import finished, request_of
 
 N_ROWS = 3_000
 BY = {"by": "ana", "reason": "a test"}
@@ -48,7 +49,7 @@ def test_rows_of_a_withdrawn_rule_are_learned_again_as_if_it_had_never_stood(wor
     assert withdrawal == {"at": done["withdrawn_at"], "by": "ana", "reason": "a test"}
     assert product.find_version(workspace, "daily@latest").version == 2, "models stay"
     after = product.train(workspace, of_nb(folder))
-    assert after.n_rows == N_ROWS and same(arrays_of(after), arrays_of(before))
+    assert after.n_rows == N_ROWS and same(model_of(after), model_of(before))
     forget(workspace)  # the last event counts
     assert product.train(workspace, of_nb(folder)).n_rows == n_left(folder)
     assert len(Forgotten(rules_path(workspace)).withdrawals(WHERE)) == 1

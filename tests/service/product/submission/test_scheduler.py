@@ -11,16 +11,17 @@ import pytest
 from service import product
 from service.product.submission.scheduler import Scheduler
 from service.requests.problems import InvalidRequest
-from service.requests.requests import DatasetRequest, ScheduleChange, ScheduleRequest
+from service.requests.requests import ScheduleChange, ScheduleRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control import schedules
+from storage.control import timetable
 from storage.errors import Conflict, ControlUnavailable, NotFound
 from tests.processes import wait_for
 from tests.service.asking import job_at_end
 from tests.service.cli.test_cli import fewpass
 from tests.storage.conftest import statements
 
+pytestmark = pytest.mark.usefixtures("weather_set")
 NIGHT = datetime(2026, 6, 1, 0, 30, tzinfo=UTC)  # 02:30 in Berlin
 DAY = timedelta(days=1)
 
@@ -33,13 +34,6 @@ class Clock:
 
     def __call__(self):
         return self.now
-
-
-@pytest.fixture
-def workspace(tmp_path, weather_files):
-    with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
-        product.register_dataset(opened, DatasetRequest(name="weather", uris=[str(weather_files[0])], target="class"))
-        yield opened
 
 
 @pytest.fixture
@@ -112,14 +106,14 @@ def test_two_servers_and_a_worker_killed_before_it_could_tell_start_nothing_twic
     product.create_schedule(workspace, nightly())
     clock.now = NIGHT + timedelta(seconds=1)
     with monkeypatch.context() as killed:
-        killed.setattr(schedules, "record_run", lambda *_: (_ for _ in ()).throw(ControlUnavailable("killed")))
+        killed.setattr(timetable, "record_run", lambda *_: (_ for _ in ()).throw(ControlUnavailable("killed")))
         scheduler.tick()
     assert len(product.job_queue(workspace).list().items) == 1 and outcomes(workspace) == []
     product.change_schedule(
         workspace, "nightly", ScheduleChange.model_validate({"job": refresh(promotion={"margin": 0.5})})
     )
-    control = schedules.get_schedule(workspace.control, "nightly")
-    schedules.change_schedule(workspace.control, control, replace_due(control, NIGHT))
+    control = timetable.get_schedule(workspace.control, "nightly")
+    timetable.change_schedule(workspace.control, control, replace_due(control, NIGHT))
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: Scheduler(workspace, clock).tick(), range(4)))
     (job,) = product.job_queue(workspace).list().items
@@ -269,9 +263,9 @@ def test_a_worker_catches_up_trains_and_promotes_by_the_rule(site):
     assert client.post("/v1/schedules", json=body | {"name": "x", "cron": "61 * * * *"}).status_code == 422
     assert client.post("/v1/schedules", json=body | {"name": "x", "timezone": "Mars"}).json()["field"] == "timezone"
     with Workspace(Settings(workspace=site.workspace)) as workspace:  # as if no worker had run since yesterday
-        schedule = schedules.get_schedule(workspace.control, "sky-nightly")
+        schedule = timetable.get_schedule(workspace.control, "sky-nightly")
         yesterday = schedule.next_due_at - DAY
-        schedules.change_schedule(workspace.control, schedule, replace_due(schedule, yesterday))
+        timetable.change_schedule(workspace.control, schedule, replace_due(schedule, yesterday))
     runs = wait_for(lambda: client.get("/v1/schedules/sky-nightly/runs").json()["items"])
     assert runs[0]["outcome"] in {"caught_up", "on_time"}
     result = job_at_end(site.client, runs[0]["job_id"])["result"]

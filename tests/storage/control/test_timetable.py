@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from storage.control import migrations
 from storage.control import tables as control_tables
 from storage.control.control import open_control
-from storage.control.schedules import (
+from storage.control.timetable import (
     KEPT_RUNS,
     Run,
     Schedule,
@@ -29,7 +29,7 @@ from storage.control.schedules import (
 )
 from storage.errors import Conflict, InvalidName, NotFound
 from storage.models.aliases import alias_history, aliases, roll_back, set_alias
-from storage.models.model_versions import CHAMPION, list_versions, set_tag
+from storage.models.model_versions import CHAMPION, list_versions
 from storage.models.promotions import Promotion, list_promotions, record_promotion
 from storage.models.removal import retain_versions, retention, set_retention
 from tests.storage.conftest import new_version, statements
@@ -102,7 +102,7 @@ def test_a_schedule_that_is_made_again_is_another_one(control):
 
 
 def test_the_oldest_runs_are_forgotten(control, monkeypatch):
-    monkeypatch.setattr("storage.control.schedules.KEPT_RUNS", 5)
+    monkeypatch.setattr("storage.control.timetable.KEPT_RUNS", 5)
     schedule, other = create_schedule(control, hourly()), create_schedule(control, hourly("other"))
     for number in range(12):
         record_run(control, schedule, Run(NOON + number * HOUR, "on_time", f"job-{number}", ""))
@@ -172,16 +172,6 @@ def test_retention_keeps_aliased_versions(control):
     for call in (lambda: retention(control, "nothing"), lambda: set_retention(control, "nothing", 1)):
         with pytest.raises(NotFound, match="no model 'nothing'"):
             call()
-
-
-def test_tags_are_set_one_by_one_also_at_the_same_time(control):
-    new_version(control, tags={"team": "sky"})
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda n: set_tag(control, "adult", 1, f"tag-{n}", str(n)), range(4)))
-    tags = set_tag(control, "adult", 1, "team", None).tags
-    assert tags == {f"tag-{n}": str(n) for n in range(4)}
-    with pytest.raises(NotFound, match="no tag 'team'"):
-        set_tag(control, "adult", 1, "team", None)
 
 
 def test_a_database_of_the_first_release_is_brought_up_to_date(layout, monkeypatch):

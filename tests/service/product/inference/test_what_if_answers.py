@@ -14,8 +14,8 @@ from learners.schema.encoding.records import encode_records
 from learners.schema.labels import choices
 from service import product
 from service.console.screens.what_if import start_of
-from service.product.inference.what_if import WhatIfRequest, _drops, beyond_training
-from service.product.inference.what_if import what_if as answer_case
+from service.product.inference.what_if_answers import WhatIfRequest, _drops, beyond_training
+from service.product.inference.what_if_answers import what_if as answer_case
 from service.requests.requests import TrainRequest
 from service.serving.predictor import map_version
 from service.settings import Settings
