@@ -198,7 +198,7 @@ def create_webhook(workspace: Workspace, url: str, models: list[str], secret: st
         "url": url,
         "secret": secret or PREFIX + base64.b64encode(secrets.token_bytes(24)).decode(),
         "models": models,
-        "created_at": _now(),
+        "created_at": now().isoformat(),
     }
     if not webhook["secret"].startswith(PREFIX) or len(_key(webhook["secret"])) < 16:
         raise InvalidRequest(
@@ -248,7 +248,7 @@ def deliver(
 ) -> DeliveryRecord:
     """Send one event, five times at most, and keep what came of it; its id follows from what it says, so receivers know it."""
     event_id = hashlib.sha256(f"{webhook['id']} {kind} {alert or secrets.token_hex(8)}".encode()).hexdigest()[:32]
-    head = {"specversion": "1.0", "id": event_id, "source": "/fewpass", "type": kind, "time": _now()}
+    head = {"specversion": "1.0", "id": event_id, "source": "/fewpass", "type": kind, "time": now().isoformat()}
     body = json.dumps(head | {"datacontenttype": "application/json", "data": content}).encode()
     attempts, status, error = _post(workspace, webhook, event_id, body)
     delivery: DeliveryRecord = {
@@ -256,7 +256,7 @@ def deliver(
         "webhook": webhook["id"],
         "type": kind,
         "alert": alert,
-        "at": _now(),
+        "at": now().isoformat(),
         "attempts": attempts,
         "status": status,
         "error": error,
@@ -370,7 +370,3 @@ def _webhook(workspace: Workspace, webhook: str) -> WebhookRecord:
     if webhook not in found:
         raise NotFound("webhook", webhook)
     return cast("WebhookRecord", found[webhook])
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat()

@@ -4,7 +4,6 @@ The leases, their fence, the locks of the slots and the keepers are the real one
 """
 
 import os
-import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ from storage.control.control import Control, open_control
 from storage.control.leases import leases
 from storage.errors import LeaseLost
 from storage.models.model_versions import reserve_version
-from tests.machines import run_machine
+from tests.machines import memory_folder, run_machine
 
 LEASE_S = 30.0
 HOSTS = ["left", "right"]
@@ -75,7 +74,7 @@ class Crew(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory(prefix="fewpass-crew-")
+        self.folder = memory_folder()
         self.root = Path(self.folder.name)
         self.control = open_control(f"sqlite:///{self.root}/control.sqlite")
         self.queue, self.now = FakeQueue(), 0.0

@@ -1,6 +1,5 @@
 """Leases of workers: who has lost his lease writes nothing, not even what he had begun to wait for."""
 
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from storage.control.control import open_control
 from storage.control.leases import end_lease, leases, renew_lease, take_lease
 from storage.errors import LeaseLost
 from storage.models import model_versions
+from tests.machines import memory_folder
 
 
 def url(folder):
@@ -38,7 +38,7 @@ class Leases(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = memory_folder()
         self.looker = open_control(url(Path(self.folder.name)))
         self.controls: dict[str, object] = {}
         self.alive: dict[str, int] = {}

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from storage.errors import Conflict, CorruptFile, InvalidName, NotFound, Unstorable, Unwritable
-from storage.files import atomic_files
-from storage.files.duckdb_files import MEMORY_LIMIT_BYTES
+from storage.files import atomic_files, duckdb_files
 from storage.models.compiled import map_compiled, write_compiled
 from storage.models.model_file import read_model, rebuild_compiled, remove_model, verify, write_model
 
@@ -141,8 +140,9 @@ def test_several_processes_map_the_same_file(tmp_path):
     assert {reader.communicate(timeout=240)[0].split()[0] for reader in readers} == {str(total)}
 
 
-def test_arrays_larger_than_the_memory_limit_are_written_and_read(tmp_path):
-    n = MEMORY_LIMIT_BYTES // 8 + 12_345
+def test_arrays_larger_than_the_memory_limit_are_written_and_read(tmp_path, monkeypatch):
+    monkeypatch.setitem(duckdb_files._COMMON, "memory_limit", "64MiB")  # as its usual limit takes long to fill
+    n = (64 << 20) // 8 + 12_345
     array = np.zeros(n)
     array[::1000] = np.arange(len(array[::1000]))
     written = write_model(tmp_path, "big", 1, {}, {"array": array}, {})
