@@ -97,18 +97,10 @@ class Orders:
 
 
 @dataclass(frozen=True)
-class Days:
-    """Some days: the first, how many, and the seed of what happens in them."""
-
-    first: dt.date
-    n: int
-    seed: int
-
-
-@dataclass(frozen=True)
 class Shop:
     """What does not change from order to order."""
 
+    seed: int
     users: np.ndarray[Any, np.dtype[np.object_]]  # (n_users,) of str
     share_of_user: Floats  # (n_users,) float64
     home_of_user: Integers  # (n_users,) int64; index into `CITIES`
@@ -126,6 +118,7 @@ class Shop:
         share = rng.permutation(1.0 / np.arange(10, users.size + 10))
         taste = rng.dirichlet(8 * CATEGORY_SHARE / CATEGORY_SHARE.sum(), users.size)
         return cls(
+            seed,
             users,
             share / share.sum(),
             rng.choice(CITY.size, users.size, p=INHABITANTS / INHABITANTS.sum()),
@@ -134,13 +127,10 @@ class Shop:
             _roads(),
         )
 
-    def orders(self, days: Days, begin: float, end: float, n_rows: int, first_id: int) -> tuple[pa.Table, Floats]:
-        """Orders in the sequence of their times, and the true probability that each is late.
-
-        `begin` and `end` are the part of the days, from 0 to 1; `first_id` is the number of the first order.
-        """
-        rng = np.random.default_rng([days.seed, first_id])
-        seconds = np.sort(rng.integers(int(begin * days.n * DAY_S), int(end * days.n * DAY_S), n_rows))
+    def orders(self, first: dt.date, begin: float, end: float, n_rows: int, first_id: int) -> tuple[pa.Table, Floats]:
+        """Orders in the sequence of their times, in days from the first on, and the true probability that each is late."""
+        rng = np.random.default_rng([self.seed, first_id])
+        seconds = np.sort(rng.integers(int(begin * DAY_S), int(end * DAY_S), n_rows))
         user = rng.choice(self.users.size, n_rows, p=self.share_of_user)
         # Now and then a present goes to another town.
         city = np.where(rng.random(n_rows) < 0.06, rng.integers(0, CITY.size, n_rows), self.home_of_user[user])
@@ -157,7 +147,7 @@ class Shop:
         promised = 1 + (km > 350).astype(int) + (km > 900) + 2 * (rng.random(n_rows) < 0.3)
         odds = _log_odds(km, carrier, weather, promised, weight, category) + self.trouble_of_user[user]
         share = 1 / (1 + np.exp(-odds))
-        midnight = np.datetime64(days.first, "s")
+        midnight = np.datetime64(first, "s")
         table = pa.table(
             {
                 "order_id": np.arange(first_id, first_id + n_rows),
@@ -231,23 +221,26 @@ def write_orders(directory: Path, n_rows: int, seed: int) -> Orders:
     n_bytes, paths, ends = 0, [], [week * n_rows // N_FILES for week in range(N_FILES + 1)]
     for week, (begin, end) in enumerate(pairwise(ends)):
         paths.append(directory / f"week-{week + 1}.parquet")
-        days = Days(FIRST_WEEK + dt.timedelta(7 * week), 7, seed)
-        n_bytes += sum(table.nbytes for table, _ in _written(shop, paths[-1], days, end - begin, begin + 1))
+        monday = FIRST_WEEK + dt.timedelta(7 * week)
+        n_bytes += sum(table.nbytes for table, _ in _written(shop, paths[-1], monday, 7, end - begin, begin + 1))
     n_tomorrow, n_test = max(n_rows // 25, 500), max(n_rows // 10, 1000)
     monday = FIRST_WEEK + dt.timedelta(7 * N_FILES)
     tomorrow, test = directory / "tomorrow.parquet", directory / "later.parquet"
-    for _ in _written(shop, tomorrow, Days(monday, 1, seed), n_tomorrow, n_rows + 1):
+    for _ in _written(shop, tomorrow, monday, 1, n_tomorrow, n_rows + 1):
         pass
-    later = Days(monday + dt.timedelta(1), 6, seed)
-    shares = [share for _, share in _written(shop, test, later, n_test, n_rows + n_tomorrow + 1)]
-    return Orders(tuple(paths), tomorrow, test, n_rows, n_tomorrow, n_test, n_bytes, np.concatenate(shares))
+    later = _written(shop, test, monday + dt.timedelta(1), 6, n_test, n_rows + n_tomorrow + 1)
+    shares = np.concatenate([share for _, share in later])
+    return Orders(tuple(paths), tomorrow, test, n_rows, n_tomorrow, n_test, n_bytes, shares)
 
 
-def _written(shop: Shop, path: Path, days: Days, n_rows: int, first_id: int) -> Iterator[tuple[pa.Table, Floats]]:
-    """Write orders to a file, and yield each chunk after it was written."""
+def _written(
+    shop: Shop, path: Path, first: dt.date, n_days: int, n_rows: int, first_id: int
+) -> Iterator[tuple[pa.Table, Floats]]:
+    """Write orders of some days to a file, and yield each chunk after it was written."""
     starts = [*range(0, n_rows, CHUNK_ROWS), n_rows]
-    with pq.ParquetWriter(path, shop.orders(days, 0, 1, 1, first_id)[0].schema, compression="zstd") as writer:
+    with pq.ParquetWriter(path, shop.orders(first, 0, n_days, 1, first_id)[0].schema, compression="zstd") as writer:
         for begin, end in pairwise(starts):
-            table, share = shop.orders(days, begin / n_rows, end / n_rows, end - begin, first_id + begin)
+            days = begin / n_rows * n_days, end / n_rows * n_days
+            table, share = shop.orders(first, *days, end - begin, first_id + begin)
             writer.write_table(table)
             yield table, share

@@ -62,7 +62,6 @@ from service.product.submission.scheduler import list_schedules as list_schedule
 from service.product.submission.scheduler import pause_schedule as pause_schedule
 from service.product.submission.scheduler import resume_schedule as resume_schedule
 from service.product.submission.scheduler import run_schedule as run_schedule
-from service.product.submission.submitting import check_request as check_request
 from service.product.submission.submitting import job_log as job_log
 from service.product.submission.submitting import job_output as job_output
 from service.product.submission.submitting import submit as submit

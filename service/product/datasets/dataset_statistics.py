@@ -3,9 +3,11 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import structlog
@@ -47,18 +49,10 @@ class ForgivingStore(StatisticStore):
             self.discard(key)
             return None
 
-    def put(
-        self,
-        key: str,
-        table: pa.Table,
-        spec: JSONMapping | None = None,
-        *,
-        schema: str | None = None,
-        files: Iterable[str] = (),
-    ) -> None:
+    def put(self, key: str, *given: Any, **named: Any) -> None:
         """Keep the table if the disk lets us; without it only a restart or a refresh gets slower."""
         try:
-            super().put(key, table, spec, schema=schema, files=files)
+            super().put(key, *given, **named)
             self.prune(self.max_bytes)
         except Unwritable as error:
             self.log.warning("a statistic was not stored", key=key, reason=str(error))
@@ -268,11 +262,15 @@ def column_order(workspace: Workspace, dataset: str) -> Sequence[str]:
 
 def damaged_notes(workspace: Workspace) -> list[CorruptFile]:
     """The notes that are not what was written; each is read whole. Rules of forgotten rows have a check of their own."""
-    root, found = workspace.layout.root, []
     patterns = [f"{folder}/{name}" for folder in (f"models/*/{DATA}", "datasets/*") for name in _OF_DATA]
-    for path in sorted(path for pattern in patterns for path in root.glob(pattern)):
+    return _damages(sorted(path for pattern in patterns for path in workspace.layout.root.glob(pattern)), _read)
+
+
+def _damages(paths: Iterable[Path], read: Callable[[Path], object]) -> list[CorruptFile]:
+    found = []
+    for path in paths:
         try:
-            _read(path)
+            read(path)
         except CorruptFile as error:
             found.append(error)
     return found
@@ -333,10 +331,4 @@ def keep_rules(workspace: Workspace, forgotten: Forgotten) -> None:
 
 def damaged_rules(workspace: Workspace) -> list[CorruptFile]:
     """What is wrong with the files of rules."""
-    found = []
-    for path in rule_files(workspace):
-        try:
-            read_rules(workspace, path)
-        except CorruptFile as error:
-            found.append(error)
-    return found
+    return _damages(rule_files(workspace), partial(read_rules, workspace))

@@ -21,7 +21,7 @@ from learners.passes.sources.source import Source
 from learners.schema import Schema
 from learners.schema.schema import MAX_CLASSES
 from service.jobs import children
-from service.jobs.steps import LOCAL, Report, Run, reporting, silent
+from service.jobs.steps import Report, Run, reporting, silent
 from service.product.child_process import aside
 from service.product.datasets.data_sources import check_roots, open_source
 from service.product.datasets.dataset_statistics import (
@@ -123,11 +123,6 @@ def check_columns(workspace: Workspace, name: str, columns: Sequence[str], at: s
     for column in columns:
         if column not in names:
             raise UnknownColumn(column, names)
-
-
-def infer_schema(workspace: Workspace, name: str, report: Report = silent) -> None:
-    """Infer and keep the schema of a registered data set, in one pass, in this process."""
-    summarise(workspace, Run(f"{LOCAL}schema", SchemaRequest(dataset=name).model_dump(), {}, report))
 
 
 def dataset_schema(workspace: Workspace, name: str) -> JSONObject:

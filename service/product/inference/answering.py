@@ -47,7 +47,7 @@ def score(
     average: Average | None = None,
     **how: Any,
 ) -> JSONObject:
-    """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `row_scores.write_scores`."""
+    """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `density_rows.write_scores`."""
     model = served(workspace, reference).model
     circuit = queries.queryable(model)
     source = _rows(workspace, uris, circuit)
@@ -58,7 +58,7 @@ def score(
 def impute(
     workspace: Workspace, reference: str, uris: Sequence[str], output: Output, filling: Filling, **how: Any
 ) -> JSONObject:
-    """Fill the missing cells of files into one of Parquet; as `imputing.write_imputed`."""
+    """Fill the missing cells of files into one of Parquet; as `density_rows.write_imputed`."""
     model = queries.queryable(served(workspace, reference).model)
     source = _rows(workspace, uris, model)
     return write_imputed(model, source, output, filling, threads=available_threads(workspace.settings), **how)

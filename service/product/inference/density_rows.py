@@ -209,7 +209,8 @@ def variables_to_fill(model: CircuitModel, filling: Filling, names: Sequence[str
     left.
     """
     columns = model.columns
-    check_filling(model, filling)
+    for v in columns.variables(filling.columns):
+        columns.check_known(v)
     variables = columns.variables(filling.columns or [name for name in columns.names if name in names])
     known = set(model.circuit.scope(model.circuit.root))
     found = [v for v in variables if v in known]
@@ -297,9 +298,3 @@ def write_imputed(
             counts.add(own)
             report({"step": "impute", "rows_done": counts.n_rows, "rows_total": source.n_rows})
     return {"n_rows": counts.n_rows, "n_filled": dict(counts.n_filled), "n_left": counts.n_left}
-
-
-def check_filling(model: CircuitModel, filling: Filling) -> None:
-    """Refuse columns to fill that the model does not know (UnknownColumn, InvalidEvidence)."""
-    for v in model.columns.variables(filling.columns):
-        model.columns.check_known(v)

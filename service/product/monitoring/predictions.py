@@ -246,7 +246,7 @@ def performance(workspace: Workspace, reference: str, *, window: str = "7d", ste
     if n_steps > MOST_WINDOWS:
         raise InvalidRequest(f"{n_steps} steps; the limit for one answer is {MOST_WINDOWS}.", field="step")
     found = labelled(watching.files, version.version, schema.classes, end - whole, end)
-    answer = {"model": version.name, "version": version.version, "window": window, **realised(found, version.metrics)}
+    answer = {**watching.name, "window": window, **realised(found, version.metrics)}
     return answer | {"step": step, "over_time": over_time(found, end - n_steps * each, each, n_steps)}
 
 
@@ -286,10 +286,8 @@ def monitoring_predictions(
     counts = seen.counts.block("confidence")
     n_bins = counts.shape[1]
     return {
-        "model": watching.version.name,
-        "version": watching.version.version,
-        "since": seen.since.isoformat(),
-        "until": seen.until.isoformat(),
+        **watching.name,
+        **seen.times,
         "classes": list(watching.watched.schema.class_values()),
         "bins": [place / n_bins for place in range(n_bins)],
         "counts": [[n if n == 0 or n >= SMALLEST else None for n in own] for own in counts.tolist()],

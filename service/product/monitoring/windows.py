@@ -51,6 +51,11 @@ class Window:
     gaps: Sequence[JSONObject]
     n_left_out: int
 
+    @property
+    def times(self) -> JSONObject:
+        """When it begins and ends, as JSON has it."""
+        return {"since": self.since.isoformat(), "until": self.until.isoformat()}
+
 
 class Watching:
     """A version, "name", "name@version" or "name@alias", and its files of monitoring."""
@@ -60,6 +65,11 @@ class Watching:
         self.version: ModelVersion = find_version(workspace, reference)
         self.watched = _watched(self.version.arrow_path, self.version.sha256)
         self.files = MonitoringFiles(workspace.layout.root, self.version.name)
+
+    @property
+    def name(self) -> JSONObject:
+        """Which version it is."""
+        return {"model": self.version.name, "version": self.version.version}
 
     def window(self, since: datetime, until: datetime) -> Window:
         """The sum of all hours, of all processes, that begin within a time."""
@@ -159,11 +169,9 @@ def monitor(
     end = hour_end(until)
     seen = watching.window(end - span("window", window), end)
     head: JSONObject = {
-        "model": watching.version.name,
-        "version": watching.version.version,
+        **watching.name,
         "mode": mode_of(workspace, watching.version.name),
-        "since": seen.since.isoformat(),
-        "until": seen.until.isoformat(),
+        **seen.times,
         "gaps": seen.gaps,
         "n_left_out": seen.n_left_out,
     }
@@ -218,8 +226,7 @@ def monitoring_windows(
     tested = against if n_windows <= MOST_TESTED else None
     windows = (watching.window(end - (k + 1) * each, end - k * each) for k in reversed(range(n_windows)))
     return {
-        "model": watching.version.name,
-        "version": watching.version.version,
+        **watching.name,
         "step": step,
         "reference": tested,
         "windows": [_of_window(watching, seen, tested) for seen in windows],
@@ -228,12 +235,7 @@ def monitoring_windows(
 
 def _of_window(watching: Watching, seen: Window, against: str | None) -> JSONObject:
     counts = seen.counts
-    head: JSONObject = {
-        "since": seen.since.isoformat(),
-        "until": seen.until.isoformat(),
-        "rows": rows_of(counts),
-        "gaps": seen.gaps,
-    }
+    head: JSONObject = {**seen.times, "rows": rows_of(counts), "gaps": seen.gaps}
     if not counts.n_rows:
         return head | {"is_drifting": None}
     totals: dict[str, float] = {}
@@ -282,12 +284,10 @@ def monitoring_column(
     attribute = watching.watched.codes.attributes[i]
     other = watching.reference(against, seen).family(i).sum(axis=0).tolist()
     return {
-        "model": watching.version.name,
-        "version": watching.version.version,
+        **watching.name,
         "column": column,
         "kind": attribute.kind,
-        "since": seen.since.isoformat(),
-        "until": seen.until.isoformat(),
+        **seen.times,
         "reference": against,
         "labels": [*attribute.labels(), "(unknown)"],
         "window": [n if n == 0 or n >= SMALLEST else None for n in seen.counts.marginal(i).tolist()],

@@ -84,12 +84,8 @@ def draw(workspace: Workspace, reference: str, member: int | None = None) -> byt
     version = served(workspace, reference)
     if isinstance(version.model, CircuitModel):
         return circuit_of(version.model, "svg")
-    return structure_svg(version.model, f"{version.name}@{version.version}", member).encode()
-
-
-def structure_svg(model: Model, title: str, member: int | None = None) -> str:
-    """The graph of a model, or of one member of an ensemble, in layers; see `structure_svg.to_svg`."""
-    return to_svg(graph_of(model) if member is None else graph_of_structure(structure_of(model, member)), title)
+    graph = graph_of(version.model) if member is None else graph_of_structure(structure_of(version.model, member))
+    return to_svg(graph, f"{version.name}@{version.version}").encode()
 
 
 def draw_trace(workspace: Workspace, reference: str) -> bytes:

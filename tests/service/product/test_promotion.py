@@ -13,6 +13,7 @@ from service import product
 from service.jobs.steps import LOCAL, run_now, silent
 from service.product.promotion import Measured, Quarantined, verdict
 from service.product.submission.job_steps import job_kinds
+from service.product.submission.submitting import check_request
 from service.requests.problems import InvalidRequest
 from service.requests.requests import PromotionRule, RefreshRequest
 from service.settings import Settings
@@ -31,7 +32,7 @@ def joint(version, log_likelihood, n_impossible=0):
 def test_versions_without_a_class_are_compared_by_likelihood(workspace, folder):
     train = request_of(folder, target=None, learner="spn", parameters={"learning": "em", "passes": 1})
     request = RefreshRequest(train=train)
-    product.check_request(workspace, request, is_remote=False)
+    check_request(workspace, request, is_remote=False)
     first = run_now(product.job_kinds(workspace)["refresh"], "local-1", request.model_dump(), silent)
     assert first["promotion"]["is_promoted"]
     write(folder, 5)
@@ -103,7 +104,7 @@ def test_a_version_of_coin_flips_becomes_nobodys_champion(workspace, folder):
 def test_a_metric_of_classes_is_refused_at_once_where_there_are_none(workspace, folder, metric):
     train = request_of(folder, target=None, learner="spn", parameters={})
     with pytest.raises(InvalidRequest, match=f"A model without a target has no {metric}"):
-        product.check_request(workspace, RefreshRequest(train=train, promotion={"metric": metric}), is_remote=False)
+        check_request(workspace, RefreshRequest(train=train, promotion={"metric": metric}), is_remote=False)
 
 
 def test_a_damaged_champion_stays_and_the_decision_says_why(workspace, folder):
